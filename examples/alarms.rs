@@ -18,9 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The client has the endpoints, certificates and user of the locks, and connections of its own.
     let mut client = locks.client().await?;
     println!("connected; press Enter to take a lock");
-    BufReader::new(stdin())
-        .read_line(&mut String::new())
-        .await?;
+    BufReader::new(stdin()).read_line(&mut String::new()).await?;
     match lock(&locks).await {
         Ok(()) => println!("a lock can be had: no alarm stands in its way"),
         Err(error) => {
@@ -41,14 +39,9 @@ async fn lock(locks: &Locks) -> Result<(), LockError> {
 
 /// Frees what compaction and defragmentation give back, then disarms each alarm. It is raised again where that was not enough.
 async fn disarm(client: &mut Client) -> Result<(), Box<dyn Error>> {
-    let raised = client
-        .alarm(AlarmAction::Get, AlarmType::None, None)
-        .await?;
+    let raised = client.alarm(AlarmAction::Get, AlarmType::None, None).await?;
     let answer = client.get("any key", None).await?;
-    let revision = answer
-        .header()
-        .ok_or("an answer without a header")?
-        .revision();
+    let revision = answer.header().ok_or("an answer without a header")?.revision();
     let physically = CompactionOptions::new().with_physical();
     match client.compact(revision, Some(physically)).await {
         Ok(_) => println!("compacted up to revision {revision}"),
@@ -60,14 +53,8 @@ async fn disarm(client: &mut Client) -> Result<(), Box<dyn Error>> {
     for alarm in raised.alarms() {
         let mut of = AlarmOptions::new();
         of.with_member(alarm.member_id());
-        client
-            .alarm(AlarmAction::Deactivate, alarm.alarm(), Some(of))
-            .await?;
-        println!(
-            "disarmed {:?} of member {:x}",
-            alarm.alarm(),
-            alarm.member_id()
-        );
+        client.alarm(AlarmAction::Deactivate, alarm.alarm(), Some(of)).await?;
+        println!("disarmed {:?} of member {:x}", alarm.alarm(), alarm.member_id());
     }
     Ok(())
 }

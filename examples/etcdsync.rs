@@ -37,10 +37,7 @@ async fn work(seconds: u64) {
 async fn who_has_it(locks: &Locks) -> Result<(), LockError> {
     match locks.lock("mylock").try_once().await {
         Ok(held) => held.release().await,
-        Err(LockError::Held {
-            holder: Some(holder),
-            ..
-        }) => {
+        Err(LockError::Held { holder: Some(holder), .. }) => {
             println!(
                 "locked by {}-{}-{}",
                 holder.host(),

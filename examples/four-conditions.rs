@@ -87,10 +87,7 @@ async fn exclusion(locks: &Locks) -> Result {
         }
     }
     let count = counter(&mut client).await?;
-    println!(
-        "exclusion: three processes, {} rounds, {count} counted",
-        3 * ROUNDS
-    );
+    println!("exclusion: three processes, {} rounds, {count} counted", 3 * ROUNDS);
     Ok(())
 }
 
@@ -115,10 +112,7 @@ async fn safety() -> Result {
     let mut holder = process("hold")?;
     let victim = loop {
         match try_once().await {
-            Err(LockError::Held {
-                holder: Some(victim),
-                ..
-            }) => break victim,
+            Err(LockError::Held { holder: Some(victim), .. }) => break victim,
             other => other?,
         }
         if let Some(status) = holder.try_wait()? {
@@ -140,9 +134,7 @@ async fn safety() -> Result {
 #[etcd_locked("conditions/availability", ttl = "10s")]
 async fn without_the_leader(leader: &str) -> Result {
     println!("availability: {leader} leads; end that server, then press Enter");
-    BufReader::new(stdin())
-        .read_line(&mut String::new())
-        .await?;
+    BufReader::new(stdin()).read_line(&mut String::new()).await?;
     // The remaining servers keep the lock. If it were lost, this body would not be polled again.
     sleep(Duration::from_secs(16)).await;
     println!("availability: the lock was kept for longer than its TTL");
@@ -153,13 +145,8 @@ async fn availability(locks: &Locks) -> Result {
     let mut client = locks.client().await?;
     let status = client.status().await?;
     let members = client.member_list().await?;
-    let leader = members
-        .members()
-        .iter()
-        .find(|it| it.id() == status.leader());
-    let urls = leader
-        .map(|it| it.client_urls().join(","))
-        .unwrap_or_default();
+    let leader = members.members().iter().find(|it| it.id() == status.leader());
+    let urls = leader.map(|it| it.client_urls().join(",")).unwrap_or_default();
     without_the_leader(&urls).await?;
 
     rounds(locks).await?;
@@ -219,20 +206,14 @@ async fn symmetry(locks: &Locks) -> Result {
 /// Deletes the keys of the name, as an operator may with `etcdctl del --prefix`.
 async fn delete_keys(client: &mut Client) -> Result {
     let below = DeleteOptions::new().with_prefix();
-    client
-        .delete("locks/conditions/symmetry/", Some(below))
-        .await?;
+    client.delete("locks/conditions/symmetry/", Some(below)).await?;
     Ok(())
 }
 
 /// Reads the keys of the name, each with its create revision.
 async fn keys(client: &mut Client) -> Result<Vec<(Vec<u8>, i64)>> {
     let below = GetOptions::new().with_prefix();
-    let found = client
-        .get("locks/conditions/symmetry/", Some(below))
-        .await?;
+    let found = client.get("locks/conditions/symmetry/", Some(below)).await?;
     let keys = found.kvs().iter();
-    Ok(keys
-        .map(|kv| (kv.key().to_vec(), kv.create_revision()))
-        .collect())
+    Ok(keys.map(|kv| (kv.key().to_vec(), kv.create_revision())).collect())
 }

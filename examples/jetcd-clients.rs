@@ -50,11 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("Cluster: {} at {:?}", member.name(), member.client_urls());
     }
     let status = client.status().await?;
-    println!(
-        "Maintenance: etcd {}, {} bytes",
-        status.version(),
-        status.db_size()
-    );
+    println!("Maintenance: etcd {}, {} bytes", status.version(), status.db_size());
 
     fenced(&locks, &mut client).await?;
 
@@ -77,10 +73,7 @@ async fn write(
 
 async fn fenced(locks: &Locks, client: &mut Client) -> Result<(), Box<dyn Error>> {
     let held = locks.lock("jetcd/ledger").await?;
-    println!(
-        "fenced write under the lock: {}",
-        outcome(write(client, &held, "100").await?)
-    );
+    println!("fenced write under the lock: {}", outcome(write(client, &held, "100").await?));
 
     // An operator revokes the lease of the lock; a process that is paused for too long loses it likewise.
     let below = GetOptions::new().with_prefix();
@@ -89,10 +82,7 @@ async fn fenced(locks: &Locks, client: &mut Client) -> Result<(), Box<dyn Error>
         client.lease_revoke(kv.lease()).await?;
     }
     println!("the lock is lost: {}", held.lost().await);
-    println!(
-        "fenced write after that: {}",
-        outcome(write(client, &held, "0").await?)
-    );
+    println!("fenced write after that: {}", outcome(write(client, &held, "0").await?));
     for kv in client.get("jetcd/balance", None).await?.kvs() {
         println!("the balance is {}", kv.value_str()?);
     }

@@ -39,11 +39,7 @@ impl<'a> Term<'a> {
         // Writes to other stores should carry this token, so that the store can refuse an older one: see the example `fencing`.
         println!("{replica} leads, with token {}", office.token().as_i64());
         let last = Instant::now();
-        Self {
-            replica,
-            pieces: 0,
-            last,
-        }
+        Self { replica, pieces: 0, last }
     }
 
     fn work(&mut self) {

@@ -38,16 +38,8 @@ async fn list(client: &mut Client) -> Result<(), Box<dyn Error + Send + Sync>> {
             "" => "not started",
             name => name,
         };
-        let role = if member.is_learner() {
-            "learner"
-        } else {
-            "voter"
-        };
-        println!(
-            "{:x}  {role}  {name}  {:?}",
-            member.id(),
-            member.peer_urls()
-        );
+        let role = if member.is_learner() { "learner" } else { "voter" };
+        println!("{:x}  {role}  {name}  {:?}", member.id(), member.peer_urls());
     }
     Ok(())
 }

@@ -30,10 +30,7 @@ async fn main() -> Result<(), LockError> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "A".to_owned());
     let (begun, has_begun) = oneshot::channel();
     let waiting = async {
-        if timeout(Duration::from_millis(500), has_begun)
-            .await
-            .is_err()
-        {
+        if timeout(Duration::from_millis(500), has_begun).await.is_err() {
             println!("{name}: keep waiting until the lock is released.");
         }
     };

@@ -58,13 +58,7 @@ struct Row {
 }
 
 const fn row(name: &'static str, work: Work, caller: Caller) -> Row {
-    Row {
-        name,
-        work,
-        caller,
-        target: None,
-        floor: None,
-    }
+    Row { name, work, caller, target: None, floor: None }
 }
 
 const TRANSACTIONS: &str = "the two transactions, on the caller's thread";
@@ -84,19 +78,11 @@ const ROWS: [Row; 7] = [
     Row {
         target: Some(40.0),
         floor: Some(TRANSACTIONS),
-        ..row(
-            "annotated call, caller on a multi-thread runtime",
-            Work::Call,
-            Caller::MultiThread,
-        )
+        ..row("annotated call, caller on a multi-thread runtime", Work::Call, Caller::MultiThread)
     },
     row(BOTH, Work::Both, Caller::CurrentThread),
     row(BOTH_MULTI, Work::Both, Caller::MultiThread),
-    row(
-        "one hop to another thread and back, current-thread",
-        Work::Hop,
-        Caller::CurrentThread,
-    ),
+    row("one hop to another thread and back, current-thread", Work::Hop, Caller::CurrentThread),
     row("one hop, multi-thread", Work::Hop, Caller::MultiThread),
     row(TRANSACTIONS, Work::Transactions, Caller::CurrentThread),
 ];
@@ -198,11 +184,7 @@ impl ByHand {
         let lease = client.lease_client().grant(3_600, None).await?.id();
         let put = client.kv_client().put(SESSION, "", None).await?;
         let session = put.header().map_or(0, |header| header.revision());
-        Ok(Self {
-            client,
-            lease,
-            session,
-        })
+        Ok(Self { client, lease, session })
     }
 
     async fn put(&self) -> Result<()> {
@@ -213,15 +195,8 @@ impl ByHand {
             .with_sort(SortTarget::Create, SortOrder::Ascend)
             .with_keys_only();
         let txn = Txn::new()
-            .when([Compare::mod_revision(
-                SESSION,
-                CompareOp::Equal,
-                self.session,
-            )])
-            .and_then([
-                TxnOp::put(KEY, VALUE, Some(options)),
-                TxnOp::get(FAMILY, Some(oldest)),
-            ])
+            .when([Compare::mod_revision(SESSION, CompareOp::Equal, self.session)])
+            .and_then([TxnOp::put(KEY, VALUE, Some(options)), TxnOp::get(FAMILY, Some(oldest))])
             .or_else([TxnOp::get(SESSION, None)]);
         self.carry_out(txn).await
     }
@@ -275,9 +250,7 @@ impl There {
 
     async fn ask(&self, errand: Errand) -> Result<()> {
         let (back, answer) = oneshot::channel();
-        self.0
-            .send((errand, back))
-            .map_err(|_| "the other thread has ended")?;
+        self.0.send((errand, back)).map_err(|_| "the other thread has ended")?;
         answer.await?
     }
 }

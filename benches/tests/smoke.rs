@@ -9,11 +9,7 @@ fn bench(line: &str) -> (Option<i32>, String, String) {
         .output()
         .expect("the bench starts");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 #[test]

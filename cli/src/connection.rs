@@ -51,9 +51,7 @@ impl<'a> Connection<'a> {
         let queue = self.locks.queue(name).await?;
         if queue.is_none() {
             self.check(name)?;
-            say(format_args!(
-                "`{name}` is free: no process holds it or waits for it"
-            ));
+            say(format_args!("`{name}` is free: no process holds it or waits for it"));
         }
         Ok(queue)
     }
@@ -134,11 +132,7 @@ impl<'a> Connection<'a> {
 
 const ENDPOINTS: &str = "ETCD_LOCKED_ENDPOINTS";
 /// Where a user's name or password may come from.
-const LOGIN: [&str; 3] = [
-    "ETCD_LOCKED_USER",
-    "ETCD_LOCKED_PASSWORD_FILE",
-    "ETCDCTL_USER",
-];
+const LOGIN: [&str; 3] = ["ETCD_LOCKED_USER", "ETCD_LOCKED_PASSWORD_FILE", "ETCDCTL_USER"];
 /// Where the way to etcd comes from.
 const WAY: [&str; 8] = [
     ENDPOINTS,
@@ -168,11 +162,7 @@ fn value(etcd: &Etcd, variable: &str) -> Option<String> {
     let mut options = options(etcd).into_iter();
     let option = options.find(|(of, ..)| *of == variable);
     let given = option.and_then(|(_, _, given)| given.clone());
-    let set = || {
-        std::env::var(variable)
-            .ok()
-            .filter(|value| !value.is_empty())
-    };
+    let set = || std::env::var(variable).ok().filter(|value| !value.is_empty());
     given.or_else(set)
 }
 
@@ -185,9 +175,8 @@ fn written(etcd: &Etcd, variables: &[&'static str]) -> Vec<&'static str> {
         if ours != *variable && value(etcd, &ours).is_some() || value(etcd, variable).is_none() {
             continue;
         }
-        let option = options(etcd)
-            .into_iter()
-            .find(|(of, _, given)| of == variable && given.is_some());
+        let option =
+            options(etcd).into_iter().find(|(of, _, given)| of == variable && given.is_some());
         written.push(option.map_or(*variable, |(_, option, _)| option));
     }
     written
@@ -216,8 +205,6 @@ pub(crate) async fn answer<T>(
 ) -> Result<T, Failure> {
     match timeout(PATIENCE, request).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => Err(Failure::Etcd(format!(
-            "etcd does not answer within {PATIENCE:?}"
-        ))),
+        Err(_) => Err(Failure::Etcd(format!("etcd does not answer within {PATIENCE:?}"))),
     }
 }

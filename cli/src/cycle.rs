@@ -86,19 +86,14 @@ struct Ranges {
 
 impl Ranges {
     fn new(client: Client) -> Self {
-        Self {
-            client,
-            known: BTreeMap::new(),
-            revision: 0,
-        }
+        Self { client, known: BTreeMap::new(), revision: 0 }
     }
 
     /// Carries out the reads of a search.
     async fn read(&mut self, reads: &[Op]) -> Result<TxnAnswer, Failure> {
         let wanted = reads.iter().filter_map(range);
-        let missing: Vec<_> = wanted
-            .filter(|(prefix, _)| !self.known.contains_key(*prefix))
-            .collect();
+        let missing: Vec<_> =
+            wanted.filter(|(prefix, _)| !self.known.contains_key(*prefix)).collect();
         if self.known.len() + missing.len() > RANGES {
             return Err(Failure::Etcd(format!("it takes more than {RANGES} reads")));
         }
@@ -144,19 +139,11 @@ fn keys(answer: TxnOpResponse) -> Vec<Kv> {
         return Vec::new();
     };
     let keys = found.take_kvs().into_iter().filter_map(|kv| {
-        let (create_revision, mod_revision) = (
-            Revision::new(kv.create_revision())?,
-            Revision::new(kv.mod_revision())?,
-        );
+        let (create_revision, mod_revision) =
+            (Revision::new(kv.create_revision())?, Revision::new(kv.mod_revision())?);
         let lease = Some(kv.lease());
         let (key, value) = kv.into_key_value();
-        Some(Kv {
-            key,
-            value,
-            create_revision,
-            mod_revision,
-            lease,
-        })
+        Some(Kv { key, value, create_revision, mod_revision, lease })
     });
     keys.collect()
 }

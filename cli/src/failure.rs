@@ -56,10 +56,9 @@ impl fmt::Display for Failure {
             | Self::Login(text)
             | Self::Way(text)
             | Self::Full(text) => f.write_str(text),
-            Self::Denied(text) => write!(
-                f,
-                "{text}; `etcd-locked doctor` names the rights that are missing"
-            ),
+            Self::Denied(text) => {
+                write!(f, "{text}; `etcd-locked doctor` names the rights that are missing")
+            }
             #[cfg(target_os = "linux")]
             Self::System(text) => f.write_str(text),
             Self::Output(error) => write!(f, "the output cannot be written: {error}"),

@@ -99,10 +99,7 @@ pub(crate) fn is_known_to_hold(contender: &Contender) -> bool {
 fn tell(queue: &Queue, holders: &[&Contender]) {
     for holder in holders {
         let (who, time) = (process(holder), time(holder));
-        say(format_args!(
-            "{} is held by {who}, for {time}",
-            queue.name()
-        ));
+        say(format_args!("{} is held by {who}, for {time}", queue.name()));
         if !holder.group().is_empty() {
             say(format_args!(
                 "  its call holds these too, and loses them: {}",
@@ -117,20 +114,14 @@ fn tell(queue: &Queue, holders: &[&Contender]) {
         ));
     }
     match queue.waiters().next() {
-        Some(next) => say(format_args!(
-            "  next is {}, waiting for {}",
-            process(next),
-            time(next)
-        )),
+        Some(next) => say(format_args!("  next is {}, waiting for {}", process(next), time(next))),
         None => say(format_args!("  no other process waits for it")),
     }
 }
 
 fn is_confirmed(queue: &Queue) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
-        return Err(Failure::Usage(
-            "not asked on a terminal: confirm with --yes".to_owned(),
-        ));
+        return Err(Failure::Usage("not asked on a terminal: confirm with --yes".to_owned()));
     }
     write!(
         io::stderr(),
@@ -152,9 +143,7 @@ async fn stops_within(
         return Ok(None);
     };
     let left = answer(client.lease_time_to_live(lease, None)).await?;
-    Ok(u64::try_from(left.granted_ttl())
-        .ok()
-        .map(Duration::from_secs))
+    Ok(u64::try_from(left.granted_ttl()).ok().map(Duration::from_secs))
 }
 
 /// A contender's key as it was read.
@@ -176,11 +165,7 @@ impl Target {
 
     #[cfg(test)]
     pub(crate) fn named(key: &str) -> Self {
-        Self {
-            key: key.into(),
-            created: 7,
-            changed: 7,
-        }
+        Self { key: key.into(), created: 7, changed: 7 }
     }
 }
 

@@ -68,14 +68,7 @@ async fn watched(connection: &Connection<'_>, below: &str, json: bool) -> Result
 /// Lists once; tells whether there is a name.
 async fn list(connection: &Connection<'_>, below: &str, json: bool) -> Result<bool, Failure> {
     let mut names = connection.locks.list(below);
-    let mut page = Page::new([
-        "NAME",
-        "MODE",
-        "HOLDER",
-        "HELD FOR",
-        "WAITING",
-        "LONGEST WAIT",
-    ]);
+    let mut page = Page::new(["NAME", "MODE", "HOLDER", "HELD FOR", "WAITING", "LONGEST WAIT"]);
     let mut found = false;
     loop {
         let next = names.next().await;
@@ -91,11 +84,7 @@ async fn list(connection: &Connection<'_>, below: &str, json: bool) -> Result<bo
     }
     page.flush()?;
     if !found && !json && io::stdout().is_terminal() {
-        writeln!(
-            io::stdout(),
-            "no name is locked below {}{below}",
-            connection.prefix
-        )?;
+        writeln!(io::stdout(), "no name is locked below {}{below}", connection.prefix)?;
     }
     Ok(found)
 }

@@ -40,9 +40,7 @@ fn main() -> ExitCode {
             return match exec::guardian(guardian) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
-                    say(format_args!(
-                        "etcd-locked: the guardian of a command fails: {error}"
-                    ));
+                    say(format_args!("etcd-locked: the guardian of a command fails: {error}"));
                     ExitCode::FAILURE
                 }
             };
@@ -85,9 +83,7 @@ async fn inspect(options: Options) -> Result<bool, Failure> {
     let connect = || Connection::new(&options.etcd);
     let json = options.json;
     if json && !options.command.has_json() {
-        return Err(Failure::Usage(
-            "--json is for ls, who, kick and doctor".to_owned(),
-        ));
+        return Err(Failure::Usage("--json is for ls, who, kick and doctor".to_owned()));
     }
     match &options.command {
         Command::Ls(ls) => ls::ls(&connect()?, ls, json).await,

@@ -122,10 +122,7 @@ pub(crate) enum Command {
 impl Command {
     /// Whether it prints objects with `--json`.
     pub(crate) fn has_json(&self) -> bool {
-        matches!(
-            self,
-            Self::Ls(_) | Self::Who(_) | Self::Kick(_) | Self::Doctor(_)
-        )
+        matches!(self, Self::Ls(_) | Self::Who(_) | Self::Kick(_) | Self::Doctor(_))
     }
 }
 
@@ -212,9 +209,7 @@ fn wait(text: &str) -> Result<Wait, String> {
         _ => match humantime::parse_duration(text) {
             Ok(Duration::ZERO) => Ok(Wait::Once),
             Ok(wait) => Ok(Wait::For(wait)),
-            Err(error) => Err(format!(
-                "{error}; write a time such as 10s, none, or forever"
-            )),
+            Err(error) => Err(format!("{error}; write a time such as 10s, none, or forever")),
         },
     }
 }
@@ -297,22 +292,12 @@ mod tests {
 
     #[test]
     fn every_command_takes_the_options_of_the_connection() {
-        let connection = [
-            "--endpoints=e",
-            "--prefix=p",
-            "--cacert=a",
-            "--cert=c",
-            "--key=k",
-        ];
+        let connection = ["--endpoints=e", "--prefix=p", "--cacert=a", "--cert=c", "--key=k"];
         for command in Options::command().get_subcommands() {
             let own: Vec<_> = command.get_arguments().map(|own| own.get_id()).collect();
             let shared = Etcd::augment_args(clap::Command::new("shared"));
             for option in shared.get_arguments() {
-                assert!(
-                    !own.contains(&option.get_id()),
-                    "{}: {option}",
-                    command.get_name()
-                );
+                assert!(!own.contains(&option.get_id()), "{}: {option}", command.get_name());
             }
         }
         let kick = ["etcd-locked", "kick", "--holder=h", "orders/7"];

@@ -58,9 +58,7 @@ impl Page {
             }
         }
         let mut table = Table::new();
-        table
-            .load_preset(presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Dynamic);
+        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
         if !self.begun {
             table.set_header(&self.heads);
         }

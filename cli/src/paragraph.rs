@@ -48,10 +48,7 @@ mod tests {
     #[test]
     fn lines_end_between_words() {
         let text = "two keys: locks/orders/7, b";
-        assert_eq!(
-            laid_out("BAD", text, 20),
-            "BAD two keys:\n    locks/orders/7,\n    b\n"
-        );
+        assert_eq!(laid_out("BAD", text, 20), "BAD two keys:\n    locks/orders/7,\n    b\n");
         assert_eq!(laid_out("", text, 34), "    two keys: locks/orders/7, b\n");
         assert_eq!(laid_out("ok ", "toolong a", 5), "ok  toolong\n    a\n");
         assert_eq!(laid_out("ok ", text, usize::MAX), format!("ok  {text}\n"));

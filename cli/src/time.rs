@@ -17,9 +17,7 @@ pub(crate) fn shown(duration: Duration) -> String {
         return "<1s".to_owned();
     };
     let (unit, of) = units[first];
-    let rest = units
-        .get(first + 1)
-        .filter(|(_, of)| secs % units[first].1 >= *of);
+    let rest = units.get(first + 1).filter(|(_, of)| secs % units[first].1 >= *of);
     match rest {
         Some((smaller, small)) => format!("{}{unit} {}{smaller}", secs / of, secs % of / small),
         None => format!("{}{unit}", secs / of),

@@ -110,9 +110,7 @@ fn described(process: Pid) -> Vec<String> {
     let raw = process.as_raw_nonzero();
     let status = fs::read_to_string(format!("/proc/{raw}/status")).unwrap_or_default();
     let fields = status.lines().filter(|line| {
-        let begins = [
-            "Name", "State", "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt",
-        ];
+        let begins = ["Name", "State", "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt"];
         begins.iter().any(|field| line.starts_with(field))
     });
     let own = format!("{raw}: {}", fields.collect::<Vec<_>>().join(", "));
@@ -122,10 +120,7 @@ fn described(process: Pid) -> Vec<String> {
 
 fn exec(endpoint: &str, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
-    command
-        .args(["exec", "--endpoints", endpoint])
-        .args(args)
-        .env("ETCD_LOCKED_TTL", ""); // as if it were not set
+    command.args(["exec", "--endpoints", endpoint]).args(args).env("ETCD_LOCKED_TTL", ""); // as if it were not set
     command
 }
 
@@ -155,20 +150,14 @@ fn lives(pid: Pid) -> bool {
 
 /// Runs the command of another process under the same name, and says which of these live when it begins.
 fn seen_by_next(etcd: &Member, name: &str, pids: &[Pid]) -> String {
-    let pids: Vec<_> = pids
-        .iter()
-        .map(|pid| pid.as_raw_nonzero().to_string())
-        .collect();
+    let pids: Vec<_> = pids.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
     // One that has ended lives no more, even if its parent is stopped and does not reap it.
     let script = format!(
         "for pid in {}; do grep -qs '^State:.[^ZX]' /proc/$pid/status && echo $pid lives; done; echo begun",
         pids.join(" ")
     );
     let args = [name, "--wait", "60s", "--", "sh", "-c", &script];
-    let output = exec(&etcd.endpoint(), &args)
-        .stderr(Stdio::null())
-        .output()
-        .expect("it runs");
+    let output = exec(&etcd.endpoint(), &args).stderr(Stdio::null()).output().expect("it runs");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -212,11 +201,8 @@ fn command_knows_its_name_and_a_token_that_grows() {
 fn command_reads_the_standard_input() {
     let etcd = Member::start().expect("an etcd");
     let mut command = exec(&etcd.endpoint(), &["jobs/a", "--", "cat"]);
-    let mut process = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it starts");
+    let mut process =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut stdin = process.stdin.take().expect("a pipe");
     stdin.write_all(b"to be copied").expect("it is read");
     drop(stdin);
@@ -311,14 +297,7 @@ fn key_that_never_expires_is_not_skipped() {
 #[test]
 fn name_stays_locked_after_a_short_command() {
     let etcd = Member::start().expect("an etcd");
-    let line = [
-        "jobs/a",
-        "--at-least",
-        "60s",
-        "--no-wait",
-        "--on-held",
-        "skip",
-    ];
+    let line = ["jobs/a", "--at-least", "60s", "--no-wait", "--on-held", "skip"];
     let args = [&line[..], &["--", "echo", "ran"]].concat();
     let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
     assert_eq!((ended.code(), &*said), (Some(0), "ran"));
@@ -330,10 +309,7 @@ fn name_stays_locked_after_a_short_command() {
 #[test]
 fn readers_and_permits_run_together() {
     let etcd = Member::start().expect("an etcd");
-    for (name, mode) in [
-        ("jobs/a", &["--shared"][..]),
-        ("jobs/b", &["--permits", "2"]),
-    ] {
+    for (name, mode) in [("jobs/a", &["--shared"][..]), ("jobs/b", &["--permits", "2"])] {
         let run = |options: &[&str]| {
             let script = ["--", "sh", "-c", "echo ready; read it"];
             let args = [&[name], mode, options, &script[..]].concat();
@@ -389,10 +365,7 @@ fn partition_ends_the_command_before_another_begins() {
     assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
     let (ended, said) = run.end();
     assert_eq!(ended.code(), Some(137), "{said}");
-    assert!(
-        said.contains("\nasked") || said.starts_with("asked"),
-        "{said}"
-    );
+    assert!(said.contains("\nasked") || said.starts_with("asked"), "{said}");
     assert!(said.contains("the lock was lost"), "{said}");
 }
 
@@ -455,10 +428,7 @@ fn wrapper_kills_where_the_guardian_is_stopped() {
     assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
     let (ended, said) = run.end();
     assert_eq!(ended.code(), Some(137), "{said}");
-    assert!(
-        said.contains("the lock was lost: the command is killed"),
-        "{said}"
-    );
+    assert!(said.contains("the lock was lost: the command is killed"), "{said}");
     assert!(!said.contains("does not answer"), "{said}");
 }
 

@@ -96,10 +96,7 @@ impl<M: Machine> Combiner<M> {
         Self {
             commands: Mutex::new(VecDeque::new()),
             machine: TryMutex::new(None),
-            effects: Mutex::new(Effects {
-                queue: VecDeque::new(),
-                last: false,
-            }),
+            effects: Mutex::new(Effects { queue: VecDeque::new(), last: false }),
             performer: TryMutex::new(()),
             now: Box::new(now),
             call: Box::new(call),
@@ -273,11 +270,7 @@ struct Budget<'a> {
 
 impl<'a> Budget<'a> {
     fn new(now: &'a dyn Fn() -> Duration) -> Self {
-        Self {
-            now,
-            items: 0,
-            since: None,
-        }
+        Self { now, items: 0, since: None }
     }
 
     /// Counts one more item, which is there to be worked on. True if it is not to be begun.

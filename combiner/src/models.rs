@@ -186,16 +186,8 @@ impl World {
         let observed = Arc::<Notes<Observed>>::default();
         let (calls, machine) = (Arc::clone(&observed), Arc::clone(&observed));
         let combiner = Combiner::new(now, move || notes(&calls).calls += 1);
-        combiner.begin(Model {
-            notes: machine,
-            effects: Vec::new(),
-            ended: false,
-        });
-        Arc::new(Self {
-            combiner,
-            notes: observed,
-            returned: [Notify::new(), Notify::new()],
-        })
+        combiner.begin(Model { notes: machine, effects: Vec::new(), ended: false });
+        Arc::new(Self { combiner, notes: observed, returned: [Notify::new(), Notify::new()] })
     }
 
     fn notes(&self) -> NotesGuard<'_, Observed> {

@@ -60,18 +60,13 @@ mod modelled {
 
     impl<T> TryMutex<T> {
         pub(crate) fn new(data: T) -> Self {
-            Self {
-                taken: AtomicBool::new(false),
-                data: std::sync::Mutex::new(data),
-            }
+            Self { taken: AtomicBool::new(false), data: std::sync::Mutex::new(data) }
         }
     }
 
     pub(crate) fn try_lock<T>(of: &TryMutex<T>) -> Option<TryMutexGuard<'_, T>> {
         // The orderings of std's.
-        let tried = of
-            .taken
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        let tried = of.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
         tried.ok().map(|_| TryMutexGuard {
             of: &of.taken,
             data: Some(of.data.lock().unwrap()), // free: `taken` was

@@ -32,11 +32,7 @@ impl Drop for Command {
 
 impl Given {
     fn new(handle: impl FnMut(Command) -> Option<Effect> + Send + 'static) -> Self {
-        Self {
-            handle: Box::new(handle),
-            effects: Vec::new(),
-            ended: false,
-        }
+        Self { handle: Box::new(handle), effects: Vec::new(), ended: false }
     }
 }
 
@@ -80,10 +76,8 @@ fn commands_and_effects_of_many_threads_keep_their_order() {
     let (call, calls) = mpsc::channel();
     let caller = call.clone();
     let start = std::time::Instant::now();
-    let combiner = Combiner::new(
-        move || start.elapsed(),
-        move || caller.send(()).unwrap_or_default(),
-    );
+    let combiner =
+        Combiner::new(move || start.elapsed(), move || caller.send(()).unwrap_or_default());
     let (seen, done) = (Arc::clone(&handled), Arc::clone(&performed));
     combiner.begin(Given::new(move |command| {
         let tag = (command.0, command.1);

@@ -57,11 +57,7 @@ pub struct Line<T> {
 
 impl<T> Default for Line<T> {
     fn default() -> Self {
-        Self {
-            pending: VecDeque::new(),
-            parts: VecDeque::new(),
-            window: Window::default(),
-        }
+        Self { pending: VecDeque::new(), parts: VecDeque::new(), window: Window::default() }
     }
 }
 

@@ -58,13 +58,7 @@ struct Nest {
 impl Call {
     /// One that comes now, and waits.
     pub fn new(now: Moment, purpose: Purpose, record: Arc<[u8]>, waiting: Waiting) -> Self {
-        Self {
-            purpose,
-            record,
-            since: now,
-            stage: Stage::Waiting(waiting),
-            nest: None,
-        }
+        Self { purpose, record, since: now, stage: Stage::Waiting(waiting), nest: None }
     }
 
     /// What its keys are put for.
@@ -245,11 +239,7 @@ impl Calls {
     pub fn hold(&mut self, id: CallId, contender: ContenderId) {
         self.stops_waiting(id);
         if let Some(call) = self.all.get_mut(&id) {
-            call.stage = Stage::Holding {
-                contender,
-                lost: false,
-                keep: None,
-            };
+            call.stage = Stage::Holding { contender, lost: false, keep: None };
         }
     }
 

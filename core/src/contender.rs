@@ -220,10 +220,7 @@ impl Contender {
 
     /// Its keys were created at this revision.
     pub fn created_at(&mut self, now: Moment, created: Revision) {
-        self.state = State::Waiting {
-            created,
-            since: now,
-        };
+        self.state = State::Waiting { created, since: now };
     }
 
     /// The first of its keys that is not admitted, once they have waited for so long that a deadlock is possible. That of a permit
@@ -265,9 +262,7 @@ impl Contender {
 
     /// Records that this process wrote its keys at this revision.
     pub fn record_write(&mut self, revision: Revision) {
-        self.parts
-            .iter_mut()
-            .for_each(|part| part.record_write(revision));
+        self.parts.iter_mut().for_each(|part| part.record_write(revision));
     }
 
     /// How it was lost, if it was, as an event of one of its keys shows. An event of an earlier incarnation says nothing about this
@@ -325,10 +320,7 @@ impl Contender {
             State::Waiting { created, .. } => {
                 let created = *created;
                 // Then the answer to its put has shown that no younger contender was there.
-                let alone = self
-                    .parts
-                    .iter()
-                    .all(|part| part.admitted() == Some(created));
+                let alone = self.parts.iter().all(|part| part.admitted() == Some(created));
                 self.state = State::Owned(Ownership::begin(now, created, call, alone));
                 false
             }
@@ -488,11 +480,7 @@ impl Contenders {
             true => (part.key.clone(), None),
             false => (part.family.clone(), part.key_to_read().map(Vec::from)),
         });
-        Some(Read {
-            contender: id,
-            up_to,
-            names: names.collect(),
-        })
+        Some(Read { contender: id, up_to, names: names.collect() })
     }
 
     /// All of them, for views.

@@ -202,9 +202,7 @@ impl<E> Exchanges<E> {
     /// When to see next, while calls wait, whether etcd is silent; `first`: when the first of them came.
     pub fn next_check(&self, now: Moment, first: Moment) -> Moment {
         let probe = self.last_answer.unwrap_or(now).max(now - self.probe()) + self.probe();
-        let over = self
-            .silent_since
-            .map(|silent| silent.max(first) + self.patience);
+        let over = self.silent_since.map(|silent| silent.max(first) + self.patience);
         over.map_or(probe, |over| over.min(probe)).max(now + CHECK)
     }
 

@@ -119,8 +119,7 @@ impl fmt::Debug for Name {
 
 /// Whether a key contends for the name of this family: a direct child of it, with no further `/` (rule P2).
 pub fn contends(family: &str, key: &[u8]) -> bool {
-    key.strip_prefix(family.as_bytes())
-        .is_some_and(|child| !child.contains(&b'/'))
+    key.strip_prefix(family.as_bytes()).is_some_and(|child| !child.contains(&b'/'))
 }
 
 /// The family a key is a direct child of: everything up to its last `/`, that included; `None` if it has none.

@@ -73,9 +73,7 @@ impl Read {
         let mut next = || answers.next().unwrap_or_default();
         let seen = self.names.iter().map(|(_, whole)| Seen {
             keys: next(),
-            whole: whole
-                .as_ref()
-                .and_then(|key| next().into_iter().find(|kv| kv.key == *key)),
+            whole: whole.as_ref().and_then(|key| next().into_iter().find(|kv| kv.key == *key)),
         });
         seen.collect()
     }
@@ -210,19 +208,10 @@ impl Observe {
         let before = self.close(name, |other| other == whose);
         self.last += 1;
         let id = WatchId::from(self.last);
-        let watch = Watch {
-            id,
-            prefix: prefix.clone(),
-            opened: now,
-        };
+        let watch = Watch { id, prefix: prefix.clone(), opened: now };
         self.names.insert(id, watched.clone());
         self.watches.insert(watched, watch);
-        let open = Output::Watch {
-            id,
-            prefix,
-            from,
-            puts: whose != Whose::Waits,
-        };
+        let open = Output::Watch { id, prefix, from, puts: whose != Whose::Waits };
         before.into_iter().chain([open]).collect()
     }
 

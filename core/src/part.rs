@@ -70,10 +70,7 @@ impl Part {
             family,
             seat,
             mode,
-            ahead: Ahead::Unread {
-                gone: BTreeMap::new(),
-                oldest: None,
-            },
+            ahead: Ahead::Unread { gone: BTreeMap::new(), oldest: None },
             modified: None,
             suspect: false,
         }
@@ -157,9 +154,8 @@ impl Part {
                 && (self.mode.is_excluded_by(Seat::of_key(&kv.key)) || self.mode.room().is_some())
         };
         let shown = found.iter().filter(counts);
-        let mut shown: BTreeMap<Vec<u8>, Revision> = shown
-            .map(|kv| (kv.key.clone(), kv.create_revision))
-            .collect();
+        let mut shown: BTreeMap<Vec<u8>, Revision> =
+            shown.map(|kv| (kv.key.clone(), kv.create_revision)).collect();
         match &mut self.ahead {
             Ahead::Unread { gone, .. } => {
                 let mut at = revision;
@@ -169,10 +165,7 @@ impl Part {
                         at = at.max(deleted);
                     }
                 }
-                self.ahead = Ahead::Read {
-                    standing: shown,
-                    at,
-                };
+                self.ahead = Ahead::Read { standing: shown, at };
             }
             Ahead::Read { standing, at } => {
                 standing.retain(|key, born| shown.get(key) == Some(born));
@@ -260,9 +253,7 @@ impl Part {
         let far = matches!(&self.ahead, Ahead::Read { standing, .. } if standing.len() > near);
         // A permit may come free, and a reader be let in, long before the last of those before it has gone.
         let alone = (far && self.mode == Mode::Exclusive).then(|| self.last());
-        let key = alone
-            .flatten()
-            .and_then(|key| std::str::from_utf8(key).ok());
+        let key = alone.flatten().and_then(|key| std::str::from_utf8(key).ok());
         key.map_or_else(|| self.family.clone(), Key::from)
     }
 

@@ -32,14 +32,7 @@ pub enum Step {
 impl Retention {
     /// The keys that were created at this revision are to stay until then.
     pub fn new(created: Revision, until: Moment, record: Arc<[u8]>) -> Self {
-        Self {
-            created,
-            until,
-            record,
-            lease: None,
-            moved: false,
-            under_way: false,
-        }
+        Self { created, until, record, lease: None, moved: false, under_way: false }
     }
 
     /// The create revision of its keys.

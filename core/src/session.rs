@@ -72,10 +72,7 @@ struct Attempt {
 
 impl Attempt {
     fn at(due: Moment) -> Self {
-        Self {
-            due,
-            under_way: false,
-        }
+        Self { due, under_way: false }
     }
 
     fn is_due(self, now: Moment) -> bool {
@@ -182,10 +179,7 @@ impl Session {
     /// What its transactions compare; `None` while its session key is not there.
     pub fn fence(&self) -> Option<Fence> {
         let lease = self.lease.as_ref().filter(|lease| !lease.unfenced)?;
-        Some(Fence {
-            key: lease.session_key.clone(),
-            modified: lease.modified?,
-        })
+        Some(Fence { key: lease.session_key.clone(), modified: lease.modified? })
     }
 
     /// Whether acquisitions may be sent under it now.
@@ -588,10 +582,7 @@ impl Sessions {
     /// Whether no call uses a session, and calls of its TTL have another one.
     pub fn is_spare(&self, id: SessionId) -> bool {
         self.all.get(&id).is_some_and(|session| {
-            let first = self
-                .by_ttl
-                .get(&session.ttl_secs)
-                .and_then(|ids| ids.first());
+            let first = self.by_ttl.get(&session.ttl_secs).and_then(|ids| ids.first());
             session.is_open() && session.is_unused() && first.is_some_and(|first| *first != id)
         })
     }

@@ -41,13 +41,7 @@ pub struct Placement {
 pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement], tries: bool, before: Txn) -> Txn {
     let mut txn = before;
     txn.when.extend(unbarred(Some(fence)));
-    for Placement {
-        key,
-        family,
-        record,
-        all,
-    } in keys
-    {
+    for Placement { key, family, record, all } in keys {
         txn.then.push(put_one(key, record, lease));
         if tries {
             txn.when.push(Compare::NoneUnder(family.clone()));
@@ -109,10 +103,7 @@ pub fn barrier(
     Txn {
         when: vec![unchanged],
         then: with(put),
-        or_else: with(Op::Get {
-            key: session.clone(),
-            values: true,
-        }),
+        or_else: with(Op::Get { key: session.clone(), values: true }),
     }
 }
 
@@ -129,10 +120,7 @@ pub struct Barred {
 pub fn barred(answer: TxnAnswer, lease: LeaseId) -> Barred {
     let (succeeded, revision) = (answer.succeeded, answer.revision);
     let mut answers = answer.firsts();
-    let found = answers
-        .next()
-        .flatten()
-        .filter(|kv| kv.lease == Some(lease));
+    let found = answers.next().flatten().filter(|kv| kv.lease == Some(lease));
     Barred {
         modified: match succeeded {
             true => Some(revision),
@@ -210,10 +198,7 @@ pub fn describe(keys: &[Description]) -> Txn {
     let guarded = !mistake(Mistake::DescribedUnguarded);
     Txn {
         when: keys.iter().filter(|_| guarded).map(unchanged).collect(),
-        then: keys
-            .iter()
-            .map(|it| put_one(&it.key, &it.record, it.lease))
-            .collect(),
+        then: keys.iter().map(|it| put_one(&it.key, &it.record, it.lease)).collect(),
         or_else: keys.iter().map(|it| get(&it.key)).collect(),
     }
 }
@@ -239,20 +224,12 @@ pub fn retain(keys: &[(Key, Revision)], lease: LeaseId, record: &Arc<[u8]>) -> T
 
 /// Reads all keys that begin with this, or only those up to that create revision, with their values if asked.
 pub fn read_under(prefix: Key, up_to: Option<Revision>, values: bool) -> Op {
-    Op::Range {
-        prefix,
-        limit: None,
-        values,
-        up_to,
-    }
+    Op::Range { prefix, limit: None, values, up_to }
 }
 
 /// A transaction without conditions.
 pub fn reads(ops: Vec<Op>) -> Txn {
-    Txn {
-        then: ops,
-        ..Txn::default()
-    }
+    Txn { then: ops, ..Txn::default() }
 }
 
 /// Puts an edge while the keys it leads from and to are there, and the session was not barred since (rule P38). Without a
@@ -321,27 +298,15 @@ fn exists((key, created): &Incarnation) -> Compare {
 }
 
 fn put_one(key: &Key, value: &Arc<[u8]>, lease: LeaseId) -> Op {
-    Op::Put {
-        key: key.clone(),
-        value: value.clone(),
-        lease,
-    }
+    Op::Put { key: key.clone(), value: value.clone(), lease }
 }
 
 /// Reads one key, without its value and its lease.
 pub fn get(key: &Key) -> Op {
-    Op::Get {
-        key: key.clone(),
-        values: false,
-    }
+    Op::Get { key: key.clone(), values: false }
 }
 
 /// Reads the oldest keys that begin with this.
 pub fn oldest(family: &Key, limit: u32, values: bool) -> Op {
-    Op::Range {
-        prefix: family.clone(),
-        limit: Some(limit),
-        values,
-        up_to: None,
-    }
+    Op::Range { prefix: family.clone(), limit: Some(limit), values, up_to: None }
 }

@@ -263,10 +263,8 @@ impl WaitQueues {
     /// The same names, each in one copy for all calls; of one name, the whole list that its last waiter has.
     pub fn intern(&self, names: Vec<Name>) -> Arc<[Name]> {
         if let [name] = &*names
-            && let Some((_, last)) = self
-                .queues
-                .get(name)
-                .and_then(|it| it.waiters.last_key_value())
+            && let Some((_, last)) =
+                self.queues.get(name).and_then(|it| it.waiters.last_key_value())
             && last.kind.1.len() == 1
         {
             return last.kind.1.clone();
@@ -326,8 +324,7 @@ impl WaitQueues {
     /// Whether a single try would have to queue behind calls that want something else.
     pub fn are_taken(&self, names: &[Name], mode: Mode) -> bool {
         let alone = mode == Mode::Exclusive || names.len() > 1;
-        self.of(names)
-            .any(|queue| !queue.waiters.is_empty() && (alone || !queue.is_uniform(mode)))
+        self.of(names).any(|queue| !queue.waiters.is_empty() && (alone || !queue.is_uniform(mode)))
     }
 
     /// The single tries for any of these names.
@@ -354,8 +351,7 @@ impl WaitQueues {
     /// Whether nobody is known to want any of these names, in this process or in another.
     pub fn are_unwanted(&self, names: &[Name], now: Moment) -> bool {
         let foreign = |queue: &WaitQueue| queue.foreign.is_some_and(|at| now - at < CONTENDED);
-        self.of(names)
-            .all(|queue| queue.waiters.is_empty() && !foreign(queue))
+        self.of(names).all(|queue| queue.waiters.is_empty() && !foreign(queue))
     }
 
     /// The seats that the next contender of these names and this mode would take; `None`: it has to wait for one.

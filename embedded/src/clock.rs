@@ -36,9 +36,7 @@ impl Monotonic {
     /// Makes a clock that starts now.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            start: Instant::now(),
-        }
+        Self { start: Instant::now() }
     }
 }
 

@@ -34,9 +34,7 @@ impl Etcd {
     /// Makes an empty etcd on the caller's clock.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            shared: Arc::new(Shared::new(clock)),
-        }
+        Self { shared: Arc::new(Shared::new(clock)) }
     }
 
     /// Makes a client in memory that no fault affects: an operator's. It needs a tokio runtime for watches and keep-alives

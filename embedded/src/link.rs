@@ -85,16 +85,12 @@ impl Link {
 
     /// Holds back keep-alives (or lets them through again): leases expire while everything else works.
     pub fn freeze_keepalives(&self, frozen: bool) {
-        self.way
-            .weather
-            .send_modify(|weather| weather.frozen = frozen);
+        self.way.weather.send_modify(|weather| weather.frozen = frozen);
     }
 
     /// Sets the delay of everything from now on, each way; zero at first.
     pub fn delay(&self, each_way: Duration) {
-        self.way
-            .weather
-            .send_modify(|weather| weather.delay = each_way);
+        self.way.weather.send_modify(|weather| weather.delay = each_way);
     }
 
     /// Sets the fault of the next call; streams (watch, keep-alive) do not count. Several faults are used up in order.
@@ -129,9 +125,7 @@ pub(crate) struct Way {
 
 impl fmt::Debug for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Way")
-            .field("weather", &*self.weather.borrow())
-            .finish_non_exhaustive()
+        f.debug_struct("Way").field("weather", &*self.weather.borrow()).finish_non_exhaustive()
     }
 }
 
@@ -234,9 +228,6 @@ async fn stream(
 
 /// Makes the error of a broken connection: to the client, the outcome is ambiguous.
 fn broken() -> BoxError {
-    io::Error::new(
-        io::ErrorKind::ConnectionReset,
-        "connection reset before the answer was there",
-    )
-    .into()
+    io::Error::new(io::ErrorKind::ConnectionReset, "connection reset before the answer was there")
+        .into()
 }

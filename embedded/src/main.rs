@@ -43,10 +43,8 @@ async fn main() -> ExitCode {
 
 async fn run(address: &str) -> Result<(), String> {
     let watch = |kind| signal(kind).map_err(|error| format!("cannot wait for signals: {error}"));
-    let (mut terminated, mut interrupted) = (
-        watch(SignalKind::terminate())?,
-        watch(SignalKind::interrupt())?,
-    );
+    let (mut terminated, mut interrupted) =
+        (watch(SignalKind::terminate())?, watch(SignalKind::interrupt())?);
     let unbound = |error: std::io::Error| {
         let advice = match error.kind() {
             std::io::ErrorKind::AddrInUse => {
@@ -57,10 +55,7 @@ async fn run(address: &str) -> Result<(), String> {
         format!("cannot listen on {address}: {error}{advice}")
     };
     let listener = TcpListener::bind(address).await.map_err(unbound)?;
-    println!(
-        "listening on http://{}",
-        listener.local_addr().map_err(unbound)?
-    );
+    println!("listening on http://{}", listener.local_addr().map_err(unbound)?);
     let etcd = Etcd::new();
     tokio::select! {
         served = etcd.serve(listener) => served.map_err(|error| error.to_string()),

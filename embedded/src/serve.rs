@@ -43,10 +43,7 @@ impl<'a> Listed<'a> {
     fn new(etcd: &'a Etcd, listener: &TcpListener) -> io::Result<Self> {
         let address = format!("http://{}", listener.local_addr()?);
         let addresses = &etcd.shared.addresses;
-        addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(address.clone());
+        addresses.lock().unwrap_or_else(PoisonError::into_inner).push(address.clone());
         Ok(Self { etcd, address })
     }
 }

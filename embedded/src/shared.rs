@@ -76,9 +76,7 @@ struct Mark {
 
 impl State {
     fn mark(&self) -> Mark {
-        Mark {
-            next_expiry: self.store.next_expiry(),
-        }
+        Mark { next_expiry: self.store.next_expiry() }
     }
 
     fn settle(&mut self, before: Mark, woken: &mut Vec<Waker>) {
@@ -86,10 +84,7 @@ impl State {
         if revision > self.notified {
             self.watches.notify(&self.store, self.notified + 1, woken);
             if revision - self.store.compacted() >= KEPT + SLACK {
-                let request = PbCompactionRequest {
-                    revision: revision - KEPT,
-                    physical: false,
-                };
+                let request = PbCompactionRequest { revision: revision - KEPT, physical: false };
                 // Refused only if the store is compacted that far already.
                 let _ = self.store.compact(&request);
             }

@@ -85,10 +85,8 @@ pub(crate) enum Next {
 impl Watches {
     pub(crate) fn open(&mut self, now: Duration) -> StreamId {
         self.opened += 1;
-        let stream = Stream {
-            next_progress: now.saturating_add(PROGRESS_EVERY),
-            ..Stream::default()
-        };
+        let stream =
+            Stream { next_progress: now.saturating_add(PROGRESS_EVERY), ..Stream::default() };
         self.streams.insert(self.opened, stream);
         self.opened
     }
@@ -138,11 +136,7 @@ impl Watches {
 
     /// Queues the changes from this revision on for all live watches.
     pub(crate) fn notify(&mut self, store: &Store, from: i64, woken: &mut Vec<Waker>) {
-        if self
-            .streams
-            .values()
-            .all(|stream| stream.watches.is_empty())
-        {
+        if self.streams.values().all(|stream| stream.watches.is_empty()) {
             return;
         }
         let changes: Vec<&Change> = store.changes(from).collect();
@@ -175,10 +169,7 @@ impl Watches {
             return Next::Response(response);
         }
         stream.waker = Some(waker.clone());
-        let notified = stream
-            .watches
-            .values()
-            .any(|watch| watch.wanted.progress_notify);
+        let notified = stream.watches.values().any(|watch| watch.wanted.progress_notify);
         Next::Wait(notified.then_some(stream.next_progress))
     }
 }
@@ -194,22 +185,11 @@ impl Stream {
                     0 => store.revision() + 1,
                     from => from,
                 };
-                let standing = if from > store.revision() {
-                    Standing::Live
-                } else {
-                    Standing::Behind
-                };
-                let watch = Watch {
-                    quiet: wanted.progress_notify,
-                    wanted,
-                    from,
-                    standing,
-                };
+                let standing =
+                    if from > store.revision() { Standing::Live } else { Standing::Behind };
+                let watch = Watch { quiet: wanted.progress_notify, wanted, from, standing };
                 self.watches.insert(id, watch);
-                PbWatchResponse {
-                    watch_id: id,
-                    ..PbWatchResponse::default()
-                }
+                PbWatchResponse { watch_id: id, ..PbWatchResponse::default() }
             }
             Err(reason) => PbWatchResponse {
                 watch_id: NO_WATCH,
@@ -274,10 +254,7 @@ impl Stream {
             if !events.is_empty() {
                 watch.quiet = false;
                 self.queue.push_back(PbWatchResponse {
-                    header: Some(PbResponseHeader {
-                        revision,
-                        ..store.header()
-                    }),
+                    header: Some(PbResponseHeader { revision, ..store.header() }),
                     watch_id: *id,
                     events,
                     ..PbWatchResponse::default()
@@ -335,21 +312,13 @@ impl Stream {
 
 impl Watch {
     fn catch_up(&mut self, store: &Store, id: i64) -> Option<PbWatchResponse> {
-        let Wanted {
-            key,
-            range_end,
-            prev_kv,
-            ..
-        } = &self.wanted;
+        let Wanted { key, range_end, prev_kv, .. } = &self.wanted;
         let mut revisions = match store.events(key, range_end, self.from, *prev_kv) {
             Ok(revisions) => revisions,
             Err(compacted) => {
                 self.standing = Standing::Compacted;
                 return Some(PbWatchResponse {
-                    header: Some(PbResponseHeader {
-                        revision: 0,
-                        ..store.header()
-                    }),
+                    header: Some(PbResponseHeader { revision: 0, ..store.header() }),
                     watch_id: id,
                     canceled: true,
                     compact_revision: compacted.revision,
@@ -386,10 +355,6 @@ impl Watch {
 
 impl Wanted {
     fn admits(&self, deleted: bool) -> bool {
-        if deleted {
-            !self.no_delete
-        } else {
-            !self.no_put
-        }
+        if deleted { !self.no_delete } else { !self.no_put }
     }
 }

@@ -25,14 +25,8 @@ async fn next(watch: &mut WatchStream) -> WatchResponse {
 /// Shows a response: `revision: +key=value(before) -key …`, with its other fields in front of the events.
 fn read(response: &WatchResponse) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let mut shown = vec![format!(
-        "{}:",
-        response.header().expect("a header").revision()
-    )];
-    for (word, is) in [
-        ("created", response.created()),
-        ("canceled", response.canceled()),
-    ] {
+    let mut shown = vec![format!("{}:", response.header().expect("a header").revision())];
+    for (word, is) in [("created", response.created()), ("canceled", response.canceled())] {
         shown.extend(is.then(|| word.to_owned()));
     }
     if response.compact_revision() != 0 {
@@ -41,9 +35,7 @@ fn read(response: &WatchResponse) -> String {
     shown.extend((!response.cancel_reason().is_empty()).then(|| response.cancel_reason().into()));
     for event in response.events() {
         let kv = event.kv().expect("a key");
-        let before = event
-            .prev_kv()
-            .map_or(String::new(), |kv| format!("({})", text(kv.value())));
+        let before = event.prev_kv().map_or(String::new(), |kv| format!("({})", text(kv.value())));
         shown.push(match event.event_type() {
             EventType::Put => format!("+{}={}{before}", text(kv.key()), text(kv.value())),
             EventType::Delete => format!("-{}{before}", text(kv.key())),
@@ -134,10 +126,7 @@ async fn watch_of_a_compacted_revision_is_cancelled() {
     for _ in 0..5 {
         client.put("a", "", None).await.unwrap();
     }
-    client
-        .compact(4, Some(CompactionOptions::new().with_physical()))
-        .await
-        .unwrap();
+    client.compact(4, Some(CompactionOptions::new().with_physical())).await.unwrap();
     let mut watch = watch(&mut client, all().with_start_revision(3)).await;
     assert_eq!(read(&next(&mut watch).await), "0: canceled compacted at 4");
     let from = all().with_start_revision(4);
@@ -157,17 +146,11 @@ async fn several_watches_share_a_stream() {
     let refused = next(&mut stream).await;
     assert_eq!(
         (refused.watch_id(), &*read(&refused)),
-        (
-            -1,
-            "1: created canceled mvcc: duplicate watch ID provided on the WatchStream"
-        )
+        (-1, "1: created canceled mvcc: duplicate watch ID provided on the WatchStream")
     );
     let backwards = WatchOptions::new().with_range("a");
     stream.watch("b", Some(backwards)).await.unwrap();
-    assert_eq!(
-        read(&next(&mut stream).await),
-        "1: created canceled mvcc: watcher range is empty"
-    );
+    assert_eq!(read(&next(&mut stream).await), "1: created canceled mvcc: watcher range is empty");
     stream.watch("b", None).await.unwrap();
     assert_eq!(next(&mut stream).await.watch_id(), 1, "the next after 0");
 
@@ -194,10 +177,7 @@ async fn progress_comes_on_request_and_while_quiet() {
     let progress = next(&mut stream).await;
     assert_eq!((progress.watch_id(), &*read(&progress)), (-1, "2:"));
 
-    stream
-        .watch("a", Some(all().with_start_revision(1)))
-        .await
-        .unwrap();
+    stream.watch("a", Some(all().with_start_revision(1))).await.unwrap();
     stream.request_progress().await.unwrap();
     let mut read_on = async || read(&next(&mut stream).await);
     assert_eq!(read_on().await, "2: created");
@@ -250,10 +230,7 @@ async fn watches_receive_an_operators_changes() {
     let etcd = Etcd::new();
     let mut client = etcd.client().await;
     let mut watch = watch(&mut client, all()).await;
-    let put = PbPutRequest {
-        key: b"a".into(),
-        ..PbPutRequest::default()
-    };
+    let put = PbPutRequest { key: b"a".into(), ..PbPutRequest::default() };
     etcd.with_store(|store| store.put(&put).map(drop)).unwrap();
     assert_eq!(read(&next(&mut watch).await), "2: +a=");
     etcd.with_store(|store| *store = Store::new());
@@ -292,10 +269,7 @@ async fn oldest_revisions_are_compacted_automatically() {
     let refused = client.get("a", at(900)).await.unwrap_err();
     assert_eq!(
         code(refused),
-        (
-            Code::OutOfRange,
-            "etcdserver: mvcc: required revision has been compacted".into()
-        )
+        (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted".into())
     );
 }
 
@@ -349,11 +323,7 @@ async fn link_down_refuses_new_calls_and_breaks_open_ones() {
     assert!(keeper.keep_alive().await.is_err() || kept.message().await.is_err());
     client.put("a", "", None).await.unwrap();
     let everything = operator.get("", Some(GetOptions::new().with_all_keys()));
-    assert_eq!(
-        everything.await.unwrap().count(),
-        1,
-        "only what was let through"
-    );
+    assert_eq!(everything.await.unwrap().count(), 1, "only what was let through");
 }
 
 #[tokio::test(start_paused = true)]
@@ -431,14 +401,7 @@ async fn serves_status_members_and_refuses_lock_service() {
     let members = client.member_list().await.unwrap();
     assert_eq!(members.members().len(), 1);
     let locked = client.lock("a", None).await.map(drop).unwrap_err();
-    assert_eq!(
-        code(locked),
-        (Code::Unimplemented, "unknown service v3lockpb.Lock".into())
-    );
-    let compact = PbCompactionRequest {
-        revision: 1,
-        physical: false,
-    };
-    etcd.with_store(|store| store.compact(&compact).map(drop))
-        .unwrap();
+    assert_eq!(code(locked), (Code::Unimplemented, "unknown service v3lockpb.Lock".into()));
+    let compact = PbCompactionRequest { revision: 1, physical: false };
+    etcd.with_store(|store| store.compact(&compact).map(drop)).unwrap();
 }

@@ -14,11 +14,8 @@ fn grant(store: &mut Store) -> i64 {
 #[test]
 fn new_leader_renews_every_lease() {
     let mut store = Store::new();
-    let put = PbPutRequest {
-        key: b"a".into(),
-        lease: grant(&mut store),
-        ..PbPutRequest::default()
-    };
+    let put =
+        PbPutRequest { key: b"a".into(), lease: grant(&mut store), ..PbPutRequest::default() };
     store.put(&put).unwrap();
     store.promote(Duration::from_secs(4));
     assert_eq!(store.term(), 3);

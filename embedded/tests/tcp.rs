@@ -77,16 +77,7 @@ async fn binary_listens_until_sigterm() {
     output.read_line(&mut line).unwrap();
     let url = line.trim().strip_prefix("listening on ").unwrap();
     let mut client = connect(url).await;
-    assert_eq!(
-        client
-            .put("a", "", None)
-            .await
-            .unwrap()
-            .header()
-            .unwrap()
-            .revision(),
-        2
-    );
+    assert_eq!(client.put("a", "", None).await.unwrap().header().unwrap().revision(), 2);
 
     let taken = url.strip_prefix("http://").unwrap();
     let refused = binary(&["--listen", taken]).output().unwrap();

@@ -58,8 +58,7 @@ async fn a_late_write(store: &Store) -> Result<(), AppError> {
     // The same as `etcdctl del --prefix locks/invoices/7/`; an expired lease has the same effect, but takes longer.
     let key = format!("locks/invoices/{INVOICE}/");
     let mut etcd = a.client().await?;
-    etcd.delete(key, Some(DeleteOptions::new().with_prefix()))
-        .await?;
+    etcd.delete(key, Some(DeleteOptions::new().with_prefix())).await?;
     println!("an operator takes the lock from a");
 
     pay(&b, store, "b", INVOICE).await?;
@@ -111,14 +110,8 @@ async fn write(store: &Store, who: &str, invoice: &Locked<Invoice>) -> Result<()
 async fn two_versions(store: &Store) -> Result<(), AppError> {
     let (a, b) = (store.read(INVOICE).await?, store.read(INVOICE).await?);
     for (who, mut read) in [("a", a), ("b", b)] {
-        while !store
-            .set_version(INVOICE, &format!("sent by {who}"), read.version)
-            .await?
-        {
-            println!(
-                "{who} has read version {}: refused, reads again",
-                read.version
-            );
+        while !store.set_version(INVOICE, &format!("sent by {who}"), read.version).await? {
+            println!("{who} has read version {}: refused, reads again", read.version);
             read = store.read(INVOICE).await?;
         }
         println!("{who} has read version {}: done", read.version);

@@ -23,10 +23,7 @@ impl Store {
     pub(crate) async fn connect(url: &str) -> Result<Self, AppError> {
         install_default_drivers();
         // One connection: each to `sqlite::memory:` would be a database of its own.
-        let pool = AnyPoolOptions::new()
-            .max_connections(1)
-            .connect(url)
-            .await?;
+        let pool = AnyPoolOptions::new().max_connections(1).connect(url).await?;
         sqlx::query(
             "create table if not exists etcd_locked_invoices (id bigint primary key, state text not null, unguarded text not null, \
              token bigint not null, version bigint not null)",
@@ -59,11 +56,7 @@ impl Store {
     /// Writes without a fence, for comparison.
     pub(crate) async fn set_unguarded(&self, id: i64, state: &str) -> Result<(), AppError> {
         let update = "update etcd_locked_invoices set unguarded = $1 where id = $2";
-        sqlx::query(update)
-            .bind(state)
-            .bind(id)
-            .execute(&self.pool)
-            .await?;
+        sqlx::query(update).bind(state).bind(id).execute(&self.pool).await?;
         Ok(())
     }
 
@@ -91,9 +84,7 @@ impl Store {
 
     /// Drops the table.
     pub(crate) async fn remove(self) -> Result<(), AppError> {
-        sqlx::query("drop table etcd_locked_invoices")
-            .execute(&self.pool)
-            .await?;
+        sqlx::query("drop table etcd_locked_invoices").execute(&self.pool).await?;
         self.pool.close().await;
         Ok(())
     }

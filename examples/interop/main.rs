@@ -108,10 +108,7 @@ async fn service(file: &Path, rounds: u32) -> Result<()> {
     for _ in 0..rounds {
         let options = LockOptions::new().with_lease(lease);
         let locked = client.lock(LOCK, Some(options)).await?;
-        let token = locked
-            .header()
-            .map(|header| header.revision())
-            .unwrap_or_default();
+        let token = locked.header().map(|header| header.revision()).unwrap_or_default();
         let count = count(file).await?;
         let key = String::from_utf8_lossy(locked.key());
         println!("{count} service {token} {key}");

@@ -35,12 +35,10 @@ impl IntoResponse for AppError {
             Self::Lock(LockError::InvalidName { .. }) => {
                 (StatusCode::BAD_REQUEST, "no such article").into_response()
             }
-            Self::Lock(error) if error.is_retryable() => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                [(header::RETRY_AFTER, "1")],
-                "busy, try again",
-            )
-                .into_response(),
+            Self::Lock(error) if error.is_retryable() => {
+                (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], "busy, try again")
+                    .into_response()
+            }
             Self::Lock(error) => {
                 // The text names hosts and endpoints, so it is for the log, not for the customer.
                 eprintln!("{error}");

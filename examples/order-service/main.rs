@@ -95,17 +95,10 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     etcd_locked::init(Config::from_env()?.service("order-service")).await?;
     let endpoints = env::var("ETCD_LOCKED_ENDPOINTS")
         .map_err(|_| "set ETCD_LOCKED_ENDPOINTS, the shop's data is there too")?;
-    let app = App {
-        shop: Shop::open(&endpoints).await?,
-        stats: Arc::default(),
-    };
+    let app = App { shop: Shop::open(&endpoints).await?, stats: Arc::default() };
 
     let unlocked = env::var("ORDER_SERVICE_UNLOCKED").is_ok_and(|value| value == "1");
-    let purchase = if unlocked {
-        post(purchase_unlocked)
-    } else {
-        post(purchase)
-    };
+    let purchase = if unlocked { post(purchase_unlocked) } else { post(purchase) };
     let router = Router::new()
         .route("/orders/{sku}/purchase", purchase)
         .route("/stock/{sku}", get(stock))
@@ -116,9 +109,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     let listen = env::var("ORDER_SERVICE_LISTEN").unwrap_or_else(|_| "127.0.0.1:8080".to_owned());
     let listener = TcpListener::bind(&listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, router)
-        .with_graceful_shutdown(asked_to_end()?)
-        .await?;
+    axum::serve(listener, router).with_graceful_shutdown(asked_to_end()?).await?;
 
     // All requests are answered. The shutdown releases the remaining locks, so that no other process waits for a lease to expire.
     etcd_locked::shutdown(Duration::from_secs(5)).await;
@@ -126,10 +117,8 @@ async fn serve() -> Result<(), Box<dyn Error>> {
 }
 
 fn asked_to_end() -> std::io::Result<impl Future<Output = ()>> {
-    let (mut interrupt, mut terminate) = (
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    );
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => {}

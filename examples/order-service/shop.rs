@@ -38,11 +38,7 @@ impl Shop {
 
     /// Reads, waits, writes: correct only if no other request sells this article meanwhile.
     pub(crate) async fn sell(&self, sku: &str) -> Result<Receipt, AppError> {
-        let left = self
-            .left(sku)
-            .await?
-            .checked_sub(1)
-            .ok_or(AppError::SoldOut)?;
+        let left = self.left(sku).await?.checked_sub(1).ok_or(AppError::SoldOut)?;
         payment().await;
 
         let order = order_number();
@@ -70,10 +66,7 @@ impl Shop {
 
     async fn left(&self, sku: &str) -> Result<u64, AppError> {
         let shelf = self.etcd.kv_client().get(shelf(sku), None).await?;
-        let left = shelf
-            .kvs()
-            .first()
-            .and_then(|shelf| shelf.value_str().ok()?.parse().ok());
+        let left = shelf.kvs().first().and_then(|shelf| shelf.value_str().ok()?.parse().ok());
         left.ok_or(AppError::UnknownArticle)
     }
 }

@@ -61,11 +61,7 @@ async fn place(
 ) -> Result<Json<Placed>, Error> {
     let begun_us = now_us();
     let order = shop.place(order, shelf, &wanted.sku, wanted.pieces).await?;
-    Ok(Json(Placed {
-        order,
-        begun_us,
-        ended_us: now_us(),
-    }))
+    Ok(Json(Placed { order, begun_us, ended_us: now_us() }))
 }
 
 /// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for an
@@ -154,9 +150,7 @@ async fn main() -> ExitCode {
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let ends = asked_to_end()?;
     // Before the first lock, so that nothing goes unrecorded.
-    let metrics = PrometheusBuilder::new()
-        .set_buckets(&BUCKETS)?
-        .install_recorder()?;
+    let metrics = PrometheusBuilder::new().set_buckets(&BUCKETS)?.install_recorder()?;
     tokio::spawn(upkeep(metrics.clone()));
     // Connects at the start rather than at the first request, so that a wrong endpoint shows at once.
     etcd_locked::init(Config::from_env()?.service("shop-axum")).await?;

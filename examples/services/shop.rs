@@ -125,10 +125,7 @@ impl Shop {
     pub(crate) async fn shelf(&self, sku: &str) -> Result<Shelf, Error> {
         let left = left(&self.store, sku).await?;
         let paid = "select coalesce(sum(pieces), 0) from orders where sku = ? and state = 'paid'";
-        let (sold,) = sqlx::query_as(paid)
-            .bind(sku)
-            .fetch_one(&self.store)
-            .await?;
+        let (sold,) = sqlx::query_as(paid).bind(sku).fetch_one(&self.store).await?;
         Ok(Shelf { left, sold })
     }
 
@@ -223,13 +220,7 @@ async fn find(store: impl SqliteExecutor<'_>, id: u64) -> Result<Order, Error> {
         .fetch_optional(store)
         .await?;
     let (sku, pieces, state, invoice) = found.ok_or(Error::UnknownOrder)?;
-    Ok(Order {
-        id,
-        sku,
-        pieces,
-        state,
-        invoice,
-    })
+    Ok(Order { id, sku, pieces, state, invoice })
 }
 
 async fn left(store: impl SqliteExecutor<'_>, sku: &str) -> Result<u32, Error> {

@@ -18,10 +18,8 @@ pub(crate) const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Returns a future that completes at the first SIGTERM or SIGINT from now on.
 pub(crate) fn asked_to_end() -> io::Result<impl Future<Output = ()> + Send + 'static> {
-    let (mut interrupt, mut terminate) = (
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    );
+    let (mut interrupt, mut terminate) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => {}

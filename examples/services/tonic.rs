@@ -72,9 +72,9 @@ impl Orders for Service {
     async fn ready(&self, _: Request<Nothing>) -> Result<Response<Nothing>, Status> {
         match etcd_locked::status().ready() {
             true => Ok(Response::new(Nothing {})),
-            false => Err(Status::unavailable(
-                "etcd is out of reach, or the service is about to end",
-            )),
+            false => {
+                Err(Status::unavailable("etcd is out of reach, or the service is about to end"))
+            }
         }
     }
 
@@ -82,10 +82,7 @@ impl Orders for Service {
     async fn locks(&self, _: Request<Nothing>) -> Result<Response<LockList>, Status> {
         let status = etcd_locked::status();
         let list = |locks: &[LockStatus]| locks.iter().map(Lock::from).collect();
-        Ok(Response::new(LockList {
-            held: list(status.held()),
-            waiting: list(status.waiting()),
-        }))
+        Ok(Response::new(LockList { held: list(status.held()), waiting: list(status.waiting()) }))
     }
 }
 

@@ -23,10 +23,7 @@ impl Bank {
     }
 
     fn with_gate(permits: usize) -> Self {
-        Self(Arc::new(Accounts {
-            paid: Mutex::default(),
-            gate: Semaphore::new(permits),
-        }))
+        Self(Arc::new(Accounts { paid: Mutex::default(), gate: Semaphore::new(permits) }))
     }
 
     /// Returns how often an order was paid.

@@ -22,9 +22,7 @@ use crate::bank::Bank;
 
 /// Builds the service, for `main` and for the tests.
 fn service(bank: Bank) -> Router {
-    Router::new()
-        .route("/orders/{order}/refund", post(refund::handler))
-        .with_state(bank)
+    Router::new().route("/orders/{order}/refund", post(refund::handler)).with_state(bank)
 }
 
 #[tokio::main]

@@ -15,9 +15,8 @@ type Result = std::result::Result<(), LockError>;
 
 /// Sends one request to the service, without a port.
 async fn refund(bank: Bank, order: u64) -> StatusCode {
-    let request = Request::post(format!("/orders/{order}/refund"))
-        .body(Body::empty())
-        .expect("a request");
+    let request =
+        Request::post(format!("/orders/{order}/refund")).body(Body::empty()).expect("a request");
     let answer = service(bank).oneshot(request).await;
     answer.expect("axum answers everything").status()
 }

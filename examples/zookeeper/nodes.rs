@@ -8,9 +8,7 @@ use crate::Result;
 
 /// Reads the nodes of a lock in the order of admission; the first owns it.
 pub(crate) async fn nodes(etcd: &mut Client, lock: &str) -> Result<Vec<KeyValue>> {
-    let options = GetOptions::new()
-        .with_prefix()
-        .with_sort(SortTarget::Create, SortOrder::Ascend);
+    let options = GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend);
     let mut found = etcd.get(format!("locks/{lock}/"), Some(options)).await?;
     Ok(found.take_kvs())
 }

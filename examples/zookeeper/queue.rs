@@ -25,15 +25,8 @@ pub(crate) async fn show() -> Result<()> {
     until(&mut etcd, LOCK, 3).await?;
     let last = tokio::spawn(take(d.clone(), "d"));
     until(&mut etcd, LOCK, 4).await?;
-    for (name, node) in ["a", "b", "c", "d"]
-        .iter()
-        .zip(nodes(&mut etcd, LOCK).await?)
-    {
-        println!(
-            "node of {name}: {}, {}",
-            node.create_revision(),
-            session(&node)
-        );
+    for (name, node) in ["a", "b", "c", "d"].iter().zip(nodes(&mut etcd, LOCK).await?) {
+        println!("node of {name}: {}, {}", node.create_revision(), session(&node));
     }
 
     c.kill().await?;

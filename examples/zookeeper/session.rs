@@ -27,16 +27,8 @@ pub(crate) async fn show() -> Result<()> {
 
     let held = a.lock(LOCK).await?;
     for node in nodes(&mut etcd, LOCK).await? {
-        let same = if node.lease() == lease {
-            "the same"
-        } else {
-            "another"
-        };
-        println!(
-            "a locks, with token {}, in {same} session {}",
-            held.token(),
-            session(&node)
-        );
+        let same = if node.lease() == lease { "the same" } else { "another" };
+        println!("a locks, with token {}, in {same} session {}", held.token(), session(&node));
     }
     held.release().await?;
     end([a]).await;

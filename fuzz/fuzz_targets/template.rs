@@ -30,10 +30,7 @@ fuzz_target!(|texts: (&str, &str)| {
         })
     };
     if let (Some(one), Some(other)) = (read(texts.0), read(texts.1)) {
-        assert_eq!(
-            overlap(&one, &other).is_some(),
-            overlap(&other, &one).is_some()
-        );
+        assert_eq!(overlap(&one, &other).is_some(), overlap(&other, &one).is_some());
         assert!(overlap(&one, &one).is_some(), "a name is itself");
     }
 });

@@ -139,13 +139,9 @@ impl Reader {
             if input.is_empty() || input.parse::<Token![,]>().is_ok() {
                 continue;
             }
-            let next = input
-                .cursor()
-                .token_tree()
-                .map(|(token, _)| token.to_string())
-                .unwrap_or_default();
-            self.mistakes
-                .push(input.error(format!("missing `,` before `{next}`")));
+            let next =
+                input.cursor().token_tree().map(|(token, _)| token.to_string()).unwrap_or_default();
+            self.mistakes.push(input.error(format!("missing `,` before `{next}`")));
             if !begins_option(input) && !input.peek(LitStr) {
                 skip_to_comma(input);
             }
@@ -154,10 +150,7 @@ impl Reader {
 
     fn name(&mut self, input: ParseStream<'_>) -> Result<()> {
         if let Some(word) = misplaced_option(input) {
-            return Err(Error::new(
-                word.span(),
-                misplaced(&word).unwrap_or_default(),
-            ));
+            return Err(Error::new(word.span(), misplaced(&word).unwrap_or_default()));
         }
         let kind = match lone_string(input)? {
             Some(template) => NameKind::Template(template),
@@ -169,10 +162,7 @@ impl Reader {
                 )
             })?),
         };
-        self.args.names.push(Name {
-            kind,
-            after_options: !self.seen.is_empty(),
-        });
+        self.args.names.push(Name { kind, after_options: !self.seen.is_empty() });
         Ok(())
     }
 
@@ -255,11 +245,7 @@ fn lone_string(input: ParseStream<'_>) -> Result<Option<LitStr>> {
             || ahead.peek(Token![,])
             || ahead.peek(LitStr)
             || ahead.peek(Ident::peek_any) && !ahead.peek(Token![as]));
-    if lone {
-        input.parse().map(Some)
-    } else {
-        Ok(None)
-    }
+    if lone { input.parse().map(Some) } else { Ok(None) }
 }
 
 /// Returns the tokens from one place of the input to a later one.
@@ -357,30 +343,18 @@ mod tests {
                 "reentrant",
             ]
         );
-        assert_eq!(
-            literal(&args.options.wait),
-            Some(Wait::For(Duration::from_secs(5)))
-        );
+        assert_eq!(literal(&args.options.wait), Some(Wait::For(Duration::from_secs(5))));
         assert_eq!(literal(&args.options.ttl), Some(Duration::from_secs(30)));
         assert_eq!(args.options.on_held, OnHeld::Skip);
         assert_eq!(args.options.release, Release::Background);
-        assert_eq!(
-            literal(&args.options.at_most),
-            Some(Duration::from_secs(60))
-        );
+        assert_eq!(literal(&args.options.at_most), Some(Duration::from_secs(60)));
         assert_eq!(args.options.on_lost, OnLost::Continue);
         assert!(args.options.detach && args.options.reentrant);
         assert!(args.options.deadline.is_some() && args.options.when.is_some());
         assert!(args.options.map_err.is_some() && args.options.on_error.is_none());
         assert!(args.options.locks.is_some() && args.options.krate.is_some());
-        assert_eq!(
-            literal(&good(quote!("a", wait = "none")).options.wait),
-            Some(Wait::Once)
-        );
-        assert_eq!(
-            literal(&good(quote!("a", wait = "forever")).options.wait),
-            Some(Wait::Forever)
-        );
+        assert_eq!(literal(&good(quote!("a", wait = "none")).options.wait), Some(Wait::Once));
+        assert_eq!(literal(&good(quote!("a", wait = "forever")).options.wait), Some(Wait::Forever));
     }
 
     #[test]
@@ -402,10 +376,7 @@ mod tests {
             let args = good(expression);
             assert!(matches!(
                 &args.names[..],
-                [Name {
-                    kind: NameKind::Expression(_),
-                    after_options: false
-                }]
+                [Name { kind: NameKind::Expression(_), after_options: false }]
             ));
         }
         assert!(good(quote!(wait = "5s", "a")).names[0].after_options);
@@ -417,42 +388,18 @@ mod tests {
         let args = good(quote!("a", shared, wait = "5s"));
         assert!(args.options.shared && args.options.permits.is_none());
         assert_eq!(args.options.written, ["shared", r#"wait = "5s""#]);
-        assert_eq!(
-            literal(&good(quote!("a", permits = 5)).options.permits),
-            Some(5)
-        );
-        assert_eq!(
-            literal(&good(quote!("a", permits = 1_024)).options.permits),
-            Some(1024)
-        );
+        assert_eq!(literal(&good(quote!("a", permits = 5)).options.permits), Some(5));
+        assert_eq!(literal(&good(quote!("a", permits = 1_024)).options.permits), Some(1024));
         refuses(&[
             (r#""a", shared, permits = 5"#, "…keep one"),
             (r#""a", permits = 5, shared"#, "…keep one"),
             (r#""a", permits = config.limit, shared"#, "…keep one"),
-            (
-                r#""a", shared = true"#,
-                "option `shared` has no value; write `shared` alone",
-            ),
-            (
-                r#""a", shared, shared"#,
-                "option `shared` is given twice; keep one",
-            ),
-            (
-                r#""a", shared, at_least = "5s""#,
-                "readers keep nothing locked…",
-            ),
-            (
-                r#""a", at_least = "5s", shared"#,
-                "readers keep nothing locked…",
-            ),
-            (
-                r#""a", at_least = time, shared"#,
-                "readers keep nothing locked…",
-            ),
-            (
-                r#""a", permits ="#,
-                "option `permits` needs a value; write `permits = 5`",
-            ),
+            (r#""a", shared = true"#, "option `shared` has no value; write `shared` alone"),
+            (r#""a", shared, shared"#, "option `shared` is given twice; keep one"),
+            (r#""a", shared, at_least = "5s""#, "readers keep nothing locked…"),
+            (r#""a", at_least = "5s", shared"#, "readers keep nothing locked…"),
+            (r#""a", at_least = time, shared"#, "readers keep nothing locked…"),
+            (r#""a", permits ="#, "option `permits` needs a value; write `permits = 5`"),
         ]);
         for bad in ["0", "1025", "99999999999999999999", "0u16", "-1"] {
             let of = bad.trim_end_matches("u16");
@@ -484,10 +431,7 @@ mod tests {
         assert!(options.permits.is_some_and(|it| it.expression().is_some()));
         assert_eq!(options.written[0], "wait = timeout");
         assert_eq!(options.written[4], "permits = config . limit");
-        assert_eq!(
-            literal(&good(quote!("a", permits = 5u16)).options.permits),
-            Some(5)
-        );
+        assert_eq!(literal(&good(quote!("a", permits = 5u16)).options.permits), Some(5));
         for expression in [
             quote!(wait = ("5s")),
             quote!(wait = (none)),
@@ -534,10 +478,7 @@ mod tests {
             (r#""a", detach = true"#, no_value),
             (r#""a", detach("x")"#, no_value),
             (r#""a", detach: true"#, no_value),
-            (
-                r#""a", detach, reentrant, detach"#,
-                "option `detach` is given twice; keep one",
-            ),
+            (r#""a", detach, reentrant, detach"#, "option `detach` is given twice; keep one"),
         ]);
         assert!(good(quote!(detach, "a")).names[0].after_options);
         // An argument of that name, and expressions that begin with the word.
@@ -555,10 +496,7 @@ mod tests {
         };
         assert_eq!(variables(quote!("a", guard = order)), ["order"]);
         assert_eq!(variables(quote!("a", guard = (order))), ["order"]);
-        assert_eq!(
-            variables(quote!("a", guard = (from, _, to,), shared)),
-            ["from", "_", "to"]
-        );
+        assert_eq!(variables(quote!("a", guard = (from, _, to,), shared)), ["from", "_", "to"]);
         let variable = "`guard` takes the name of a variable; write `guard = order`, or `guard = (from, to)` for two locks";
         refuses(&[
             (r#""a", guard = "order""#, variable),
@@ -570,14 +508,8 @@ mod tests {
                 r#""a", "b", guard = (x, x)"#,
                 "`x` stands for two locks; give each a name of its own",
             ),
-            (
-                r#""a", guard = a, when = b"#,
-                "with `when` there may be no lock…",
-            ),
-            (
-                r#""a", when = b, guard = a"#,
-                "with `when` there may be no lock…",
-            ),
+            (r#""a", guard = a, when = b"#, "with `when` there may be no lock…"),
+            (r#""a", when = b, guard = a"#, "with `when` there may be no lock…"),
         ]);
     }
 
@@ -586,18 +518,12 @@ mod tests {
         let needs_a_value = r#"option `wait` needs a value; write `wait = "5s"`"#;
         let nothing_to_bound = "…nothing for `deadline` to bound; keep one";
         refuses(&[
-            (
-                r#""a", wiat = "5s""#,
-                "unknown option `wiat`; did you mean `wait`?",
-            ),
+            (r#""a", wiat = "5s""#, "unknown option `wiat`; did you mean `wait`?"),
             (r#""a", colour = 5"#, "…the options are `wait`, `ttl`…"),
             (r#""a", wait ="#, needs_a_value),
             (r#""a", wait("5s")"#, needs_a_value),
             (r#""a", wait: "5s""#, needs_a_value),
-            (
-                r#""a", wait = "5s", wait = "6s""#,
-                "option `wait` is given twice; keep one",
-            ),
+            (r#""a", wait = "5s", wait = "6s""#, "option `wait` is given twice; keep one"),
             (r#""a" wait = "5s""#, "missing `,` before `wait`"),
             (r#""a", map_err = f, on_error = g"#, "…keep one"),
             (r#""a", wait = "none", deadline = due"#, nothing_to_bound),
@@ -632,11 +558,7 @@ mod tests {
             let message = only_mistake(quote!("a", #typed));
             let (_, write) = message.split_once("; write `").expect("what to write");
             let write: TokenStream = write.trim_end_matches('`').parse().expect("tokens");
-            assert_eq!(
-                good(quote!("a", #write)).options.written.len(),
-                1,
-                "{message}"
-            );
+            assert_eq!(good(quote!("a", #write)).options.written.len(), 1, "{message}");
         }
         refuses(&[
             (r#"key = "a""#, "…write the name first…"),
@@ -651,23 +573,15 @@ mod tests {
         assert!(args.options.krate.is_some());
         refuses(&[
             (r#""a", crate = other"#, "…such as `crate = ::other`"),
-            (
-                r#""a", crate = super::other"#,
-                "…such as `crate = crate::other`",
-            ),
+            (r#""a", crate = super::other"#, "…such as `crate = crate::other`"),
             (r#""a", crate = "other""#, "…write `crate = ::other`"),
         ]);
     }
 
     #[test]
     fn reports_all_mistakes_at_once() {
-        let (args, mistakes) = read(quote!(
-            "a",
-            wiat = "5s",
-            ttl = "1s",
-            on_held = "wait",
-            crate = x
-        ));
+        let (args, mistakes) =
+            read(quote!("a", wiat = "5s", ttl = "1s", on_held = "wait", crate = x));
         assert_eq!(mistakes.len(), 4);
         assert_eq!(args.names.len(), 1);
     }

@@ -57,9 +57,7 @@ pub(crate) fn bind(
             Err(mistake) => mistakes.push(mistake),
         }
     }
-    let shape = function
-        .as_ref()
-        .and_then(|function| shape(function, &mut mistakes));
+    let shape = function.as_ref().and_then(|function| shape(function, &mut mistakes));
     let names = names(&args, function.as_ref(), &mut mistakes);
     if names.len() == args.names.len() && !args.unreadable {
         mistakes.extend(miscounted(&args));
@@ -74,18 +72,14 @@ pub(crate) fn bind(
         all
     });
     match (error, function, shape) {
-        (None, Some(function), Some(shape)) if !names.is_empty() => Ok(Bound {
-            function,
-            shape,
-            names,
-            options: args.options,
-        }),
+        (None, Some(function), Some(shape)) if !names.is_empty() => {
+            Ok(Bound { function, shape, names, options: args.options })
+        }
         (Some(error), ..) => Err(error),
         // Each `None` above came with a mistake; if that is ever untrue, say so instead of panicking.
-        (None, ..) => Err(Error::new(
-            Span::call_site(),
-            "`#[etcd_locked]` found no function to lock",
-        )),
+        (None, ..) => {
+            Err(Error::new(Span::call_site(), "`#[etcd_locked]` found no function to lock"))
+        }
     }
 }
 
@@ -93,10 +87,7 @@ pub(crate) fn bind(
 fn shape(function: &Function, mistakes: &mut Vec<Error>) -> Option<Shape> {
     let sig = &function.sig;
     let refusal = if let Some(keyword) = &sig.constness {
-        Error::new(
-            keyword.span,
-            "a `const fn` cannot wait for a lock; write `async fn`",
-        )
+        Error::new(keyword.span, "a `const fn` cannot wait for a lock; write `async fn`")
     } else if let Some(abi) = &sig.abi {
         let message = "an `extern` function cannot wait for a lock; put `#[etcd_locked]` on an `async fn` and call that";
         Error::new(abi.extern_token.span, message)
@@ -249,10 +240,7 @@ fn values(name: &LitStr, bindings: Option<&Bindings<'_>>, mistakes: &mut Vec<Err
     let text = name.value();
     let template = Template::parse(&text);
     for mistake in template.mistakes {
-        mistakes.push(Error::new(
-            span_of(name, &text, mistake.range),
-            mistake.message,
-        ));
+        mistakes.push(Error::new(span_of(name, &text, mistake.range), mistake.message));
     }
     let Some(bindings) = bindings else {
         return Vec::new();
@@ -273,16 +261,9 @@ fn values(name: &LitStr, bindings: Option<&Bindings<'_>>, mistakes: &mut Vec<Err
 /// Stable compilers cannot locate it, nor can it be located in a literal with escapes. So messages name the part.
 pub(crate) fn span_of(name: &LitStr, text: &str, range: Range<usize>) -> Span {
     let token = name.token();
-    let verbatim = token
-        .to_string()
-        .strip_prefix('"')
-        .and_then(|rest| rest.strip_suffix('"'))
-        == Some(text);
-    let part = if verbatim {
-        token.subspan(range.start + 1..range.end + 1)
-    } else {
-        None
-    };
+    let verbatim =
+        token.to_string().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) == Some(text);
+    let part = if verbatim { token.subspan(range.start + 1..range.end + 1) } else { None };
     part.unwrap_or_else(|| name.span())
 }
 
@@ -328,11 +309,8 @@ impl<'a> Bindings<'a> {
                 Err(_) => Err(format!("`{field}` is no field name rustc knows")),
             },
         };
-        let fields = placeholder
-            .fields
-            .iter()
-            .map(member)
-            .collect::<std::result::Result<_, _>>()?;
+        let fields =
+            placeholder.fields.iter().map(member).collect::<std::result::Result<_, _>>()?;
         Ok(Value { head, fields })
     }
 
@@ -340,31 +318,27 @@ impl<'a> Bindings<'a> {
         let word = placeholder.head;
         if word == "self" {
             return match self.receiver {
-                None => Err(
-                    "this function has no `self`; name one of its arguments, such as `<id>`".into(),
-                ),
-                Some(_) if placeholder.fields.is_empty() => Err(
-                    "`<self>` is the whole receiver; name a field of it, such as `<self.id>`"
-                        .into(),
-                ),
+                None => {
+                    Err("this function has no `self`; name one of its arguments, such as `<id>`"
+                        .into())
+                }
+                Some(_) if placeholder.fields.is_empty() => {
+                    Err("`<self>` is the whole receiver; name a field of it, such as `<self.id>`"
+                        .into())
+                }
                 Some(receiver) => Ok(Ident::new("self", receiver.span)),
             };
         }
         let word = word.strip_prefix("r#").unwrap_or(word);
         let found = self.idents.iter().find(|ident| ident.unraw() == word);
-        found
-            .map(|ident| (*ident).clone())
-            .ok_or_else(|| self.unknown(word, placeholder))
+        found.map(|ident| (*ident).clone()).ok_or_else(|| self.unknown(word, placeholder))
     }
 
     fn unknown(&self, word: &str, placeholder: &Placeholder<'_>) -> String {
         let names: Vec<String> = self.idents.iter().map(|ident| ident.to_string()).collect();
         let path = |head: &str| [&[head], &placeholder.fields[..]].concat().join(".");
         if let Some(near) = nearest(word, names.iter().map(String::as_str)) {
-            return format!(
-                "no argument named `{word}`; did you mean `<{}>`?",
-                path(near)
-            );
+            return format!("no argument named `{word}`; did you mean `<{}>`?", path(near));
         }
         if names.iter().any(|name| name.starts_with("__arg")) {
             return format!(

@@ -243,9 +243,7 @@ fn without_ours(item: TokenStream) -> TokenStream {
 /// Splits an item into its attributes and the rest.
 fn outer_attributes(item: TokenStream) -> (Vec<Attribute>, TokenStream) {
     let split = |input: ParseStream<'_>| Ok((Attribute::parse_outer(input)?, input.parse()?));
-    split
-        .parse2(item.clone())
-        .unwrap_or_else(|_half_typed| (Vec::new(), item))
+    split.parse2(item.clone()).unwrap_or_else(|_half_typed| (Vec::new(), item))
 }
 
 /// Splits the inside of a block into its items. The last one may be half typed.
@@ -278,11 +276,7 @@ fn items(inside: TokenStream) -> Vec<TokenStream> {
 /// Returns true if these tokens are an item, and `next` begins another one.
 fn is_whole(item: &[TokenTree], next: Option<&TokenTree>) -> bool {
     match item {
-        [
-            TokenTree::Punct(_),
-            TokenTree::Punct(not),
-            TokenTree::Group(_),
-        ] if is(not, '!') => true, // `#![allow(..)]`
+        [TokenTree::Punct(_), TokenTree::Punct(not), TokenTree::Group(_)] if is(not, '!') => true, // `#![allow(..)]`
         [.., TokenTree::Punct(semi)] => is(semi, ';'),
         [.., TokenTree::Group(body)] if is_body(body) => {
             // `-> Array<{ N }>` goes on after the braces, and so does `const N: usize = { 5 };`.
@@ -329,16 +323,12 @@ fn name(item: &[TokenTree]) -> Option<&Ident> {
 fn macro_call(item: &TokenStream) -> Option<Ident> {
     let item: Vec<TokenTree> = item.clone().into_iter().collect();
     let called = |three: &[TokenTree]| match three {
-        [
-            TokenTree::Ident(name),
-            TokenTree::Punct(not),
-            TokenTree::Group(_),
-        ] if is(not, '!') => Some(name.clone()),
+        [TokenTree::Ident(name), TokenTree::Punct(not), TokenTree::Group(_)] if is(not, '!') => {
+            Some(name.clone())
+        }
         _ => None,
     };
-    item.windows(3)
-        .find_map(called)
-        .filter(|_| !ends_at_semicolon(&item))
+    item.windows(3).find_map(called).filter(|_| !ends_at_semicolon(&item))
 }
 
 fn word(token: &TokenTree) -> Option<&Ident> {
@@ -371,9 +361,7 @@ mod tests {
     }
 
     fn alone(args: TokenStream, method: TokenStream) -> String {
-        crate::locked(args, &method)
-            .expect("no mistakes")
-            .to_string()
+        crate::locked(args, &method).expect("no mistakes").to_string()
     }
 
     fn mistakes(args: TokenStream, item: TokenStream) -> usize {
@@ -428,11 +416,8 @@ mod tests {
                 }
             },
         );
-        let (debit, generic, boxed) = (
-            alone(args(), debit),
-            alone(args(), generic),
-            alone(args(), boxed),
-        );
+        let (debit, generic, boxed) =
+            (alone(args(), debit), alone(args(), generic), alone(args(), boxed));
         let wanted = quote!(#[async_trait] unsafe impl<T: Copy, const N: usize> Ledger for Account<T, { N }> where T: Send);
         let inner = quote!(#![allow(unused)]);
         assert_eq!(
@@ -481,14 +466,7 @@ mod tests {
             ),
             (
                 quote!("b", Order { id }, on_error = f, permits = 3),
-                quote!(
-                    "b",
-                    Order { id },
-                    wait = "5s",
-                    ttl = "30s",
-                    on_error = f,
-                    permits = 3
-                ),
+                quote!("b", Order { id }, wait = "5s", ttl = "30s", on_error = f, permits = 3),
             ),
         ] {
             let expansion = expanded(args(), quote!(impl A { #[etcd_locked(#own)] #method }));
@@ -516,10 +494,7 @@ mod tests {
             quote!(fn),
         ] {
             let before = expanded(args(), quote!(impl A { #method #half }));
-            assert!(
-                before.starts_with(&format!("impl A {{ {locked} ")),
-                "{before}"
-            );
+            assert!(before.starts_with(&format!("impl A {{ {locked} ")), "{before}");
             assert!(before.matches("compile_error").count() <= 1, "{before}");
         }
         for half in [
@@ -581,23 +556,13 @@ mod tests {
             #[etcd_locked(shared)]
             async fn g(&self) {}
         );
-        for args in [
-            quote!("a/<self.id"),
-            quote!("a", wiat = "5s"),
-            quote!(wait = "5s"),
-            quote!(unlocked),
-        ] {
-            assert_eq!(
-                mistakes(args.clone(), quote!(impl A { #one #two })),
-                1,
-                "{args}"
-            );
+        for args in
+            [quote!("a/<self.id"), quote!("a", wiat = "5s"), quote!(wait = "5s"), quote!(unlocked)]
+        {
+            assert_eq!(mistakes(args.clone(), quote!(impl A { #one #two })), 1, "{args}");
         }
         assert_eq!(mistakes(quote!("a"), quote!(impl A {})), 1);
-        assert_eq!(
-            mistakes(quote!("a"), quote!(#[etcd_locked("b")] impl A { #one })),
-            1
-        );
+        assert_eq!(mistakes(quote!("a"), quote!(#[etcd_locked("b")] impl A { #one })), 1);
         let own = quote!(
             #[etcd_locked("a")]
             async fn f(&self) {}

@@ -101,14 +101,8 @@ mod tests {
             "`detach` runs the body in a task of its own, which may outlive what this borrows";
         for (sig, what) in [
             (quote!(async fn f(&self)), "take `self: Arc<Self>`"),
-            (
-                quote!(async fn f(&mut self, id: u64)),
-                "take `self: Arc<Self>`",
-            ),
-            (
-                quote!(async fn f(self: Pin<&mut Self>)),
-                "take `self: Arc<Self>`",
-            ),
+            (quote!(async fn f(&mut self, id: u64)), "take `self: Arc<Self>`"),
+            (quote!(async fn f(self: Pin<&mut Self>)), "take `self: Arc<Self>`"),
             (
                 quote!(async fn f(&self, db: &Db)),
                 "take `self: Arc<Self>`, and `db` by value, or in an `Arc`",
@@ -117,10 +111,7 @@ mod tests {
                 quote!(async fn f(id: u64, a: &A, b: B<'_>, Path(c): Path<&'a str>)),
                 "take `a`, `b` and `Path (c)` by value, or in an `Arc`",
             ),
-            (
-                quote!(async fn f(mut a: Vec<&str>)),
-                "take `a` by value, or in an `Arc`",
-            ),
+            (quote!(async fn f(mut a: Vec<&str>)), "take `a` by value, or in an `Arc`"),
         ] {
             assert_eq!(refused(sig), Some(format!("{why}; {what}")));
         }

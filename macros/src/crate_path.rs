@@ -40,8 +40,7 @@ fn elsewhere(variable: Option<String>) -> std::result::Result<Option<Path>, Stri
         ));
     };
     let path = absolute_path.parse_str(&text);
-    path.map(Some)
-        .map_err(|error| format!("`{VARIABLE}` is `{text}`: {error}"))
+    path.map(Some).map_err(|error| format!("`{VARIABLE}` is `{text}`: {error}"))
 }
 
 /// Whether a manifest names the runtime as a dependency of its package, or its package is one of ours; `for_tests`: or as one of its tests.
@@ -55,9 +54,8 @@ fn names_the_runtime(manifest: &str, for_tests: bool) -> bool {
         let line = line.split('#').next().unwrap_or(line).trim();
         if let Some(header) = line.strip_prefix('[') {
             let table = header.trim_matches(['[', ']']);
-            let of_tests = ["dev-dependencies", "build-dependencies"]
-                .iter()
-                .any(|it| table.contains(it));
+            let of_tests =
+                ["dev-dependencies", "build-dependencies"].iter().any(|it| table.contains(it));
             counts = !table.starts_with("workspace") && (for_tests || !of_tests);
             return counts && table.rsplit('.').next().is_some_and(is_it);
         }
@@ -115,20 +113,12 @@ mod tests {
         let Err(missing) = elsewhere(None) else {
             panic!("nowhere");
         };
-        assert!(
-            missing.contains("`crate = ::path::to::etcd_locked`"),
-            "{missing}"
-        );
+        assert!(missing.contains("`crate = ::path::to::etcd_locked`"), "{missing}");
         let Err(wrong) = elsewhere(Some("shop::locks".to_owned())) else {
             panic!("no absolute path");
         };
-        assert!(
-            wrong.starts_with("`ETCD_LOCKED_CRATE` is `shop::locks`: "),
-            "{wrong}"
-        );
-        let path = elsewhere(Some("::shop::locks".to_owned()))
-            .expect("a path")
-            .expect("one");
+        assert!(wrong.starts_with("`ETCD_LOCKED_CRATE` is `shop::locks`: "), "{wrong}");
+        let path = elsewhere(Some("::shop::locks".to_owned())).expect("a path").expect("one");
         assert_eq!(path.segments.len(), 2);
     }
 }

@@ -18,9 +18,7 @@ pub(crate) fn declared_only() -> bool {
 /// members that are built as dependencies too.
 fn is_foreign(package: &Path) -> bool {
     let marked = |folder: &Path| {
-        [".cargo-ok", ".cargo-checksum.json"]
-            .iter()
-            .any(|mark| folder.join(mark).exists())
+        [".cargo-ok", ".cargo-checksum.json"].iter().any(|mark| folder.join(mark).exists())
     };
     package.ancestors().any(marked)
 }

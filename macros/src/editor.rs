@@ -22,11 +22,7 @@ use crate::shape::Frame;
 pub(crate) fn expand_for_reader(bound: &Bound) -> TokenStream {
     static IS_ANALYZER: LazyLock<bool> =
         LazyLock::new(|| env::current_exe().is_ok_and(|program| is_analyzer(&program)));
-    if *IS_ANALYZER {
-        shown(bound)
-    } else {
-        expand(bound)
-    }
+    if *IS_ANALYZER { shown(bound) } else { expand(bound) }
 }
 
 /// Returns true for rust-analyzer and its server of proc macros, `rust-analyzer-proc-macro-srv`. No compiler is called that.
@@ -75,10 +71,7 @@ fn shown(bound: &Bound) -> TokenStream {
     let locked = braces(statements, bound.shape.body.span());
     let body = match &bound.shape.frame {
         Frame::AsyncFn => locked,
-        Frame::Block {
-            constructor,
-            function,
-        } => {
+        Frame::Block { constructor, function } => {
             let block = quote_spanned!(here=> async move #locked);
             let block = match constructor.is_empty() {
                 true => block,
@@ -87,9 +80,7 @@ fn shown(bound: &Bound) -> TokenStream {
             braces(block, function.span())
         }
     };
-    let Function {
-        attrs, vis, sig, ..
-    } = &bound.function;
+    let Function { attrs, vis, sig, .. } = &bound.function;
     quote!(#(#attrs)* #vis #sig #body)
 }
 
@@ -99,11 +90,7 @@ fn inner_attributes(body: TokenStream) -> (TokenStream, TokenStream) {
     let inner = tokens
         .chunks_exact(3)
         .take_while(|three| match three {
-            [
-                TokenTree::Punct(hash),
-                TokenTree::Punct(not),
-                TokenTree::Group(group),
-            ] => {
+            [TokenTree::Punct(hash), TokenTree::Punct(not), TokenTree::Group(group)] => {
                 hash.as_char() == '#'
                     && not.as_char() == '!'
                     && group.delimiter() == Delimiter::Bracket
@@ -153,10 +140,7 @@ mod tests {
                 async fn f() {}
             ),
         );
-        assert_eq!(
-            expand_for_reader(&bound).to_string(),
-            expand(&bound).to_string()
-        );
+        assert_eq!(expand_for_reader(&bound).to_string(), expand(&bound).to_string());
     }
 
     #[test]

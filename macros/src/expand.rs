@@ -91,10 +91,7 @@ pub(crate) fn expand(bound: &Bound) -> TokenStream {
     let registration = registration(bound);
     let (function_body, statements) = match &bound.shape.frame {
         Frame::AsyncFn => (&bound.shape.body, statements),
-        Frame::Block {
-            constructor,
-            function,
-        } => {
+        Frame::Block { constructor, function } => {
             let block = quote_spanned!(here=> async move { #statements });
             // No parentheses around a block without a constructor: rustc would call them unused.
             let boxed =
@@ -104,9 +101,7 @@ pub(crate) fn expand(bound: &Bound) -> TokenStream {
     };
     // The span of the user's braces: with ours rustc takes the function for generated, and `dead_code` falls silent.
     let braced = braces(quote!(#registration #statements), function_body.span());
-    let Function {
-        attrs, vis, sig, ..
-    } = &bound.function;
+    let Function { attrs, vis, sig, .. } = &bound.function;
     quote!(#(#attrs)* #vis #sig #braced)
 }
 
@@ -380,9 +375,7 @@ fn body(bound: &Bound, lock: &TokenStream) -> TokenTree {
         Frame::Block { .. } => with_used_arguments(user.stream(), &identifiers(lock)),
     };
     let scope = braces(statements, here.located_at(user.span()));
-    let guards = guards(bound, |at, _, there| {
-        proof_variable(at, there).into_token_stream()
-    });
+    let guards = guards(bound, |at, _, there| proof_variable(at, there).into_token_stream());
     let statements = quote_spanned! {here=>
         #[allow(#lints)]
         if false {
@@ -472,12 +465,7 @@ fn pinned(output: &ReturnType) -> Type {
 ///
 /// It is located at the return type, so that a type that cannot be converted to is one error there.
 pub(crate) fn conversion(bound: &Bound) -> TokenStream {
-    let Options {
-        on_held,
-        map_err,
-        on_error,
-        ..
-    } = &bound.options;
+    let Options { on_held, map_err, on_error, .. } = &bound.options;
     let there = Span::mixed_site().located_at(match &bound.shape.output {
         ReturnType::Default => bound.function.sig.ident.span(),
         ReturnType::Type(_, ty) => ty.span(),
@@ -613,10 +601,7 @@ mod tests {
             let (registered, _) = registered.split_once(") ;").expect("a statement");
             registered.to_owned()
         };
-        assert_eq!(
-            registered(quote!("a", permits = 5)),
-            r#""permits = 5" , 5u16"#
-        );
+        assert_eq!(registered(quote!("a", permits = 5)), r#""permits = 5" , 5u16"#);
         assert_eq!(registered(quote!("a", permits = n)), r#""permits = n""#);
         assert_eq!(registered(quote!("a")), r#""""#);
     }
@@ -639,10 +624,7 @@ mod tests {
         same(&ending(quote!("a", on_error = f)), converted);
         let both = quote!("a", on_held = "skip", on_error = f, crate = crate::facade);
         let skipped = quote!(crate::facade::__private::skip_held(__result));
-        same(
-            &ending(both),
-            quote!(crate::facade::__private::on_error(#skipped, f)),
-        );
+        same(&ending(both), quote!(crate::facade::__private::on_error(#skipped, f)));
         for (args, begins) in [
             (quote!("a", map_err = f), "(__result ,"),
             (
@@ -651,21 +633,14 @@ mod tests {
             ),
         ] {
             let (mapped, map_err) = (ending(args), ":: etcd_locked :: __private :: map_err");
-            assert!(
-                mapped.starts_with(&format!("{map_err} {begins}")),
-                "{mapped}"
-            );
+            assert!(mapped.starts_with(&format!("{map_err} {begins}")), "{mapped}");
         }
     }
 
     #[test]
     fn values_follow_the_order_of_the_placeholders() {
         let expansion = expanded(
-            quote!(
-                "<sku>/<self.shard>/<pair.0>/<id>",
-                locks = &self.locks,
-                ttl = "2s"
-            ),
+            quote!("<sku>/<self.shard>/<pair.0>/<id>", locks = &self.locks, ttl = "2s"),
             "async fn f(&self, Path(id): Path<u64>, Order { sku, .. }: Order, pair: (u8, u8)) {}"
                 .parse()
                 .expect("a function"),
@@ -751,10 +726,7 @@ mod tests {
             tail.contains(". reentrant () } ; let __result = :: etcd_locked :: __private :: detach (__lock , async move {"),
             "{tail}"
         );
-        assert!(
-            tail.contains("{ g () } }) . await ; :: etcd_locked"),
-            "{tail}"
-        );
+        assert!(tail.contains("{ g () } }) . await ; :: etcd_locked"), "{tail}");
     }
 
     #[test]
@@ -793,13 +765,7 @@ mod tests {
     #[test]
     fn guard_binds_the_proofs_in_the_body() {
         let expansion = expanded(
-            quote!(
-                "accounts/<from>",
-                Account { id: to },
-                "ledger",
-                guard = (from, to, _),
-                shared
-            ),
+            quote!("accounts/<from>", Account { id: to }, "ledger", guard = (from, to, _), shared),
             quote!(
                 async fn f(from: u64, to: u64) {
                     g()
@@ -834,10 +800,7 @@ mod tests {
         );
         let (head, tail) = expansion.split_once("let __lock").expect("a lock");
         assert!(head.ends_with("; Box :: pin (async move { "), "{head}");
-        assert!(
-            tail.contains(&quote!(let __ret: u8 = loop {};).to_string()),
-            "{tail}"
-        );
+        assert!(tail.contains(&quote!(let __ret: u8 = loop {};).to_string()), "{tail}");
         assert!(tail.ends_with("finish (__result) }) }"), "{tail}");
     }
 
@@ -873,9 +836,7 @@ mod tests {
     #[test]
     fn impl_trait_is_inferred_in_the_pin() {
         let pin = |output: TokenStream| {
-            pinned(&syn::parse2(output).expect("a type"))
-                .to_token_stream()
-                .to_string()
+            pinned(&syn::parse2(output).expect("a type")).to_token_stream().to_string()
         };
         assert_eq!(pin(quote!()), "()");
         assert_eq!(

@@ -24,18 +24,12 @@ impl Field {
             .parse()
             .map_err(|_| format!("`{head}` is no field name rustc knows"))?;
         if ty == "str" {
-            return Err(format!(
-                "`<{head}: str>` has no size; write `<{head}: &str>`"
-            ));
+            return Err(format!("`<{head}: str>` has no size; write `<{head}: &str>`"));
         }
         let mut ty: Type = LitStr::new(ty, span)
             .parse()
             .map_err(|_| format!("`{ty}` in `<{head}: {ty}>` is no type"))?;
-        let mut borrow = Borrow {
-            lifetime: lifetime(span),
-            used: false,
-            named: None,
-        };
+        let mut borrow = Borrow { lifetime: lifetime(span), used: false, named: None };
         borrow.visit_type_mut(&mut ty);
         if let Some(named) = borrow.named {
             return Err(format!(
@@ -43,11 +37,7 @@ impl Field {
                 placeholder.ty
             ));
         }
-        Ok(Self {
-            name,
-            ty,
-            borrows: borrow.used,
-        })
+        Ok(Self { name, ty, borrows: borrow.used })
     }
 }
 

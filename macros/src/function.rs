@@ -119,7 +119,5 @@ fn other_item(item: &TokenStream) -> Option<proc_macro2::Ident> {
     });
     let words: Vec<_> = words.collect();
     let is_fn = words.iter().any(|word| word == "fn");
-    words
-        .into_iter()
-        .find(|word| !is_fn && OTHER_ITEMS.iter().any(|item| word == item))
+    words.into_iter().find(|word| !is_fn && OTHER_ITEMS.iter().any(|item| word == item))
 }

@@ -23,13 +23,7 @@ use crate::value::absolute_path;
 ///
 /// An enum writes the variant's name as it is declared.
 pub(crate) fn derive(input: TokenStream) -> Result<TokenStream> {
-    let DeriveInput {
-        ident,
-        mut generics,
-        data,
-        attrs,
-        ..
-    } = syn::parse2(input)?;
+    let DeriveInput { ident, mut generics, data, attrs, .. } = syn::parse2(input)?;
     let here = Span::mixed_site();
     let krate = krate(&attrs)?;
     let write = match data {
@@ -37,10 +31,7 @@ pub(crate) fn derive(input: TokenStream) -> Result<TokenStream> {
             let field = only_field(&ident, data)?;
             let ty = &field.ty;
             if !generics.params.is_empty() {
-                generics
-                    .make_where_clause()
-                    .predicates
-                    .push(parse_quote!(#ty: #krate::LockKey));
+                generics.make_where_clause().predicates.push(parse_quote!(#ty: #krate::LockKey));
             }
             let name = match field.ident {
                 Some(name) => quote!(#name),
@@ -53,9 +44,8 @@ pub(crate) fn derive(input: TokenStream) -> Result<TokenStream> {
         }
         Data::Enum(data) => {
             let variants = variants(&ident, &data)?;
-            let names = variants
-                .iter()
-                .map(|variant| LitStr::new(&variant.unraw().to_string(), here));
+            let names =
+                variants.iter().map(|variant| LitStr::new(&variant.unraw().to_string(), here));
             quote_spanned! {here=>
                 ::core::fmt::Write::write_str(out, match self { #(Self::#variants => #names,)* })
             }
@@ -106,10 +96,7 @@ fn variants<'a>(ident: &Ident, data: &'a DataEnum) -> Result<Vec<&'a Ident>> {
         let message = format!("`{ident}` has no variants, and so no value to write");
         return Err(Error::new(ident.span(), message));
     }
-    let carrying = data
-        .variants
-        .iter()
-        .filter(|variant| !variant.fields.is_empty());
+    let carrying = data.variants.iter().filter(|variant| !variant.fields.is_empty());
     let mistakes = carrying.map(|variant| {
         let message = format!(
             "`{}` carries a value, and only an enum without fields can be a `LockKey`; implement it by hand for `{ident}`",

@@ -205,9 +205,8 @@ fn locked(args: TokenStream, item: &TokenStream) -> syn::Result<TokenStream> {
     if let Some(refusal) = block::misplaced_unlocked(&args) {
         return Err(refusal);
     }
-    let function = function::Function::parse(item.clone())
-        .map_err(|mistake| mistakes.push(mistake))
-        .ok();
+    let function =
+        function::Function::parse(item.clone()).map_err(|mistake| mistakes.push(mistake)).ok();
     let second = function.iter().flat_map(|function| &function.attrs);
     if let Some(second) = second.into_iter().find(|it| function::is_ours(it)) {
         return Err(function::twice(second));
@@ -240,7 +239,5 @@ pub fn lock_names(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 /// Where the runtime is renamed or re-exported, `#[lock_key(crate = path)]` says where it is, or `ETCD_LOCKED_CRATE`.
 #[proc_macro_derive(LockKey, attributes(lock_key))]
 pub fn lock_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
-    key::derive(input.into())
-        .unwrap_or_else(syn::Error::into_compile_error)
-        .into()
+    key::derive(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }

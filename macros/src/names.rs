@@ -14,9 +14,7 @@ use crate::overlap::{Overlap, Segment, overlap, segments};
 use crate::template::Template;
 
 /// Keywords that users write before a name out of habit.
-const KEYWORDS: &[&str] = &[
-    "struct", "const", "static", "type", "enum", "fn", "let", "name",
-];
+const KEYWORDS: &[&str] = &["struct", "const", "static", "type", "enum", "fn", "let", "name"];
 
 /// Declares the names. Input: `path::to::runtime; ` and the declarations, as `lock_names!` hands them over.
 pub(crate) fn declare(input: TokenStream) -> TokenStream {
@@ -36,10 +34,8 @@ pub(crate) fn declare(input: TokenStream) -> TokenStream {
     if let Err(error) = read.parse2(input) {
         mistakes.push(error);
     }
-    let names: Vec<Name> = names
-        .into_iter()
-        .map(|declaration| Name::of(declaration, &mut mistakes))
-        .collect();
+    let names: Vec<Name> =
+        names.into_iter().map(|declaration| Name::of(declaration, &mut mistakes)).collect();
     let twice = clashes(&names, &mut mistakes);
     let once = names.iter().zip(twice).filter(|(_, twice)| !twice);
     let structs = once.map(|(name, _)| expand(name, &krate));
@@ -76,17 +72,9 @@ fn declaration(input: ParseStream<'_>, mistakes: &mut Vec<Error>) -> Option<Decl
         }
         // Parsed as an identifier, so that a keyword is refused here and not at the struct.
         let ident = syn::parse2(TokenTree::from(word.clone()).into()).map_err(|_| {
-            Error::new(
-                word.span(),
-                format!("`{word}` is a keyword; give the name another"),
-            )
+            Error::new(word.span(), format!("`{word}` is a keyword; give the name another"))
         })?;
-        Ok(Declaration {
-            attrs,
-            vis,
-            ident,
-            template: None,
-        })
+        Ok(Declaration { attrs, vis, ident, template: None })
     };
     let mut declaration = match head(input) {
         Ok(declaration) => declaration,
@@ -105,16 +93,10 @@ fn declaration(input: ParseStream<'_>, mistakes: &mut Vec<Error>) -> Option<Decl
         }
     }
     if input.parse::<Token![;]>().is_err() {
-        let shown = declaration
-            .template
-            .as_ref()
-            .map(|text| text.token().to_string())
-            .unwrap_or_default();
+        let shown =
+            declaration.template.as_ref().map(|text| text.token().to_string()).unwrap_or_default();
         let message = format!("missing `;` after `{shown}`");
-        let span = declaration
-            .template
-            .as_ref()
-            .map_or_else(|| input.span(), LitStr::span);
+        let span = declaration.template.as_ref().map_or_else(|| input.span(), LitStr::span);
         mistakes.push(Error::new(span, message));
         // These tokens begin the next declaration, which is kept.
         if !input.peek(Token![pub]) && !input.peek(Token![#]) && !input.peek(Ident) {
@@ -162,30 +144,18 @@ struct Name {
 
 impl Name {
     fn of(declaration: Declaration, mistakes: &mut Vec<Error>) -> Self {
-        let Declaration {
-            attrs,
-            vis,
-            ident,
-            template,
-        } = declaration;
+        let Declaration { attrs, vis, ident, template } = declaration;
         let before = mistakes.len();
         let unwritten = template.is_none();
         let template = template.unwrap_or_else(|| LitStr::new("", ident.span()));
         let text = template.value();
-        let parsed = if unwritten {
-            Template::default()
-        } else {
-            Template::parse_typed(&text)
-        };
+        let parsed = if unwritten { Template::default() } else { Template::parse_typed(&text) };
         let mut refuse = |mistake: std::ops::Range<usize>, message: String| {
             mistakes.push(Error::new(span_of(&template, &text, mistake), message));
         };
         let mut fields: Vec<Field> = Vec::new();
         for placeholder in &parsed.placeholders {
-            match Field::of(
-                placeholder,
-                span_of(&template, &text, placeholder.range.clone()),
-            ) {
+            match Field::of(placeholder, span_of(&template, &text, placeholder.range.clone())) {
                 Ok(field) if fields.iter().any(|other| other.name == field.name) => refuse(
                     placeholder.range.clone(),
                     format!(
@@ -206,11 +176,7 @@ impl Name {
             vis,
             ident,
             shown: parsed.untyped(&text),
-            segments: if good {
-                segments(&text, &parsed)
-            } else {
-                Vec::new()
-            },
+            segments: if good { segments(&text, &parsed) } else { Vec::new() },
             template,
             fields,
         }
@@ -234,10 +200,8 @@ fn clashes(names: &[Name], mistakes: &mut Vec<Error>) -> Vec<bool> {
             }
             if same_ident {
                 twice[n] = true;
-                let message = format!(
-                    "`{}` is declared twice; give one of them another name",
-                    name.ident
-                );
+                let message =
+                    format!("`{}` is declared twice; give one of them another name", name.ident);
                 mistakes.push(Error::new(name.ident.span(), message));
                 break;
             }
@@ -245,10 +209,7 @@ fn clashes(names: &[Name], mistakes: &mut Vec<Error>) -> Vec<bool> {
                 continue;
             }
             if let Some(overlap) = overlap(&other.segments, &name.segments) {
-                mistakes.push(Error::new(
-                    name.template.span(),
-                    clash(other, name, overlap),
-                ));
+                mistakes.push(Error::new(name.template.span(), clash(other, name, overlap)));
                 break;
             }
         }
@@ -275,15 +236,7 @@ fn clash(other: &Name, name: &Name, overlap: Overlap) -> String {
 
 fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
-    let Name {
-        attrs,
-        vis,
-        ident,
-        template,
-        shown,
-        fields,
-        ..
-    } = name;
+    let Name { attrs, vis, ident, template, shown, fields, .. } = name;
     let there = here.located_at(template.span());
     // The user's spans, hygiene included: with ours, rustc takes the whole macro for the struct's definition.
     let keyword = quote_spanned!(ident.span()=> struct);
@@ -297,9 +250,8 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
     let body = if fields.is_empty() {
         quote_spanned!(template.span()=> ;)
     } else {
-        let docs = fields
-            .iter()
-            .map(|field| format!("What stands for `<{}>` in the name.", field.name));
+        let docs =
+            fields.iter().map(|field| format!("What stands for `<{}>` in the name.", field.name));
         let names = fields.iter().map(|field| &field.name);
         let types = fields.iter().map(|field| &field.ty);
         quote_spanned!(template.span()=> { #(#[doc = #docs] #vis #names: #types,)* })
@@ -311,11 +263,7 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
             quote_spanned!(here=> #krate::Name),
             quote_spanned!(here=> ::core::clone::Clone::clone(name)),
         ),
-        None => (
-            quote!(Self),
-            quote!(Self),
-            quote_spanned!(here=> { let _ = name; self }),
-        ),
+        None => (quote!(Self), quote!(Self), quote_spanned!(here=> { let _ = name; self })),
     };
     let names = fields.iter().map(|field| &field.name);
     let values = quote_spanned!(there=> &[#(&self.#names),*]);
@@ -388,11 +336,8 @@ mod tests {
                         .last()
                         .is_some_and(|last| last.ident == "compile_error") =>
                 {
-                    messages.push(
-                        syn::parse2::<LitStr>(item.mac.tokens)
-                            .expect("a message")
-                            .value(),
-                    );
+                    messages
+                        .push(syn::parse2::<LitStr>(item.mac.tokens).expect("a message").value());
                 }
                 syn::Item::Struct(item) => items += &quote!(#item).to_string(),
                 _ => {}
@@ -433,10 +378,7 @@ mod tests {
             }
             pub(crate) struct Nightly;
         };
-        assert_eq!(
-            structs.replace(' ', ""),
-            wanted.to_string().replace(' ', "")
-        );
+        assert_eq!(structs.replace(' ', ""), wanted.to_string().replace(' ', ""));
     }
 
     #[test]

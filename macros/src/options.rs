@@ -147,10 +147,7 @@ pub(crate) fn literal<T>(value: &Option<Given<T>>) -> Option<&T> {
 /// Returns true if a method's option `own` takes the place of its `impl` block's `default`.
 pub(crate) fn replaces(own: &str, default: &str) -> bool {
     let either = [["shared", "permits"], ["map_err", "on_error"]];
-    own == default
-        || either
-            .iter()
-            .any(|pair| pair.contains(&own) && pair.contains(&default))
+    own == default || either.iter().any(|pair| pair.contains(&own) && pair.contains(&default))
 }
 
 fn synonym(word: &str) -> Option<&'static str> {
@@ -164,10 +161,7 @@ fn words() -> impl Iterator<Item = &'static str> {
 
 /// Returns the example of an option; `None` if there is no such option.
 pub(crate) fn example(word: &str) -> Option<&'static str> {
-    OPTIONS
-        .iter()
-        .find(|(option, _)| *option == word)
-        .map(|(_, write)| *write)
+    OPTIONS.iter().find(|(option, _)| *option == word).map(|(_, write)| *write)
 }
 
 /// Returns true if the word is an option by itself.

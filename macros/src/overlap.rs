@@ -33,10 +33,7 @@ pub(crate) fn segments(text: &str, template: &Template<'_>) -> Vec<Segment> {
         let mut end = slash(at);
         let inside = placeholders.next_if(|placeholder| placeholder.range.start < end);
         let Some(placeholder) = inside else {
-            segments.push(Segment {
-                before: text[at..end].to_owned(),
-                rest: None,
-            });
+            segments.push(Segment { before: text[at..end].to_owned(), rest: None });
             if end == text.len() {
                 return segments;
             }
@@ -86,9 +83,7 @@ fn differ(one: &Segment, other: &Segment) -> bool {
 
 /// Returns true if `<…: ty>` between `before` and `after` can print `literal`.
 fn fits(literal: &str, before: &str, ty: &str, after: &str) -> bool {
-    let value = literal
-        .strip_prefix(before)
-        .and_then(|rest| rest.strip_suffix(after));
+    let value = literal.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
     value.is_some_and(|value| !value.is_empty() && prints(ty, value))
 }
 
@@ -117,16 +112,10 @@ fn spelled(ty: &str) -> &str {
     };
     let mut referent = referent.trim_start();
     if referent.starts_with('\'') {
-        referent = referent
-            .split_once(char::is_whitespace)
-            .map_or("", |(_, rest)| rest.trim_start());
+        referent =
+            referent.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start());
     }
-    spelled(
-        referent
-            .strip_prefix("mut ")
-            .unwrap_or(referent)
-            .trim_start(),
-    )
+    spelled(referent.strip_prefix("mut ").unwrap_or(referent).trim_start())
 }
 
 #[cfg(test)]

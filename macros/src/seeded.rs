@@ -158,9 +158,7 @@ impl Seed {
 
     fn text(&mut self, pieces: &[&str], most: usize, between: &str) -> String {
         let count = self.below(most);
-        let pieces: Vec<_> = (0..count)
-            .map(|_| pieces[self.below(pieces.len())])
-            .collect();
+        let pieces: Vec<_> = (0..count).map(|_| pieces[self.below(pieces.len())]).collect();
         pieces.join(between)
     }
 
@@ -182,44 +180,24 @@ fn no_template_panics() {
         let text = seed.text(PIECES, 8, "");
         let template = Template::parse(&text);
         for mistake in &template.mistakes {
-            assert!(
-                text.get(mistake.range.clone()).is_some(),
-                "{text:?}: {mistake:?}"
-            );
+            assert!(text.get(mistake.range.clone()).is_some(), "{text:?}: {mistake:?}");
             assert!(!mistake.message.is_empty());
         }
         let typed = Template::parse_typed(&text);
         for placeholder in &typed.placeholders {
-            assert!(
-                text[placeholder.range.clone()].starts_with('<'),
-                "{text:?}: {placeholder:?}"
-            );
+            assert!(text[placeholder.range.clone()].starts_with('<'), "{text:?}: {placeholder:?}");
         }
         if typed.mistakes.is_empty() {
-            assert!(
-                Template::parse(&typed.untyped(&text)).mistakes.is_empty(),
-                "{text:?}"
-            );
+            assert!(Template::parse(&typed.untyped(&text)).mistakes.is_empty(), "{text:?}");
             let segments = segments(&text, &typed);
-            assert!(
-                overlap(&segments, &segments).is_some(),
-                "{text:?} is itself"
-            );
+            assert!(overlap(&segments, &segments).is_some(), "{text:?} is itself");
             good.push(segments);
         }
         if let [.., one, other] = &good[..] {
-            assert_eq!(
-                overlap(one, other).is_some(),
-                overlap(other, one).is_some(),
-                "{n}"
-            );
+            assert_eq!(overlap(one, other).is_some(), overlap(other, one).is_some(), "{n}");
         }
     }
-    assert!(
-        good.len() > 10_000,
-        "only {} of them were templates",
-        good.len()
-    );
+    assert!(good.len() > 10_000, "only {} of them were templates", good.len());
 }
 
 #[test]
@@ -263,9 +241,7 @@ fn no_declaration_and_no_derived_type_panics() {
     for _ in 0..75_000 {
         let (any, after) = (seed.tokens(), seed.tokens());
         let text = seed.text(PIECES, 6, "");
-        drop(crate::names::declare(
-            quote!(krate; #any A = #text; #after pub B = "b";),
-        ));
+        drop(crate::names::declare(quote!(krate; #any A = #text; #after pub B = "b";)));
         let (fields, variants) = (seed.tokens(), seed.tokens());
         drop(crate::key::derive(quote!(#any struct A(#fields);)));
         drop(crate::key::derive(quote!(enum A { #variants })));

@@ -47,10 +47,7 @@ impl Shape {
         };
         let (constructor, block) = block;
         Ok(Shape {
-            frame: Frame::Block {
-                constructor,
-                function: body.clone(),
-            },
+            frame: Frame::Block { constructor, function: body.clone() },
             body: block,
             output: ReturnType::Type(<Token![->]>::default(), Box::new(output.clone())),
         })
@@ -118,11 +115,7 @@ pub(crate) fn returned_future(output: &ReturnType) -> Option<&Type> {
 /// Returns `T` of `path::to::Name<T>`.
 fn last_argument<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
     let Type::Path(path) = ty else { return None };
-    let last = path
-        .path
-        .segments
-        .last()
-        .filter(|last| last.ident == name)?;
+    let last = path.path.segments.last().filter(|last| last.ident == name)?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else {
         return None;
     };
@@ -140,9 +133,7 @@ mod tests {
 
     fn shape(function: TokenStream) -> Option<(String, String)> {
         let function = crate::function::Function::parse(function).expect("a function");
-        let crate::function::Body::Block(body) = &function.body else {
-            panic!("a body")
-        };
+        let crate::function::Body::Block(body) = &function.body else { panic!("a body") };
         let shape = Shape::of(&function.sig, body).ok()?;
         let constructor = match shape.frame {
             Frame::AsyncFn => "async fn".to_owned(),
@@ -155,10 +146,7 @@ mod tests {
     fn accepts_only_a_block_that_is_the_whole_body() {
         let boxed = quote!(Pin<Box<dyn Future<Output = u8> + Send + 'async_trait>>);
         let wanted = |constructor: &str| Some((constructor.to_owned(), "-> u8".to_owned()));
-        assert_eq!(
-            shape(quote! { async fn f() -> u8 { 1 } }),
-            wanted("async fn")
-        );
+        assert_eq!(shape(quote! { async fn f() -> u8 { 1 } }), wanted("async fn"));
         assert_eq!(
             shape(quote! { fn f() -> #boxed { Box::pin(async move { 1 }) } }),
             wanted("Box :: pin")
@@ -179,11 +167,7 @@ mod tests {
             quote! { Box::pin(async move { 1 }.boxed()) },
             quote! {},
         ] {
-            assert_eq!(
-                shape(quote! { fn f() -> #boxed { #other } }),
-                None,
-                "{other}"
-            );
+            assert_eq!(shape(quote! { fn f() -> #boxed { #other } }), None, "{other}");
         }
     }
 }

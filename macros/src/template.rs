@@ -56,20 +56,14 @@ impl<'a> Template<'a> {
 
     /// Parses a template of `lock_names!`, where placeholders have types.
     pub(crate) fn parse_typed(text: &'a str) -> Self {
-        let typed = Self {
-            typed: true,
-            ..Self::default()
-        };
+        let typed = Self { typed: true, ..Self::default() };
         typed.read(text)
     }
 
     fn read(mut self, text: &'a str) -> Self {
         let template = &mut self;
         if text.trim_matches('/').is_empty() {
-            template.refuse(
-                0..text.len(),
-                "empty lock name; write one, such as `orders/<id>`",
-            );
+            template.refuse(0..text.len(), "empty lock name; write one, such as `orders/<id>`");
             return self;
         }
         if text.len() > MAX_LEN {
@@ -145,16 +139,10 @@ impl<'a> Template<'a> {
         let range = at..at + len;
         if at == 0 {
             let write = text.trim_start_matches('/');
-            self.refuse(
-                range,
-                format!("leading `/` in lock name `{text}`; write `{write}`"),
-            );
+            self.refuse(range, format!("leading `/` in lock name `{text}`; write `{write}`"));
         } else if at + len == text.len() {
             let write = text.trim_end_matches('/');
-            self.refuse(
-                range,
-                format!("trailing `/` in lock name `{text}`; write `{write}`"),
-            );
+            self.refuse(range, format!("trailing `/` in lock name `{text}`; write `{write}`"));
         } else if len > 1 {
             let (doubled, before, after) = (&text[at..at + len], &text[..at], &text[at + len..]);
             let message =
@@ -178,36 +166,20 @@ impl<'a> Template<'a> {
                 "" => self.example("id"),
                 name => self.example(name),
             };
-            self.refuse(
-                at..at + 1 + len,
-                format!("unclosed `<` in lock name; write `{write}`"),
-            );
+            self.refuse(at..at + 1 + len, format!("unclosed `<` in lock name; write `{write}`"));
             return 1 + len;
         };
         let range = at..at + end + 2;
         let content = &inside[..end];
-        let (path, ty) = if self.typed {
-            typed(content)
-        } else {
-            (content, "")
-        };
-        let refusal = if self.typed {
-            typed_refusal(content, path, ty)
-        } else {
-            refusal(content)
-        };
+        let (path, ty) = if self.typed { typed(content) } else { (content, "") };
+        let refusal = if self.typed { typed_refusal(content, path, ty) } else { refusal(content) };
         match refusal {
             Some(message) => self.refuse(range, message),
             None => {
                 let mut parts = path.split('.');
                 let head = parts.next().unwrap_or(path);
                 let fields = parts.collect();
-                self.placeholders.push(Placeholder {
-                    head,
-                    fields,
-                    ty,
-                    range,
-                });
+                self.placeholders.push(Placeholder { head, fields, ty, range });
             }
         }
         end + 2
@@ -229,11 +201,7 @@ impl<'a> Template<'a> {
 
     /// Writes a placeholder of this name as an example.
     fn example(&self, name: &str) -> String {
-        if self.typed {
-            format!("<{name}: u64>")
-        } else {
-            format!("<{name}>")
-        }
+        if self.typed { format!("<{name}: u64>") } else { format!("<{name}>") }
     }
 
     fn one_per_segment(&mut self, first: Option<&str>, second: &str, at: usize) {
@@ -273,9 +241,7 @@ impl<'a> Template<'a> {
 /// Explains why `content` cannot stand between `<` and `>`; `None` if it can.
 fn refusal(content: &str) -> Option<String> {
     if content.trim().is_empty() {
-        return Some(format!(
-            "empty placeholder `<{content}>`; name an argument, such as `<id>`"
-        ));
+        return Some(format!("empty placeholder `<{content}>`; name an argument, such as `<id>`"));
     }
     let mut parts = content.split('.');
     let head = parts.next().unwrap_or_default();
@@ -284,9 +250,7 @@ fn refusal(content: &str) -> Option<String> {
     {
         return Some(message);
     }
-    parts
-        .filter(|part| !is_index(part))
-        .find_map(|part| word_refusal(content, part))
+    parts.filter(|part| !is_index(part)).find_map(|part| word_refusal(content, part))
 }
 
 /// Splits `id: u64` into its two parts.
@@ -301,10 +265,8 @@ fn typed_refusal(content: &str, name: &str, ty: &str) -> Option<String> {
             "empty placeholder `<{content}>`; name a field and its type, such as `<id: u64>`"
         ));
     }
-    if let Some(field) = name
-        .rsplit_once('.')
-        .map(|(_, field)| field)
-        .filter(|_| refusal(name).is_none())
+    if let Some(field) =
+        name.rsplit_once('.').map(|(_, field)| field).filter(|_| refusal(name).is_none())
     {
         let field = if is_index(field) { "id" } else { field };
         return Some(format!(
@@ -345,15 +307,13 @@ fn word_refusal(content: &str, word: &str) -> Option<String> {
         return None;
     }
     let before_type = content.split(':').next().unwrap_or_default().trim();
-    Some(
-        if before_type != content && refusal(before_type).is_none() {
-            format!("`<{content}>` says more than a name; write `<{before_type}>`")
-        } else {
-            format!(
-                "`<{content}>` is no placeholder; write an argument, `<id>`, or a field of one, `<order.id>`"
-            )
-        },
-    )
+    Some(if before_type != content && refusal(before_type).is_none() {
+        format!("`<{content}>` says more than a name; write `<{before_type}>`")
+    } else {
+        format!(
+            "`<{content}>` is no placeholder; write an argument, `<id>`, or a field of one, `<order.id>`"
+        )
+    })
 }
 
 /// Returns `id` of `{id}…`, the placeholder of other template languages.
@@ -387,10 +347,7 @@ mod tests {
         assert_eq!(template.mistakes, [], "{text}");
         let path = |p: &Placeholder<'_>| {
             assert_eq!(
-                text[p.range.clone()]
-                    .trim_matches(['<', '>'])
-                    .split('.')
-                    .next(),
+                text[p.range.clone()].trim_matches(['<', '>']).split('.').next(),
                 Some(p.head)
             );
             [&[p.head], &p.fields[..]].concat().join(" ")
@@ -401,10 +358,7 @@ mod tests {
     /// Returns the marked text and the message of every mistake.
     fn mistakes(text: &str) -> Vec<(&str, String)> {
         let mistakes = Template::parse(text).mistakes;
-        mistakes
-            .into_iter()
-            .map(|m| (&text[m.range], m.message))
-            .collect()
+        mistakes.into_iter().map(|m| (&text[m.range], m.message)).collect()
     }
 
     fn only_mistake(text: &str) -> (&str, String) {
@@ -422,10 +376,7 @@ mod tests {
             placeholders("<order.id>/<self.shard>/<pair.0>"),
             ["order id", "self shard", "pair 0"]
         );
-        assert_eq!(
-            placeholders("<_id>/<r#type>/<größe>"),
-            ["_id", "r#type", "größe"]
-        );
+        assert_eq!(placeholders("<_id>/<r#type>/<größe>"), ["_id", "r#type", "größe"]);
         assert_eq!(placeholders("Az09._~:@=+-"), [""; 0]);
     }
 
@@ -441,11 +392,7 @@ mod tests {
             ("a/<id/b/<c>", "<id", ""),
             ("a/<", "<", "unclosed `<` in lock name; write `<id>`"),
             ("a/id>", ">", ""),
-            (
-                "a/<>",
-                "<>",
-                "empty placeholder `<>`; name an argument, such as `<id>`",
-            ),
+            ("a/<>", "<>", "empty placeholder `<>`; name an argument, such as `<id>`"),
         ] {
             let mistake = only_mistake(text);
             assert_eq!(mistake.0, marked, "{text}");
@@ -485,10 +432,7 @@ mod tests {
     fn names_characters_outside_the_alphabet_once() {
         let (marked, message) = only_mistake("my orders #\n#/ä");
         assert_eq!(marked, " ");
-        assert!(
-            message.starts_with("` `, `#`, `\\n`, `ä` cannot stand"),
-            "{message}"
-        );
+        assert!(message.starts_with("` `, `#`, `\\n`, `ä` cannot stand"), "{message}");
     }
 
     #[test]
@@ -516,46 +460,23 @@ mod tests {
         let text = "a/<b: u64>/v<c:Cow<'_, str>>.x/<r#type: a::B<C<D>>>";
         let template = Template::parse_typed(text);
         assert_eq!(template.mistakes, []);
-        let parts: Vec<_> = template
-            .placeholders
-            .iter()
-            .map(|p| (p.head, p.ty))
-            .collect();
-        assert_eq!(
-            parts,
-            [
-                ("b", "u64"),
-                ("c", "Cow<'_, str>"),
-                ("r#type", "a::B<C<D>>")
-            ]
-        );
+        let parts: Vec<_> = template.placeholders.iter().map(|p| (p.head, p.ty)).collect();
+        assert_eq!(parts, [("b", "u64"), ("c", "Cow<'_, str>"), ("r#type", "a::B<C<D>>")]);
         assert_eq!(template.untyped(text), "a/<b>/v<c>.x/<r#type>");
     }
 
     #[test]
     fn refused_declared_placeholders_show_an_example() {
         for (text, message) in [
-            (
-                "a/<id>",
-                "`<id>` has no type; write it down, such as `<id: u64>`",
-            ),
-            (
-                "a/<id:>",
-                "`<id:>` has no type; write it down, such as `<id: u64>`",
-            ),
+            ("a/<id>", "`<id>` has no type; write it down, such as `<id: u64>`"),
+            ("a/<id:>", "`<id:>` has no type; write it down, such as `<id: u64>`"),
             (
                 "a/<: u64>",
                 "empty placeholder `<: u64>`; name a field and its type, such as `<id: u64>`",
             ),
             ("a/<id: u64", "unclosed `<` in lock name; write `<id: u64>`"),
-            (
-                "a/<id: Cow<str>",
-                "unclosed `<` in lock name; write `<id: Cow<str>>`",
-            ),
-            (
-                "a/id>",
-                "stray `>` in lock name; a placeholder is written `<id: u64>`",
-            ),
+            ("a/<id: Cow<str>", "unclosed `<` in lock name; write `<id: Cow<str>>`"),
+            ("a/id>", "stray `>` in lock name; a placeholder is written `<id: u64>`"),
             ("a/{id}", "`{id}` is no placeholder; write `<id: u64>`"),
             (
                 "a/<type: u8>",

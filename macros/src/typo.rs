@@ -11,8 +11,7 @@ pub(crate) fn nearest<'a>(
         let distance = distance(word, candidate);
         (distance <= longer.max(3) / 3 && distance < longer).then_some((distance, candidate))
     });
-    near.min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
+    near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
 /// Counts the insertions, deletions, replacements and swaps of neighbours that make `b` of `a`.

@@ -192,21 +192,14 @@ pub(crate) fn absolute_path(input: ParseStream<'_>) -> Result<Path> {
         ));
     }
     let path = input.call(Path::parse_mod_style).map_err(|error| {
-        Error::new(
-            error.span(),
-            "`crate` takes a path, such as `crate = ::etcd_locked`",
-        )
+        Error::new(error.span(), "`crate` takes a path, such as `crate = ::etcd_locked`")
     })?;
     // A `macro_rules!` of a facade hands on `$crate`.
     let from_root = |segment: &PathSegment| segment.ident == "crate" || segment.ident == "$crate";
     if path.leading_colon.is_some() || path.segments.first().is_some_and(from_root) {
         return Ok(path);
     }
-    let shown: Vec<_> = path
-        .segments
-        .iter()
-        .map(|segment| segment.ident.to_string())
-        .collect();
+    let shown: Vec<_> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
     let (shown, bare) = (shown.join("::"), shown.last().cloned().unwrap_or_default());
     let write = match path.segments.first() {
         Some(first) if first.ident == "self" || first.ident == "super" => format!("crate::{bare}"),
@@ -219,28 +212,17 @@ pub(crate) fn absolute_path(input: ParseStream<'_>) -> Result<Path> {
 }
 
 pub(crate) fn on_held(value: &LitStr) -> Result<OnHeld> {
-    one_of(
-        "on_held",
-        [("skip", OnHeld::Skip), ("error", OnHeld::Error)],
-        value,
-    )
+    one_of("on_held", [("skip", OnHeld::Skip), ("error", OnHeld::Error)], value)
 }
 
 pub(crate) fn on_lost(value: &LitStr) -> Result<OnLost> {
-    one_of(
-        "on_lost",
-        [("continue", OnLost::Continue), ("cancel", OnLost::Cancel)],
-        value,
-    )
+    one_of("on_lost", [("continue", OnLost::Continue), ("cancel", OnLost::Cancel)], value)
 }
 
 pub(crate) fn release(value: &LitStr) -> Result<Release> {
     one_of(
         "release",
-        [
-            ("background", Release::Background),
-            ("confirmed", Release::Confirmed),
-        ],
+        [("background", Release::Background), ("confirmed", Release::Confirmed)],
         value,
     )
 }
@@ -252,9 +234,7 @@ fn one_of<T>(key: &str, values: [(&str, T); 2], value: &LitStr) -> Result<T> {
     let message =
         format!(r#"`{key}` cannot be `{text}`; write `{key} = "{other}"` or `{key} = "{usual}"`"#);
     let found = values.into_iter().find(|(word, _)| *word == text);
-    found
-        .map(|(_, value)| value)
-        .ok_or_else(|| Error::new(value.span(), message))
+    found.map(|(_, value)| value).ok_or_else(|| Error::new(value.span(), message))
 }
 
 /// Reads an integer literal within [`PERMITS`], or an expression of type `u16`.
@@ -262,10 +242,7 @@ pub(crate) fn permits(input: ParseStream<'_>, write: &str) -> Result<Given<u16>>
     let value = expression(input, "permits", write)?;
     let refuse = |message: String| Err(Error::new_spanned(&value, message));
     let out_of_range = |n: &str| {
-        refuse(format!(
-            "`permits` of {n} is out of range; write one from 1 to {}",
-            PERMITS.end()
-        ))
+        refuse(format!("`permits` of {n} is out of range; write one from 1 to {}", PERMITS.end()))
     };
     let write = match lone_literal(&value) {
         None => match negative(&value) {
@@ -282,19 +259,13 @@ pub(crate) fn permits(input: ParseStream<'_>, write: &str) -> Result<Given<u16>>
         }
         Some(_) => write.to_owned(),
     };
-    refuse(format!(
-        "`permits` takes an integer literal, or a `u16`; write `{write}`"
-    ))
+    refuse(format!("`permits` takes an integer literal, or a `u16`; write `{write}`"))
 }
 
 /// Returns `-1` for that expression.
 fn negative(value: &Expr) -> Option<String> {
     match value {
-        Expr::Unary(ExprUnary {
-            op: UnOp::Neg(_),
-            expr,
-            ..
-        }) => match lone_literal(expr) {
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => match lone_literal(expr) {
             Some(Lit::Int(n)) => Some(format!("-{n}")),
             _ => None,
         },
@@ -311,15 +282,15 @@ pub(crate) fn wait(value: &LitStr) -> Result<Wait> {
     }
     let refuse = |message| Err(Error::new(value.span(), message));
     match duration(&text) {
-        None => refuse(format!(
-            r#"`wait` cannot be `{text}`; write "none", "forever" or {EXAMPLE}"#
-        )),
-        Some(Duration::ZERO) => refuse(format!(
-            r#"`wait` of `{text}` is no wait; write `wait = "none"`"#
-        )),
-        Some(long) if long > MAX_WAIT => refuse(format!(
-            r#"`wait` of `{text}` is more than a year; write `wait = "forever"`"#
-        )),
+        None => {
+            refuse(format!(r#"`wait` cannot be `{text}`; write "none", "forever" or {EXAMPLE}"#))
+        }
+        Some(Duration::ZERO) => {
+            refuse(format!(r#"`wait` of `{text}` is no wait; write `wait = "none"`"#))
+        }
+        Some(long) if long > MAX_WAIT => {
+            refuse(format!(r#"`wait` of `{text}` is more than a year; write `wait = "forever"`"#))
+        }
         Some(time) => Ok(Wait::For(time)),
     }
 }
@@ -338,9 +309,9 @@ fn bounded(key: &str, none: &str, more: &str, value: &LitStr) -> Result<Duration
     let refuse = |message| Err(Error::new(value.span(), message));
     match duration(&text) {
         None => refuse(format!("`{key}` cannot be `{text}`; write {EXAMPLE}")),
-        Some(Duration::ZERO) => refuse(format!(
-            r#"`{key}` of `{text}` {none}; write one from "1ms""#
-        )),
+        Some(Duration::ZERO) => {
+            refuse(format!(r#"`{key}` of `{text}` {none}; write one from "1ms""#))
+        }
         Some(long) if long > MAX_WAIT => {
             refuse(format!("`{key}` of `{text}` is more than a year; {more}"))
         }
@@ -354,9 +325,9 @@ pub(crate) fn ttl(value: &LitStr) -> Result<Duration> {
     match duration(&text) {
         None => refuse(format!("`ttl` cannot be `{text}`; write {EXAMPLE}")),
         Some(time) if TTL.contains(&time) => Ok(time),
-        Some(_) => refuse(format!(
-            r#"`ttl` of `{text}` is out of range; write one from "2s" to "300s""#
-        )),
+        Some(_) => {
+            refuse(format!(r#"`ttl` of `{text}` is out of range; write one from "2s" to "300s""#))
+        }
     }
 }
 
@@ -390,18 +361,15 @@ mod tests {
             ["250ms", "5s", "2m", "1h"].map(duration),
             [ms(250), ms(5000), ms(120_000), ms(3_600_000)]
         );
-        for bad in [
-            "", "5", "s", "5 s", "1.5s", "-5s", "5sec", "5S", "1m30s", "+5s", "5s ", "٣s",
-        ] {
+        for bad in ["", "5", "s", "5 s", "1.5s", "-5s", "5sec", "5S", "1m30s", "+5s", "5s ", "٣s"]
+        {
             assert_eq!(duration(bad), None, "{bad}");
         }
         assert_eq!(duration("99999999999999999999h"), ms(u64::MAX));
     }
 
     fn refusal<T: std::fmt::Debug>(read: fn(&LitStr) -> Result<T>, text: &str) -> String {
-        read(&LitStr::new(text, Span::call_site()))
-            .expect_err(text)
-            .to_string()
+        read(&LitStr::new(text, Span::call_site())).expect_err(text).to_string()
     }
 
     #[test]

@@ -35,8 +35,7 @@ pub struct Due(tokio::time::Instant);
 impl Due {
     /// How long until then; zero if it is over.
     pub(crate) fn left(self) -> Duration {
-        self.0
-            .saturating_duration_since(tokio::time::Instant::now())
+        self.0.saturating_duration_since(tokio::time::Instant::now())
     }
 
     /// The earlier of the two.
@@ -184,10 +183,7 @@ fn since_boot() -> Duration {
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     const CLOCK: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
     let t = rustix::time::clock_gettime(CLOCK);
-    Duration::new(
-        u64::try_from(t.tv_sec).unwrap_or(0),
-        u32::try_from(t.tv_nsec).unwrap_or(0),
-    )
+    Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))
 }
 
 /// Elsewhere the time since the first call, by `Instant`: on Windows it counts while the machine is suspended.

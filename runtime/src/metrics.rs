@@ -102,33 +102,20 @@ mod on {
             seconds,
             "How long calls waited for their locks"
         );
-        describe_histogram!(
-            "etcd_locked_hold_seconds",
-            seconds,
-            "How long locks were held"
-        );
+        describe_histogram!("etcd_locked_hold_seconds", seconds, "How long locks were held");
         describe_histogram!(
             "etcd_locked_request_seconds",
             seconds,
             "How long exchanges with etcd took"
         );
-        describe_gauge!(
-            "etcd_locked_waiters",
-            "How many calls of this process wait now"
-        );
-        describe_gauge!(
-            "etcd_locked_reachable",
-            "Whether etcd answers: 1 if it does, 0 if not"
-        );
+        describe_gauge!("etcd_locked_waiters", "How many calls of this process wait now");
+        describe_gauge!("etcd_locked_reachable", "Whether etcd answers: 1 if it does, 0 if not");
         describe_gauge!(
             "etcd_locked_lease_remaining_seconds",
             seconds,
             "How long the lease nearest to its end, of those that are renewed, lives without a renewal"
         );
-        describe_gauge!(
-            "etcd_locked_held",
-            "How many calls of this process hold their locks now"
-        );
+        describe_gauge!("etcd_locked_held", "How many calls of this process hold their locks now");
         describe_counter!("etcd_locked_lost_total", "Locks that were lost");
         describe_counter!(
             "etcd_locked_deadlocks_total",
@@ -234,9 +221,7 @@ mod on {
             Some(Box::new(move || {
                 if let Some(etcd) = etcd {
                     self::reachable(etcd.reachable);
-                    let shortest = etcd
-                        .shortest
-                        .map_or(f64::INFINITY, |left| left.as_secs_f64());
+                    let shortest = etcd.shortest.map_or(f64::INFINITY, |left| left.as_secs_f64());
                     gauge!("etcd_locked_lease_remaining_seconds").set(shortest);
                 }
                 histogram!("etcd_locked_request_seconds", "kind" => kind, "outcome" => outcome)

@@ -33,14 +33,7 @@ impl Template {
         line: u32,
         options: &'static str,
     ) -> Self {
-        Self {
-            template,
-            function,
-            file,
-            line,
-            options,
-            permits: None,
-        }
+        Self { template, function, file, line, options, permits: None }
     }
 
     #[doc(hidden)]
@@ -54,13 +47,7 @@ impl Template {
 /// `src/shop.rs:12: orders/<id> (shop::ship)`
 impl Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            template,
-            function,
-            file,
-            line,
-            ..
-        } = self;
+        let Self { template, function, file, line, .. } = self;
         write!(f, "{file}:{line}: {template} ({function})")
     }
 }
@@ -94,13 +81,7 @@ pub static __TEMPLATES: [Template];
 pub fn templates() -> impl Iterator<Item = &'static Template> {
     let mut sites: Vec<_> = __TEMPLATES.iter().collect();
     sites.sort_unstable_by_key(|site| {
-        (
-            site.template,
-            site.file,
-            site.line,
-            site.function,
-            site.options,
-        )
+        (site.template, site.file, site.line, site.function, site.options)
     });
     sites.into_iter()
 }
@@ -141,10 +122,7 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
 pub fn assert_no_overlaps() {
     let mut found = Vec::new();
     for (mistake, pairs) in [
-        (
-            "lock names overlap; give them different literal text",
-            overlaps(templates()),
-        ),
+        ("lock names overlap; give them different literal text", overlaps(templates())),
         (
             "functions of one lock name differ in `permits`; write one number in a constant",
             disagreements(templates()),
@@ -262,9 +240,7 @@ impl Segment {
             Some((before, inner, after)) => Self::Placeholder {
                 before,
                 after,
-                of: inner
-                    .split_once(':')
-                    .map_or(Type::Any, |(_, ty)| Type::parse(ty)),
+                of: inner.split_once(':').map_or(Type::Any, |(_, ty)| Type::parse(ty)),
             },
         }
     }
@@ -275,11 +251,7 @@ impl Segment {
             (Self::Literal(one), Self::Literal(other)) => one == other,
             (
                 Self::Placeholder { before, after, .. },
-                Self::Placeholder {
-                    before: other_before,
-                    after: other_after,
-                    ..
-                },
+                Self::Placeholder { before: other_before, after: other_after, .. },
             ) => before == other_before && after == other_after,
             _ => false,
         }
@@ -296,11 +268,7 @@ impl Segment {
                 .is_none_or(|value| !of.can_be(value)),
             (
                 Self::Placeholder { before, after, .. },
-                Self::Placeholder {
-                    before: other_before,
-                    after: other_after,
-                    ..
-                },
+                Self::Placeholder { before: other_before, after: other_after, .. },
             ) => {
                 let begin_alike =
                     before.starts_with(other_before) || other_before.starts_with(before);
@@ -344,9 +312,7 @@ mod tests {
     fn sites(templates: &[&'static str]) -> Vec<&'static Template> {
         let site = |(line, template): (usize, &&'static str)| -> &'static Template {
             let line = u32::try_from(line).expect("a few");
-            Box::leak(Box::new(Template::__new(
-                template, "shop::f", "shop.rs", line, "",
-            )))
+            Box::leak(Box::new(Template::__new(template, "shop::f", "shop.rs", line, "")))
         };
         templates.iter().enumerate().map(site).collect()
     }

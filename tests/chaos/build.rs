@@ -3,12 +3,7 @@
 use std::process::Command;
 
 fn main() {
-    let log = git(&[
-        "rev-parse",
-        "--path-format=absolute",
-        "--git-path",
-        "logs/HEAD",
-    ]);
+    let log = git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"]);
     if let Some(log) = log {
         println!("cargo::rerun-if-changed={log}");
     }

@@ -104,11 +104,7 @@ impl Coverage {
             }
         }
         for stream in 0..2 {
-            if received
-                .matches(&format!("on stream {stream} received"))
-                .count()
-                > 1
-            {
+            if received.matches(&format!("on stream {stream} received")).count() > 1 {
                 self.facet("watch: several on a stream");
             }
         }
@@ -136,10 +132,7 @@ impl Coverage {
         let no_refusal = |part: &&&str| !self.refusals.keys().any(|it| it.contains(**part));
         let no_facet = |facet: &&&str| !self.facets.contains_key(**facet);
         let refusals = REFUSALS.iter().filter(no_refusal);
-        refusals
-            .chain(FACETS.iter().filter(no_facet))
-            .copied()
-            .collect()
+        refusals.chain(FACETS.iter().filter(no_facet)).copied().collect()
     }
 }
 

@@ -35,10 +35,8 @@ fn same(scenario: fn(&mut Screen)) {
         })
     };
     let (real, embedded) = (play(&etcd.address()), play(&address));
-    let (real, embedded) = (
-        real.join().expect("the real one's"),
-        embedded.join().expect("the embedded one's"),
-    );
+    let (real, embedded) =
+        (real.join().expect("the real one's"), embedded.join().expect("the embedded one's"));
     for (real, embedded) in real.iter().zip(&embedded) {
         println!("{real}");
         assert_eq!(real, embedded);

@@ -41,10 +41,7 @@ fn put(key: &'static [u8], lease: Lease) -> Op {
 }
 
 fn compact(at: i64) -> Op {
-    Op::Compact {
-        at: Rev::Plain(at),
-        physical: true,
-    }
+    Op::Compact { at: Rev::Plain(at), physical: true }
 }
 
 fn watch(stream: usize, start: i64) -> Op {
@@ -73,11 +70,7 @@ fn fresh_etcds_answer_alike() {
         compact(2),
         Op::Leases,
         watch(0, 1),
-        Op::Delete(Delete {
-            key: b"a",
-            end: End::Key,
-            prev_kv: true,
-        }),
+        Op::Delete(Delete { key: b"a", end: End::Key, prev_kv: true }),
         everything(0),
         compact(1),
         compact(1),
@@ -86,11 +79,7 @@ fn fresh_etcds_answer_alike() {
         put(b"a", Lease::None),
         everything(1),
         everything(2),
-        Op::Delete(Delete {
-            key: b"a",
-            end: End::Key,
-            prev_kv: true,
-        }),
+        Op::Delete(Delete { key: b"a", end: End::Key, prev_kv: true }),
         put(b"a/1", Lease::None),
         everything(2),
         watch(1, 2),
@@ -118,10 +107,7 @@ fn fresh_etcds_answer_alike() {
 
 #[test]
 fn ranges_of_keys_alone_answer_alike() {
-    let all = Range {
-        keys_only: true,
-        ..range(0)
-    };
+    let all = Range { keys_only: true, ..range(0) };
     let mut ranges = vec![all.clone(); 6];
     ranges[0].revision = Rev::Plain(3);
     (ranges[1].key, ranges[1].end) = (b"a", End::Key);
@@ -149,20 +135,10 @@ fn ranges_of_keys_alone_answer_alike() {
         then: ranges.iter().cloned().map(TxnOp::Range).collect(),
         otherwise: Vec::new(),
     };
-    let outer = Txn {
-        then: vec![TxnOp::Txn(within.clone())],
-        ..within.clone()
-    };
-    let grant = Op::Grant {
-        lease: Lease::Given(7),
-        ttl: 60,
-    };
-    let written = [
-        grant,
-        put(b"a", Lease::Given(7)),
-        put(b"b", Lease::Given(7)),
-        put(b"a", Lease::Given(7)),
-    ];
+    let outer = Txn { then: vec![TxnOp::Txn(within.clone())], ..within.clone() };
+    let grant = Op::Grant { lease: Lease::Given(7), ttl: 60 };
+    let written =
+        [grant, put(b"a", Lease::Given(7)), put(b"b", Lease::Given(7)), put(b"a", Lease::Given(7))];
     let reads = ranges.into_iter().map(Op::Range);
     let ops = written.into_iter().chain(reads);
     let ops: Vec<_> = ops.chain([Op::Txn(within), Op::Txn(outer)]).collect();

@@ -17,29 +17,13 @@ const VALUES: &[&[u8]] = &[b"", b"0", b"1", b"11", b"2", b"\0\xff"];
 pub(crate) fn sequence() -> impl Strategy<Value = Vec<Op>> {
     // Leases and keys come first, so that there is something to find.
     let plain = |(key, value, lease)| {
-        Op::Put(Put {
-            key,
-            value,
-            lease,
-            prev_kv: false,
-            ignore_value: false,
-            ignore_lease: false,
-        })
+        Op::Put(Put { key, value, lease, prev_kv: false, ignore_value: false, ignore_lease: false })
     };
     let leases = vec![Lease::Given(1), Lease::Given(2), Lease::None];
     let grants = leases.into_iter().map(|lease| Op::Grant { lease, ttl: 60 });
-    let lease = select(vec![
-        Lease::None,
-        Lease::Given(1),
-        Lease::Given(2),
-        Lease::Auto(0),
-    ]);
+    let lease = select(vec![Lease::None, Lease::Given(1), Lease::Given(2), Lease::Auto(0)]);
     let puts = vec((select(KEYS), value(), lease).prop_map(plain), 0..12);
-    (
-        subsequence(grants.collect::<Vec<_>>(), 0..=3),
-        puts,
-        vec(op(), 1..56),
-    )
+    (subsequence(grants.collect::<Vec<_>>(), 0..=3), puts, vec(op(), 1..56))
         .prop_map(|(grants, puts, ops)| [grants, puts, ops].concat())
 }
 
@@ -138,18 +122,9 @@ fn range() -> impl Strategy<Value = Range> {
         ]
     };
     (
-        (
-            key(),
-            wide,
-            mostly(0, -1..5_i64),
-            mostly(Rev::Plain(0), revision()),
-        ),
+        (key(), wide, mostly(0, -1..5_i64), mostly(Rev::Plain(0), revision())),
         proptest::option::of(sort),
-        (
-            any::<bool>(),
-            mostly(false, Just(true)),
-            mostly(false, Just(true)),
-        ),
+        (any::<bool>(), mostly(false, Just(true)), mostly(false, Just(true))),
         (bound(), bound(), bound(), bound()),
     )
         .prop_map(
@@ -182,29 +157,16 @@ fn put() -> impl Strategy<Value = Put> {
         3 => Just((false, true)),
         1 => Just((true, true)),
     ];
-    (
-        key(),
-        value(),
-        mostly(Lease::None, lease()),
-        any::<bool>(),
-        ignore,
-        mostly(true, Just(false)),
-    )
-        .prop_map(
-            |(key, value, lease, prev_kv, (ignore_value, ignore_lease), clean)| Put {
-                key,
-                // Mostly without the value or lease that is to be ignored, as etcd wants it.
-                value: if ignore_value && clean { b"" } else { value },
-                lease: if ignore_lease && clean {
-                    Lease::None
-                } else {
-                    lease
-                },
-                prev_kv,
-                ignore_value,
-                ignore_lease,
-            },
-        )
+    (key(), value(), mostly(Lease::None, lease()), any::<bool>(), ignore, mostly(true, Just(false)))
+        .prop_map(|(key, value, lease, prev_kv, (ignore_value, ignore_lease), clean)| Put {
+            key,
+            // Mostly without the value or lease that is to be ignored, as etcd wants it.
+            value: if ignore_value && clean { b"" } else { value },
+            lease: if ignore_lease && clean { Lease::None } else { lease },
+            prev_kv,
+            ignore_value,
+            ignore_lease,
+        })
 }
 
 fn delete() -> impl Strategy<Value = Delete> {
@@ -213,12 +175,7 @@ fn delete() -> impl Strategy<Value = Delete> {
 }
 
 fn compare() -> impl Strategy<Value = Compare> {
-    let is = vec![
-        CompareOp::Equal,
-        CompareOp::NotEqual,
-        CompareOp::Less,
-        CompareOp::Greater,
-    ];
+    let is = vec![CompareOp::Equal, CompareOp::NotEqual, CompareOp::Less, CompareOp::Greater];
     let target = prop_oneof![
         (0..4_i64).prop_map(Target::Version),
         revision().prop_map(Target::Create),
@@ -261,13 +218,8 @@ fn txn() -> impl Strategy<Value = Txn> {
 }
 
 fn txn_of(op: BoxedStrategy<TxnOp>) -> impl Strategy<Value = Txn> {
-    (vec(compare(), 0..3), vec(op.clone(), 0..4), vec(op, 0..4)).prop_map(
-        |(compares, then, otherwise)| Txn {
-            compares,
-            then,
-            otherwise,
-        },
-    )
+    (vec(compare(), 0..3), vec(op.clone(), 0..4), vec(op, 0..4))
+        .prop_map(|(compares, then, otherwise)| Txn { compares, then, otherwise })
 }
 
 fn watch() -> impl Strategy<Value = Watch> {

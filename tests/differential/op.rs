@@ -10,9 +10,8 @@ pub(crate) type Key = &'static [u8];
 /// All keys: some below others, some with the smallest and the greatest byte.
 ///
 /// There are at most twelve. Go's sort is not stable, and from thirteen on etcd may answer equals in another order.
-pub(crate) const KEYS: &[Key] = &[
-    b"\0", b"a", b"a/1", b"a/2", b"a/2/x", b"ab", b"b", b"b\xff", b"\xff",
-];
+pub(crate) const KEYS: &[Key] =
+    &[b"\0", b"a", b"a/1", b"a/2", b"a/2/x", b"ab", b"b", b"b\xff", b"\xff"];
 
 /// A revision that means the same on both sides, although their numbers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,11 +239,7 @@ fn span(key: Key, end: End) -> String {
 
 /// Shows the options that are on.
 fn flags(flags: &[(bool, &str)]) -> String {
-    flags
-        .iter()
-        .filter(|(on, _)| *on)
-        .map(|(_, word)| format!(" {word}"))
-        .collect()
+    flags.iter().filter(|(on, _)| *on).map(|(_, word)| format!(" {word}")).collect()
 }
 
 impl Display for Range {
@@ -318,11 +313,7 @@ impl Display for Compare {
 }
 
 fn list<T: Display>(items: &[T]) -> String {
-    items
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join("; ")
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl Display for Txn {

@@ -108,9 +108,7 @@ impl Pair {
             Ok(()) => Ok(pair.into_inner().coverage),
             Err(TestError::Fail(reason, ops)) => {
                 let count = ops.len();
-                Err(format!(
-                    "SEED={seed}: {count} operations show a difference\n{reason}"
-                ))
+                Err(format!("SEED={seed}: {count} operations show a difference\n{reason}"))
             }
             Err(TestError::Abort(reason)) => Err(format!("SEED={seed}: {reason}")),
         }
@@ -140,8 +138,7 @@ impl Pair {
         self.watches.clear();
         self.at = At::default();
         let (left, right) = tokio::join!(self.left.begin(), self.right.begin());
-        left.and(right)
-            .map_err(|error| format!("one cannot begin: {error}"))?;
+        left.and(right).map_err(|error| format!("one cannot begin: {error}"))?;
         self.play(ops).await
     }
 
@@ -156,8 +153,7 @@ impl Pair {
     /// Plays operations on two fresh etcds, without preparing them. Revisions are compared as plain numbers.
     pub(crate) async fn play_as_they_are(&mut self, ops: &[Op]) -> Result<(), String> {
         let (left, right) = tokio::join!(self.left.take_as_it_is(), self.right.take_as_it_is());
-        left.and(right)
-            .map_err(|error| format!("one cannot begin: {error}"))?;
+        left.and(right).map_err(|error| format!("one cannot begin: {error}"))?;
         self.at.now = 1;
         let played = self.play(ops).await;
         played.map_err(|difference| self.failed(difference))
@@ -166,10 +162,7 @@ impl Pair {
     async fn play(&mut self, ops: &[Op]) -> Result<(), String> {
         for op in ops {
             // Events reach watches late. Operations that would change the events wait for them.
-            if matches!(
-                op,
-                Op::Compact { .. } | Op::Cancel { .. } | Op::Progress { .. }
-            ) {
+            if matches!(op, Op::Compact { .. } | Op::Cancel { .. } | Op::Progress { .. }) {
                 self.settle().await?;
             }
             self.at.stuck = std::array::from_fn(|stream| self.left.is_stuck(stream));
@@ -185,10 +178,8 @@ impl Pair {
     }
 
     async fn step(&mut self, op: &Op) -> Result<(), String> {
-        let (left, right) = tokio::join!(
-            self.left.play(op, self.at.now),
-            self.right.play(op, self.at.now)
-        );
+        let (left, right) =
+            tokio::join!(self.left.play(op, self.at.now), self.right.play(op, self.at.now));
         let mut line = format!("{:>3}. {op}", self.transcript.len() + 1);
         let (answer, other) = (&left.text, &right.text);
         if answer == other {
@@ -216,13 +207,8 @@ impl Pair {
             return;
         };
         let stream = watch.stream;
-        self.watches
-            .retain(|it| it.id != id || it.watch.stream != stream);
-        self.watches.push(Live {
-            id,
-            watch: watch.clone(),
-            start: self.at.of(watch.start),
-        });
+        self.watches.retain(|it| it.id != id || it.watch.stream != stream);
+        self.watches.push(Live { id, watch: watch.clone(), start: self.at.of(watch.start) });
     }
 
     /// Waits until all watches have received all events so far, and compares the events.
@@ -240,18 +226,15 @@ impl Pair {
             written.push((live.watch.stream, live.id, self.at.now));
         }
         for (stream, id, at) in written {
-            let (left, right) = tokio::join!(
-                self.left.reach(stream, id, at),
-                self.right.reach(stream, id, at)
-            );
+            let (left, right) =
+                tokio::join!(self.left.reach(stream, id, at), self.right.reach(stream, id, at));
             left.map_err(|error| format!("{}: {error}", self.left.name))?;
             right.map_err(|error| format!("{}: {error}", self.right.name))?;
         }
         let (left, right) = (self.left.received(upto), self.right.received(upto));
         self.same(&left, &right)?;
         let side = &self.left;
-        self.watches
-            .retain(|it| side.is_live(it.watch.stream, it.id));
+        self.watches.retain(|it| side.is_live(it.watch.stream, it.id));
         Ok(())
     }
 
@@ -268,11 +251,7 @@ impl Pair {
         };
         self.step(&Op::Put(put)).await?;
         if live.watch.no_put {
-            let delete = Delete {
-                key,
-                end: End::Key,
-                prev_kv: false,
-            };
+            let delete = Delete { key, end: End::Key, prev_kv: false };
             self.step(&Op::Delete(delete)).await?;
         }
         Ok(())

@@ -20,10 +20,7 @@ use crate::versions::Version;
 const PAIRS: u64 = 2;
 
 pub(crate) fn runtime() -> Runtime {
-    Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
 /// Connects to a real etcd, and returns its version too.
@@ -36,9 +33,7 @@ pub(crate) async fn real(etcd: &Member) -> (Side, Version) {
 /// Reads a number from the environment.
 fn number(name: &str, default: u64) -> u64 {
     match env::var(name) {
-        Ok(it) => it
-            .parse()
-            .unwrap_or_else(|_| panic!("{name} is a number, not `{it}`")),
+        Ok(it) => it.parse().unwrap_or_else(|_| panic!("{name} is a number, not `{it}`")),
         Err(_) => default,
     }
 }
@@ -52,11 +47,10 @@ fn play(cases: u64, seed: u64, other: impl AsyncFnOnce() -> Side) -> Coverage {
         (etcd, Pair::new(real, other().await, version))
     });
     let cases = u32::try_from(cases).expect("fewer cases");
-    pair.agree(&runtime, cases, seed)
-        .unwrap_or_else(|difference| {
-            let log = std::fs::read_to_string(etcd.log()).unwrap_or_default();
-            panic!("{difference}\nthe real one's log:\n{log}");
-        })
+    pair.agree(&runtime, cases, seed).unwrap_or_else(|difference| {
+        let log = std::fs::read_to_string(etcd.log()).unwrap_or_default();
+        panic!("{difference}\nthe real one's log:\n{log}");
+    })
 }
 
 #[test]

@@ -104,10 +104,7 @@ impl View {
     pub(crate) fn txn(&self, it: &Txn) -> EtcdTxn {
         let compares: Vec<_> = it.compares.iter().map(|it| self.compare(it)).collect();
         let ops = |ops: &[TxnOp]| ops.iter().map(|it| self.txn_op(it)).collect::<Vec<_>>();
-        EtcdTxn::new()
-            .when(compares)
-            .and_then(ops(&it.then))
-            .or_else(ops(&it.otherwise))
+        EtcdTxn::new().when(compares).and_then(ops(&it.then)).or_else(ops(&it.otherwise))
     }
 
     fn txn_op(&self, it: &TxnOp) -> EtcdTxnOp {
@@ -120,9 +117,8 @@ impl View {
     }
 
     pub(crate) fn watch(&self, it: &Watch) -> WatchOptions {
-        let mut options = WatchOptions::new()
-            .with_watch_id(it.id)
-            .with_start_revision(self.revision(it.start));
+        let mut options =
+            WatchOptions::new().with_watch_id(it.id).with_start_revision(self.revision(it.start));
         options = match it.end {
             End::Key => options,
             End::Prefix => options.with_prefix(),

@@ -33,12 +33,7 @@ pub(crate) struct Running {
 
 impl Screen {
     pub(crate) fn new(address: &str, version: Version) -> Self {
-        Self {
-            address: address.to_owned(),
-            version,
-            ids: Vec::new(),
-            shown: Vec::new(),
-        }
+        Self { address: address.to_owned(), version, ids: Vec::new(), shown: Vec::new() }
     }
 
     fn command(&self, line: &str) -> Command {
@@ -63,10 +58,7 @@ impl Screen {
         drop(stdin);
         let watchdog = Watchdog::over(&child);
         let output = child.wait_with_output().expect("etcdctl ends");
-        assert!(
-            !watchdog.has_fired(),
-            "etcdctl {line}: not within {PATIENCE:?}"
-        );
+        assert!(!watchdog.has_fired(), "etcdctl {line}: not within {PATIENCE:?}");
         let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
         // Without its log, which has times and retries.
         text.extend(
@@ -167,10 +159,7 @@ impl Running {
         loop {
             let from = output.len();
             let read = self.output.read_line(&mut output).expect("its output");
-            assert!(
-                !watchdog.has_fired(),
-                "never `{until}` within {PATIENCE:?}: {output}"
-            );
+            assert!(!watchdog.has_fired(), "never `{until}` within {PATIENCE:?}: {output}");
             if read == 0 || output[from..].trim_end().ends_with(until) {
                 return output;
             }
@@ -203,10 +192,7 @@ impl Watchdog {
                 let _ = kill_process(pid.expect("a process id"), Signal::KILL);
             }
         });
-        Self {
-            fired,
-            _alive: alive,
-        }
+        Self { fired, _alive: alive }
     }
 
     fn has_fired(&self) -> bool {

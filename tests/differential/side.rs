@@ -47,18 +47,11 @@ pub(crate) struct Answer {
 
 impl Answer {
     fn new(text: String) -> Self {
-        Self {
-            text,
-            ..Self::default()
-        }
+        Self { text, ..Self::default() }
     }
 
     fn refused(refusal: String) -> Self {
-        Self {
-            text: refusal.clone(),
-            refusal: Some(refusal),
-            ..Self::default()
-        }
+        Self { text: refusal.clone(), refusal: Some(refusal), ..Self::default() }
     }
 
     fn facet(&mut self, facet: &'static str, is: bool) {
@@ -94,10 +87,7 @@ impl Side {
 
     /// Makes an embedded etcd, and a new one for every case.
     pub(crate) async fn embedded() -> Self {
-        Self {
-            renewed: true,
-            ..Self::new("embedded", Embedded::new().client().await)
-        }
+        Self { renewed: true, ..Self::new("embedded", Embedded::new().client().await) }
     }
 
     /// Prepares the etcd for a case: no keys, no leases, compacted at the newest revision.
@@ -129,11 +119,8 @@ impl Side {
     /// Begins a case without preparing the etcd; revisions are plain numbers.
     pub(crate) async fn take_as_it_is(&mut self) -> Result<(), Error> {
         let header = self.client.status().await?.0.header.unwrap_or_default();
-        self.view = View {
-            cluster: header.cluster_id,
-            member: header.member_id,
-            ..View::default()
-        };
+        self.view =
+            View { cluster: header.cluster_id, member: header.member_id, ..View::default() };
         Ok(())
     }
 
@@ -159,10 +146,7 @@ impl Side {
                 answer.facet("range: found in the past", found && past);
                 answer.facet("range: cut by the limit", found && got.more);
                 answer.facet("range: only counted", it.count_only && got.count > 0);
-                answer.facet(
-                    "range: several sorted",
-                    it.sort.is_some() && got.kvs.len() > 2,
-                );
+                answer.facet("range: several sorted", it.sort.is_some() && got.kvs.len() > 2);
                 let cut = !got.more && !it.count_only && (got.kvs.len() as i64) < got.count;
                 answer.facet("range: cut by bounds of revision", cut);
                 (answer, got.header)
@@ -185,10 +169,7 @@ impl Side {
                 let mut answer = Answer::new(view.deleted(&gone));
                 answer.facet("delete: several", gone.deleted > 1);
                 answer.facet("delete: nothing", gone.deleted == 0);
-                answer.facet(
-                    "delete: with the previous values",
-                    !gone.prev_kvs.is_empty(),
-                );
+                answer.facet("delete: with the previous values", !gone.prev_kvs.is_empty());
                 (answer, gone.header)
             }
             Op::Txn(it) => {
@@ -202,10 +183,7 @@ impl Side {
                     Some(PbTxnOpResponse::ResponseTxn(it)) => !it.responses.is_empty(),
                     _ => false,
                 };
-                answer.facet(
-                    "txn: answers of one within",
-                    done.responses.iter().any(within),
-                );
+                answer.facet("txn: answers of one within", done.responses.iter().any(within));
                 (answer, done.header)
             }
             Op::Many(list, count) => {
@@ -243,10 +221,7 @@ impl Side {
             Op::TimeToLive { lease, keys } => {
                 let options = LeaseTimeToLiveOptions::new();
                 let options = if *keys { options.with_keys() } else { options };
-                let it = client
-                    .lease_time_to_live(view.lease(*lease), Some(options))
-                    .await?
-                    .0;
+                let it = client.lease_time_to_live(view.lease(*lease), Some(options)).await?.0;
                 let mut answer = Answer::new(view.remaining(&it));
                 answer.facet("time-to-live: of none", it.ttl < 0);
                 answer.facet("time-to-live: with keys", !it.keys.is_empty());
@@ -328,20 +303,14 @@ impl Side {
         let Some(stream) = &mut self.streams[stream] else {
             return Ok(());
         };
-        timeout(
-            self.patience,
-            stream.reach(id, self.view.base + now, &self.view),
-        )
-        .await
-        .unwrap_or_else(|_| Err(format!("watch {id} did not receive @{now}")))
+        timeout(self.patience, stream.reach(id, self.view.base + now, &self.view))
+            .await
+            .unwrap_or_else(|_| Err(format!("watch {id} did not receive @{now}")))
     }
 
     /// Returns true if a watch goes on.
     pub(crate) fn is_live(&self, stream: usize, id: i64) -> bool {
-        self.streams[stream]
-            .iter()
-            .flat_map(|it| &it.watches)
-            .any(|it| it.id == id && it.live)
+        self.streams[stream].iter().flat_map(|it| &it.watches).any(|it| it.id == id && it.live)
     }
 
     /// Returns true if this stream does not answer requests for progress.

@@ -41,10 +41,8 @@ impl Stream {
         view: &View,
     ) -> Result<(Self, Created), String> {
         let stream = client.watch(key, Some(options)).await;
-        let mut stream = Self {
-            stream: stream.map_err(|error| refused(&error))?,
-            watches: Vec::new(),
-        };
+        let mut stream =
+            Self { stream: stream.map_err(|error| refused(&error))?, watches: Vec::new() };
         let created = stream.created(view).await?;
         Ok((stream, created))
     }
@@ -94,11 +92,7 @@ impl Stream {
         loop {
             let it = self.next(view).await?;
             if it.canceled && it.watch_id == id {
-                return Ok(format!(
-                    "{} {}",
-                    view.header(it.header.as_ref()),
-                    ending(view, &it)
-                ));
+                return Ok(format!("{} {}", view.header(it.header.as_ref()), ending(view, &it)));
             }
         }
     }
@@ -170,10 +164,7 @@ impl Stream {
         if let Some(watch) = watches.find(|watch| watch.id == it.watch_id) {
             watch.record(view, &it);
         } else if it.watch_id >= 0 {
-            return Err(format!(
-                "a message for watch {}, which does not exist",
-                it.watch_id
-            ));
+            return Err(format!("a message for watch {}, which does not exist", it.watch_id));
         }
         Ok(it)
     }

@@ -39,15 +39,7 @@ const DIFFERENCES: &[Difference] = &[
     Difference {
         // A watch from a negative revision is accepted. Later versions refuse it as compacted (etcd#20693).
         versions: |minor| minor <= 4,
-        shows: |op, _| {
-            matches!(
-                op,
-                Op::Watch(Watch {
-                    start: Rev::Plain(..0),
-                    ..
-                })
-            )
-        },
+        shows: |op, _| matches!(op, Op::Watch(Watch { start: Rev::Plain(..0), .. })),
     },
     Difference {
         // If several operations of a transaction are invalid, etcd reports puts before ranges. 3.6 and later report the first
@@ -131,9 +123,7 @@ impl Version {
 
     /// Returns true if an operation would show a known difference of this version.
     pub(crate) fn leaves_out(&self, op: &Op, at: &At) -> bool {
-        DIFFERENCES
-            .iter()
-            .any(|it| (it.versions)(self.0) && (it.shows)(op, at))
+        DIFFERENCES.iter().any(|it| (it.versions)(self.0) && (it.shows)(op, at))
     }
 
     /// Returns true for the versions with `AuthStatus`.

@@ -44,13 +44,7 @@ impl View {
     }
 
     pub(crate) fn header(&self, header: Option<&PbResponseHeader>) -> String {
-        let Some(PbResponseHeader {
-            cluster_id,
-            member_id,
-            revision,
-            raft_term,
-        }) = header
-        else {
+        let Some(PbResponseHeader { cluster_id, member_id, revision, raft_term }) = header else {
             return "no header".to_owned();
         };
         let whose = |id: u64, own: u64| match id {
@@ -68,14 +62,7 @@ impl View {
     }
 
     pub(crate) fn kv(&self, kv: &PbKeyValue) -> String {
-        let PbKeyValue {
-            key,
-            create_revision,
-            mod_revision,
-            version,
-            value,
-            lease,
-        } = kv;
+        let PbKeyValue { key, create_revision, mod_revision, version, value, lease } = kv;
         format!(
             "{}={} created {} modified {} version {version} lease {}",
             text(key),
@@ -94,11 +81,7 @@ impl View {
     }
 
     pub(crate) fn event(&self, event: &PbEvent) -> String {
-        let PbEvent {
-            r#type,
-            kv,
-            prev_kv,
-        } = event;
+        let PbEvent { r#type, kv, prev_kv } = event;
         let kind = match r#type {
             0 => "put",
             1 => "delete",
@@ -112,12 +95,7 @@ impl View {
     }
 
     pub(crate) fn ranged(&self, it: &PbRangeResponse) -> String {
-        let PbRangeResponse {
-            header,
-            kvs,
-            more,
-            count,
-        } = it;
+        let PbRangeResponse { header, kvs, more, count } = it;
         format!(
             "{} count {count}{}{}",
             self.header(header.as_ref()),
@@ -128,31 +106,18 @@ impl View {
 
     pub(crate) fn stored(&self, it: &PbPutResponse) -> String {
         let PbPutResponse { header, prev_kv } = it;
-        let before = prev_kv
-            .as_ref()
-            .map_or(String::new(), |kv| format!(" before: {}", self.kv(kv)));
+        let before =
+            prev_kv.as_ref().map_or(String::new(), |kv| format!(" before: {}", self.kv(kv)));
         format!("{}{before}", self.header(header.as_ref()))
     }
 
     pub(crate) fn deleted(&self, it: &PbDeleteResponse) -> String {
-        let PbDeleteResponse {
-            header,
-            deleted,
-            prev_kvs,
-        } = it;
-        format!(
-            "{} deleted {deleted}{}",
-            self.header(header.as_ref()),
-            self.kvs(prev_kvs)
-        )
+        let PbDeleteResponse { header, deleted, prev_kvs } = it;
+        format!("{} deleted {deleted}{}", self.header(header.as_ref()), self.kvs(prev_kvs))
     }
 
     pub(crate) fn decided(&self, it: &PbTxnResponse) -> String {
-        let PbTxnResponse {
-            header,
-            succeeded,
-            responses,
-        } = it;
+        let PbTxnResponse { header, succeeded, responses } = it;
         let word = if *succeeded { "then" } else { "else" };
         let mut out = format!("{} {word} {{", self.header(header.as_ref()));
         for response in responses {
@@ -170,12 +135,7 @@ impl View {
 
     /// Shows a granted lease, and remembers its id if etcd has chosen it.
     pub(crate) fn granted(&mut self, asked: i64, it: &PbLeaseGrantResponse) -> String {
-        let PbLeaseGrantResponse {
-            header,
-            id,
-            ttl,
-            error,
-        } = it;
+        let PbLeaseGrantResponse { header, id, ttl, error } = it;
         if asked == 0 && *id > 0 {
             self.chosen.push(*id);
         }
@@ -184,13 +144,7 @@ impl View {
     }
 
     pub(crate) fn remaining(&self, it: &PbLeaseTimeToLiveResponse) -> String {
-        let PbLeaseTimeToLiveResponse {
-            header,
-            id,
-            ttl,
-            granted_ttl,
-            keys,
-        } = it;
+        let PbLeaseTimeToLiveResponse { header, id, ttl, granted_ttl, keys } = it;
         // etcd keeps the keys in a hash table, and answers them in any order.
         let mut keys: Vec<_> = keys.iter().map(|key| text(key)).collect();
         keys.sort();
@@ -209,10 +163,7 @@ impl View {
 
     pub(crate) fn listed(&self, it: &PbLeaseLeasesResponse) -> String {
         let PbLeaseLeasesResponse { header, leases } = it;
-        let ids: Vec<_> = leases
-            .iter()
-            .map(|PbLeaseStatus { id }| self.id(*id))
-            .collect();
+        let ids: Vec<_> = leases.iter().map(|PbLeaseStatus { id }| self.id(*id)).collect();
         format!("{} leases {ids:?}", self.header(header.as_ref()))
     }
 }

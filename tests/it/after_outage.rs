@@ -97,10 +97,8 @@ async fn names_are_served_again(
     }
     let back = Instant::now();
     let calls = calls.join_all().await;
-    let calls: Vec<_> = calls
-        .into_iter()
-        .map(|(at, own, served)| (at, own, served - back))
-        .collect();
+    let calls: Vec<_> =
+        calls.into_iter().map(|(at, own, served)| (at, own, served - back)).collect();
     let last = calls.iter().map(|(.., took)| *took).max();
     let last = last.expect("calls");
     println!("{outage:?} for {lasts:?}, TTL {ttl:?}: the last name was served after {last:.1?}");

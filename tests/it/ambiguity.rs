@@ -27,12 +27,7 @@ impl Scene {
         for locks in [&mine, &theirs] {
             pass("a free name", locks.lock("orders/1")).await;
         }
-        Scene {
-            corner,
-            proxy,
-            mine,
-            theirs,
-        }
+        Scene { corner, proxy, mine, theirs }
     }
 
     /// Awaits that the proxy has passed on all that waited in it.
@@ -107,10 +102,7 @@ async fn a_wait_that_ends_unanswered_leaves_no_ghost() {
     scene.proxy.freeze(Direction::Answers);
     let call = scene.mine.lock("orders/7").wait(Duration::from_millis(300));
     let refused = within("the end of the wait", call.into_future()).await;
-    assert_matches!(
-        refused,
-        Err(LockError::Timeout { .. } | LockError::Backend { .. })
-    );
+    assert_matches!(refused, Err(LockError::Timeout { .. } | LockError::Backend { .. }));
     scene.proxy.reset_all();
     scene.proxy.thaw();
     scene.corner.until_empty().await;

@@ -15,9 +15,7 @@ pub(crate) struct ClientFiles {
 impl ClientFiles {
     /// Writes an authority's certificate, and a client's certificate and key.
     pub(crate) fn of(authority: &Authority, (certificate, key): &(String, String)) -> ClientFiles {
-        let files = ClientFiles {
-            directory: tempfile::tempdir().expect("a temporary directory"),
-        };
+        let files = ClientFiles { directory: tempfile::tempdir().expect("a temporary directory") };
         files.replace(authority, certificate, key);
         files
     }
@@ -102,10 +100,8 @@ impl Authority {
 
     fn sign(&self, mut params: CertificateParams) -> (String, String) {
         // etcd presents this certificate as a client, too, when it connects to itself.
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ServerAuth,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         (certificate.pem(), key.serialize_pem())

@@ -116,11 +116,7 @@ async fn a_dropped_first_call_leaves_nothing() {
         let mut done = None;
         for polls in 0..ENDLESS {
             let mine = corner.locks().await;
-            done = within(
-                "a dropped call",
-                poll_then_drop(polls, when, body(&mine, 7)),
-            )
-            .await;
+            done = within("a dropped call", poll_then_drop(polls, when, body(&mine, 7))).await;
             nothing_is_left(&corner, [&theirs, &mine]).await;
             if done.is_some() {
                 break;

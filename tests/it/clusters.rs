@@ -39,11 +39,7 @@ async fn refused(drill: &mut Drill, process: &mut Worker, job: &str, ids: &[Stri
     let [of, visits, variant, retryable, message] = words[..] else {
         panic!("`{tallied}`");
     };
-    assert_eq!(
-        (of, variant, retryable),
-        (job, "Backend", "false"),
-        "{message}"
-    );
+    assert_eq!((of, variant, retryable), (job, "Backend", "false"), "{message}");
     for id in ids {
         assert!(message.contains(&format!("cluster {id}")), "{message}");
     }
@@ -64,24 +60,15 @@ async fn endpoints_of_two_clusters_are_refused() {
     let directory = TempDir::new().unwrap();
     let tally = format!("tally till {}", directory.path().display());
     let orders = [[&*one, &two], [&*two, &one]];
-    let mut processes: Vec<_> = orders
-        .iter()
-        .cycle()
-        .take(4)
-        .map(|order| process(&drill, order))
-        .collect();
+    let mut processes: Vec<_> =
+        orders.iter().cycle().take(4).map(|order| process(&drill, order)).collect();
     processes.push(process(&drill, &[&one, &dead, &two]));
     let began = Instant::now();
-    processes
-        .iter_mut()
-        .for_each(|process| process.send(&tally));
+    processes.iter_mut().for_each(|process| process.send(&tally));
     for process in &mut processes {
         assert_eq!(refused(&mut drill, process, "till", &ids).await, 0);
     }
-    drill.took(
-        "the last process was refused, from its start",
-        began.elapsed(),
-    );
+    drill.took("the last process was refused, from its start", began.elapsed());
     assert_eq!(Witness::new(directory.path()).count().unwrap(), 0);
     drill.got("visits counted: 0");
     // Both endpoints are named, in the log too.
@@ -111,9 +98,7 @@ async fn second_cluster_that_appears_later_is_refused() {
     let witness = Witness::new(directory.path());
     let tally = format!("tally till {}", directory.path().display());
     let mut processes: Vec<_> = (0..4).map(|_| process(&drill, &endpoints)).collect();
-    processes
-        .iter_mut()
-        .for_each(|process| process.send(&tally));
+    processes.iter_mut().for_each(|process| process.send(&tally));
     within("a hundred visits", async {
         let mut tick = interval(Duration::from_millis(10));
         while !witness.count().is_ok_and(|count| count >= 100) {

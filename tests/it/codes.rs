@@ -19,9 +19,7 @@ fn own_texts() -> Vec<(PathBuf, String)> {
 fn calls<'a>(source: &'a str, name: &str) -> Vec<&'a str> {
     let begin = format!("{name}!(");
     let found = source.match_indices(&begin);
-    found
-        .map(|(at, _)| arguments(&source[at + begin.len()..]))
-        .collect()
+    found.map(|(at, _)| arguments(&source[at + begin.len()..])).collect()
 }
 
 /// What stands before the parenthesis that closes the call.
@@ -73,10 +71,7 @@ fn every_warning_and_error_has_a_code_of_the_page() {
     }
     let page = page();
     let unlisted: Vec<_> = used.difference(&page).collect();
-    assert!(
-        unlisted.is_empty(),
-        "not in runtime/docs/codes.md: {unlisted:?}"
-    );
+    assert!(unlisted.is_empty(), "not in runtime/docs/codes.md: {unlisted:?}");
     let unused: Vec<_> = page.difference(&used).collect();
     assert!(unused.is_empty(), "no event has it: {unused:?}");
 }

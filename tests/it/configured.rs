@@ -68,14 +68,8 @@ async fn permits_are_as_many_as_the_configuration_says() {
     let (corner, [mine, theirs]) = Corner::with_engines().await;
     let short = Duration::from_secs(1);
     let two = Limits::default();
-    let full = Limits {
-        wait: short,
-        ..Limits::default()
-    };
-    let three = Limits {
-        permits: 3,
-        ..Limits::default()
-    };
+    let full = Limits { wait: short, ..Limits::default() };
+    let three = Limits { permits: 3, ..Limits::default() };
     let (inside, leave) = (Notify::new(), [Notify::new(), Notify::new()]);
     let holders = async {
         tokio::join!(
@@ -89,9 +83,7 @@ async fn permits_are_as_many_as_the_configuration_says() {
         let began = Instant::now();
         let call = async || pass_by(&theirs, &full).await;
         let refused = refused_after_its_wait("the end of the wait", call).await;
-        let LockError::Timeout { waited, .. } = &refused else {
-            panic!("{refused:?}")
-        };
+        let LockError::Timeout { waited, .. } = &refused else { panic!("{refused:?}") };
         assert!(*waited >= short && began.elapsed() >= short, "{waited:?}");
         pass_by(&theirs, &three).await.expect("a third permit");
         leave.iter().for_each(Notify::notify_one);
@@ -112,10 +104,7 @@ fn a_value_out_of_range_is_an_error_of_the_configuration() {
             (|it| it.permits = 0, "0 permits: ask for 1 to 1024"),
             (|it| it.permits = 1025, "1025 permits: ask for 1 to 1024"),
             (|it| it.ttl = SECOND, "ttl 1s: must be from 2s to 300s"),
-            (
-                |it| it.ttl = 301 * SECOND,
-                "ttl 301s: must be from 2s to 300s",
-            ),
+            (|it| it.ttl = 301 * SECOND, "ttl 301s: must be from 2s to 300s"),
             (
                 |it| (it.least, it.most) = (6 * SECOND, 5 * SECOND),
                 "at_least 6s is longer than at_most 5s: shorten it, or give the body longer",
@@ -134,16 +123,9 @@ fn a_value_out_of_range_is_an_error_of_the_configuration() {
             assert_eq!(error.to_string(), wanted);
             assert!(!error.is_retryable());
         }
-        let forever = Limits {
-            wait: Duration::MAX,
-            most: Duration::MAX,
-            ..Limits::default()
-        };
+        let forever = Limits { wait: Duration::MAX, most: Duration::MAX, ..Limits::default() };
         pass_by(locks, &forever).await.expect("no number overflows");
-        let nothing = Limits {
-            most: Duration::ZERO,
-            ..Limits::default()
-        };
+        let nothing = Limits { most: Duration::ZERO, ..Limits::default() };
         let ended = pass_by(locks, &nothing).await;
         assert_matches!(ended, Err(LockError::HoldLimit { .. }));
     });
@@ -153,10 +135,7 @@ fn a_value_out_of_range_is_an_error_of_the_configuration() {
 async fn a_wait_by_expression_that_is_zero_is_a_single_try() {
     let (corner, [mine, theirs]) = Corner::with_engines().await;
     let held = take("their lock", theirs.lock(REGION)).await;
-    let none = Limits {
-        wait: Duration::ZERO,
-        ..Limits::default()
-    };
+    let none = Limits { wait: Duration::ZERO, ..Limits::default() };
     let refused = within("the refusal", pass_by(&mine, &none)).await;
     assert_matches!(refused, Err(LockError::Held { .. }));
     held.release().await.unwrap();
@@ -168,11 +147,7 @@ async fn a_wait_by_expression_that_is_zero_is_a_single_try() {
 #[limit::test]
 async fn ttl_and_limits_come_from_the_configuration() {
     let (corner, [mine, theirs]) = Corner::with_engines().await;
-    let limits = Limits {
-        permits: 1,
-        ttl: Duration::from_secs(7),
-        ..Limits::default()
-    };
+    let limits = Limits { permits: 1, ttl: Duration::from_secs(7), ..Limits::default() };
     let (inside, leave) = (Notify::new(), Notify::new());
     let body = send(&mine, "eu", &limits, &inside, &leave);
     let looker = async {
@@ -188,22 +163,14 @@ async fn ttl_and_limits_come_from_the_configuration() {
     let (ended, ttl) = within("the call", async { tokio::join!(body, looker) }).await;
     assert_eq!(ttl, 7);
     ended.expect("held");
-    let brief = Limits {
-        most: Duration::from_millis(100),
-        ..limits
-    };
+    let brief = Limits { most: Duration::from_millis(100), ..limits };
     let (inside, never) = (Notify::new(), Notify::new());
     let body = send(&mine, "eu", &brief, &inside, &never);
     let ended = within("the hold limit", body).await;
-    let Err(LockError::HoldLimit { limit, .. }) = &ended else {
-        panic!("{ended:?}")
-    };
+    let Err(LockError::HoldLimit { limit, .. }) = &ended else { panic!("{ended:?}") };
     assert_eq!(*limit, brief.most);
     // Retention: the body has gone, and the name stays locked.
-    let kept = Limits {
-        least: Duration::from_secs(3),
-        ..limits
-    };
+    let kept = Limits { least: Duration::from_secs(3), ..limits };
     let began = Instant::now();
     pass_by(&mine, &kept).await.expect("held");
     pass("the next lock", theirs.lock(REGION)).await;
@@ -375,11 +342,7 @@ impl Mailer {
 #[test]
 fn methods_replace_expressions_of_their_block() {
     with_locks(async |locks| {
-        let mut mailer = Mailer {
-            locks: locks.clone(),
-            region: "eu",
-            limits: Limits::default(),
-        };
+        let mut mailer = Mailer { locks: locks.clone(), region: "eu", limits: Limits::default() };
         assert_eq!(mailer.send().await.expect("held"), "permit");
         assert_eq!(mailer.flush().await.expect("held"), "permit");
         assert_eq!(mailer.queued().await.expect("held"), 0);

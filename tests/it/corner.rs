@@ -105,9 +105,7 @@ impl Corner {
 
     /// Reads the keys below a prefix, oldest first.
     pub(crate) async fn keys(&self, below: &str) -> Vec<Key> {
-        self.try_keys(below)
-            .await
-            .expect("etcd answers the test's own client")
+        self.try_keys(below).await.expect("etcd answers the test's own client")
     }
 
     /// Reads the contenders for a name, the owner first.
@@ -140,18 +138,14 @@ impl Corner {
     pub(crate) async fn until_contenders(&self, name: &str, count: usize) -> Vec<Key> {
         let below = self.below(name);
         let what = format!("{count} contenders for `{name}`");
-        let keys = self
-            .until(&what, &below, |keys| {
-                direct(keys.to_vec(), &below).len() == count
-            })
-            .await;
+        let keys =
+            self.until(&what, &below, |keys| direct(keys.to_vec(), &below).len() == count).await;
         direct(keys, &below)
     }
 
     /// Awaits that no key of this corner is left, long before a lease could expire.
     pub(crate) async fn until_empty(&self) {
-        self.until("no key left", &self.prefix, <[Key]>::is_empty)
-            .await;
+        self.until("no key left", &self.prefix, <[Key]>::is_empty).await;
     }
 
     /// Reads the session keys of the engines in this corner.
@@ -161,19 +155,12 @@ impl Corner {
 
     /// Returns the prefix of the session keys.
     pub(crate) fn session_prefix(&self) -> String {
-        format!(
-            "{}%s/",
-            self.prefix.strip_suffix('/').expect("ends with a slash")
-        )
+        format!("{}%s/", self.prefix.strip_suffix('/').expect("ends with a slash"))
     }
 
     /// Reads the leases of the contenders for a name.
     pub(crate) async fn leases(&self, name: &str) -> BTreeSet<i64> {
-        self.contenders(name)
-            .await
-            .into_iter()
-            .map(|key| key.lease)
-            .collect()
+        self.contenders(name).await.into_iter().map(|key| key.lease).collect()
     }
 
     /// Returns whether etcd still knows a lease.
@@ -192,20 +179,12 @@ impl Corner {
     /// Counts the puts and deletes in this corner after a revision, up to a mark that is set now.
     pub(crate) async fn changes_after(&self, revision: i64) -> usize {
         let mut client = self.client.clone();
-        let options = WatchOptions::new()
-            .with_prefix()
-            .with_start_revision(revision + 1);
+        let options = WatchOptions::new().with_prefix().with_start_revision(revision + 1);
         let watch = client.watch(self.prefix.as_str(), Some(options)).await;
         let mut watch = watch.expect("a watch");
         let mark = format!("{}mark", self.prefix);
-        client
-            .put(mark.as_str(), "", None)
-            .await
-            .expect("etcd takes a put");
-        client
-            .delete(mark.as_str(), None)
-            .await
-            .expect("etcd takes a delete");
+        client.put(mark.as_str(), "", None).await.expect("etcd takes a put");
+        client.delete(mark.as_str(), None).await.expect("etcd takes a delete");
         let mut changes = 0;
         loop {
             let message = within("the mark", watch.message()).await;
@@ -247,10 +226,7 @@ impl Corner {
     /// Watches until the keys satisfy `wanted`. The watch is open before the first read, so no change falls between.
     async fn watch(&self, below: &str, wanted: &impl Fn(&[Key]) -> bool) -> Option<Vec<Key>> {
         let mut client = self.client.clone();
-        let mut watch = client
-            .watch(below, Some(WatchOptions::new().with_prefix()))
-            .await
-            .ok()?;
+        let mut watch = client.watch(below, Some(WatchOptions::new().with_prefix())).await.ok()?;
         loop {
             // The first message means that the watch is open, every later one that a key has changed.
             let message = watch.message().await.ok()??;
@@ -265,9 +241,8 @@ impl Corner {
     }
 
     async fn try_keys(&self, below: &str) -> Result<Vec<Key>, etcd_client::Error> {
-        let oldest_first = GetOptions::new()
-            .with_prefix()
-            .with_sort(SortTarget::Create, SortOrder::Ascend);
+        let oldest_first =
+            GetOptions::new().with_prefix().with_sort(SortTarget::Create, SortOrder::Ascend);
         let answer = self.client.clone().get(below, Some(oldest_first)).await?;
         let keys = answer.kvs().iter().map(|kv| Key {
             text: String::from_utf8_lossy(kv.key()).into_owned(),
@@ -281,9 +256,7 @@ impl Corner {
 
 /// Connects an engine.
 pub(crate) async fn connect(config: Config) -> Locks {
-    within("connecting an engine", Locks::connect(config))
-        .await
-        .expect("the engine connects")
+    within("connecting an engine", Locks::connect(config)).await.expect("the engine connects")
 }
 
 /// Takes a lock, and panics if the call is refused.
@@ -291,9 +264,7 @@ pub(crate) async fn take<N: Group, M: LockMode>(
     what: &str,
     call: impl IntoFuture<Output = Result<LockGuard<N, M>, LockError>>,
 ) -> LockGuard<N, M> {
-    within(what, call)
-        .await
-        .unwrap_or_else(|error| panic!("{what}: {error:?}"))
+    within(what, call).await.unwrap_or_else(|error| panic!("{what}: {error:?}"))
 }
 
 /// Takes a lock and releases it, and panics if either fails.
@@ -302,9 +273,7 @@ pub(crate) async fn pass<N: Group, M: LockMode>(
     call: impl IntoFuture<Output = Result<LockGuard<N, M>, LockError>>,
 ) {
     let released = take(what, call).await.release();
-    within(what, released)
-        .await
-        .unwrap_or_else(|error| panic!("{what}, released: {error:?}"));
+    within(what, released).await.unwrap_or_else(|error| panic!("{what}, released: {error:?}"));
 }
 
 /// Makes a call on a task of its own.
@@ -351,11 +320,7 @@ pub(crate) async fn until_refused(locks: &Locks, free: &str) {
 
 fn direct(keys: Vec<Key>, below: &str) -> Vec<Key> {
     keys.into_iter()
-        .filter(|key| {
-            key.text
-                .strip_prefix(below)
-                .is_some_and(|rest| !rest.contains('/'))
-        })
+        .filter(|key| key.text.strip_prefix(below).is_some_and(|rest| !rest.contains('/')))
         .collect()
 }
 

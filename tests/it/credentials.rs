@@ -53,20 +53,13 @@ async fn refused_credentials_are_the_cause_of_a_loss() {
     shop.change_password("another").await;
     let restarted = Instant::now();
     let error = denied(&mut drill, &held).await;
-    drill.took(
-        "the loss was told, from etcd's restart",
-        restarted.elapsed(),
-    );
+    drill.took("the loss was told, from etcd's restart", restarted.elapsed());
     assert!(error.contains("credentials"), "{error}");
-    let refused = within("a refusal", locks.lock("reports/tomorrow"))
-        .await
-        .unwrap_err();
+    let refused = within("a refusal", locks.lock("reports/tomorrow")).await.unwrap_err();
     assert_matches!(refused, LockError::Backend { .. });
     assert!(!refused.is_retryable(), "{refused}");
     drill.error(&refused);
-    drill
-        .shows("… and stay refused until the lease is over")
-        .await;
+    drill.shows("… and stay refused until the lease is over").await;
     drill.end();
 }
 
@@ -102,15 +95,10 @@ async fn certificate_of_another_authority_costs_the_lock_and_is_named() {
     etcd.restart().await;
     let restarted = Instant::now();
     let error = denied(&mut drill, &held).await;
-    drill.took(
-        "the loss was told, from etcd's restart",
-        restarted.elapsed(),
-    );
+    drill.took("the loss was told, from etcd's restart", restarted.elapsed());
     assert!(error.contains("certificate"), "{error}");
     drop(held);
-    let refused = within("a refusal", locks.lock("reports/tomorrow"))
-        .await
-        .unwrap_err();
+    let refused = within("a refusal", locks.lock("reports/tomorrow")).await.unwrap_err();
     assert!(!refused.is_retryable(), "{refused}");
     assert!(refused.to_string().contains("certificate"), "{refused}");
     drill.error(&refused);
@@ -200,15 +188,11 @@ async fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
         Ok(body) => {
             drill.result("a body to its end", &body);
             drill.took("the loss was told, from the revocation", revoked.elapsed());
-            let Err(error @ LockError::Lost { cause, .. }) = body else {
-                panic!("{body:?}")
-            };
+            let Err(error @ LockError::Lost { cause, .. }) = body else { panic!("{body:?}") };
             assert_eq!(cause, LossCause::Denied, "{error}");
         }
     }
-    let refused = within("a refusal", locks.lock("reports/tomorrow"))
-        .await
-        .unwrap_err();
+    let refused = within("a refusal", locks.lock("reports/tomorrow")).await.unwrap_err();
     assert_matches!(refused, LockError::PermissionDenied { .. });
     assert!(!refused.is_retryable(), "{refused}");
     drill.error(&refused);

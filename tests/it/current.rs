@@ -64,30 +64,15 @@ async fn a_body_knows_its_lock() {
     assert_eq!(inside.template(), Some("orders/<id>"));
     assert_eq!(inside.token(), token);
     assert!(current().is_none(), "the call is over");
-    assert!(
-        !inside.is_held(),
-        "a `Current` outside its body claims that the lock is still held"
-    );
+    assert!(!inside.is_held(), "a `Current` outside its body claims that the lock is still held");
 }
 
 #[limit::test]
 async fn a_lock_without_a_template_has_none() {
-    let held = Corner::new()
-        .await
-        .locks()
-        .await
-        .lock("orders/42")
-        .await
-        .unwrap();
+    let held = Corner::new().await.locks().await.lock("orders/42").await.unwrap();
     let inside = held.hold(async { current().unwrap() }).await.unwrap();
-    assert_eq!(
-        (inside.template(), inside.name().text()),
-        (None, Some("orders/42"))
-    );
-    assert!(
-        current().is_none(),
-        "holding a guard is not being in a body"
-    );
+    assert_eq!((inside.template(), inside.name().text()), (None, Some("orders/42")));
+    assert!(current().is_none(), "holding a guard is not being in a body");
     assert!(inside.is_held());
     held.release().await.unwrap();
 }
@@ -120,9 +105,7 @@ async fn a_spawned_task_knows_none() {
 #[limit::test]
 async fn a_body_that_wants_its_own_lock_is_refused() {
     let (corner, [locks]) = Corner::with_engines().await;
-    let error = within("a refusal instead of a hang", twice(&locks, 42))
-        .await
-        .unwrap_err();
+    let error = within("a refusal instead of a hang", twice(&locks, 42)).await.unwrap_err();
     assert_matches!(error, LockError::SelfDeadlock { .. });
     assert!(!error.is_retryable());
     // The same under a guard.
@@ -140,7 +123,5 @@ async fn a_joined_sibling_that_wants_the_same_lock_waits() {
     let joined = async { tokio::join!(order(&locks, 42), order(&locks, 42)) };
     let (one, two) = within("both branches", joined).await;
     assert_ne!(one.unwrap().1, two.unwrap().1);
-    tokio::time::timeout(Duration::from_secs(5), corner.until_empty())
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(5), corner.until_empty()).await.unwrap();
 }

@@ -60,10 +60,7 @@ async fn a_passed_deadline_refuses_at_once_without_asking_etcd() {
     let passed = Instant::now();
     let ended = by(&locks, 7, passed).await;
     let text = ended.as_ref().unwrap_err().to_string();
-    assert_eq!(
-        text,
-        "lock `orders/<id>` was not asked for: the deadline has passed"
-    );
+    assert_eq!(text, "lock `orders/<id>` was not asked for: the deadline has passed");
     assert_eq!(waited(ended), (Duration::ZERO, false));
     assert_eq!(skipped(&locks, 7, passed.into()).await, None);
     let tried = locks.lock("orders/7").try_once().deadline(passed).await;
@@ -84,9 +81,7 @@ fn a_deadline_does_not_bound_the_body() {
         let due = Instant::now() + Duration::from_secs(3);
         let held = take("a free name", locks.lock("orders/7").deadline(due)).await;
         let past = due + Duration::from_millis(100);
-        held.hold(tokio::time::sleep_until(past.into()))
-            .await
-            .unwrap();
+        held.hold(tokio::time::sleep_until(past.into())).await.unwrap();
         held.release().await.unwrap();
     });
 }

@@ -55,9 +55,7 @@ async fn detects_cycle_across_engines() {
     assert!(took < SOON, "{took:?}");
     let error = the_one_refused(ends);
     assert!(error.is_retryable());
-    let LockError::Deadlock { name, cycle } = &error else {
-        panic!("{error:?}")
-    };
+    let LockError::Deadlock { name, cycle } = &error else { panic!("{error:?}") };
     assert_eq!(name.template(), Some("accounts/<name>"));
     let holders: Vec<_> = cycle.holders().collect();
     assert_eq!(holders.len(), 2, "the other, and itself: {cycle:?}");
@@ -67,15 +65,9 @@ async fn detects_cycle_across_engines() {
         assert!(holder.function().unwrap().ends_with("::outer"));
     }
     let (shown, whole) = (error.to_string(), format!("{error:?}"));
-    assert!(
-        !shown.contains("alice") && !shown.contains("bob"),
-        "{shown}"
-    );
+    assert!(!shown.contains("alice") && !shown.contains("bob"), "{shown}");
     assert!(shown.contains("accounts/<first>"), "{shown}");
-    assert!(
-        whole.contains("accounts/alice") && whole.contains("accounts/bob"),
-        "{whole}"
-    );
+    assert!(whole.contains("accounts/alice") && whole.contains("accounts/bob"), "{whole}");
     corner.until_empty().await;
 }
 
@@ -87,12 +79,7 @@ async fn detects_cycle_across_processes() {
     let environment = environment.chain(drill.environment());
     let mut workers = [environment.clone(), environment].map(Worker::start);
     for (worker, [first, second]) in workers.iter_mut().zip([["a", "b"], ["b", "a"]]) {
-        assert_eq!(
-            worker
-                .asked(&format!("nest {first} {second}"), "holds")
-                .await,
-            first
-        );
+        assert_eq!(worker.asked(&format!("nest {first} {second}"), "holds").await, first);
     }
     let began = Instant::now();
     for (worker, first) in workers.iter_mut().zip(["a", "b"]) {
@@ -103,15 +90,9 @@ async fn detects_cycle_across_processes() {
         ends.push(worker.line().await);
     }
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    drill.took(
-        "both had an answer, from the second call's begin",
-        began.elapsed(),
-    );
+    drill.took("both had an answer, from the second call's begin", began.elapsed());
     ends.sort();
-    assert!(
-        ends[0].starts_with("failed ") && ends[0].contains(" Deadlock "),
-        "{ends:?}"
-    );
+    assert!(ends[0].starts_with("failed ") && ends[0].contains(" Deadlock "), "{ends:?}");
     assert!(ends[1].starts_with("nested "), "{ends:?}");
     let (_, text) = ends[0].split_once(" Deadlock ").unwrap_or_default();
     drill.got_saying("Deadlock", text);

@@ -55,12 +55,7 @@ fn a_declared_name_is_its_template_with_the_fields_filled_in() {
     let (one, other) = (AccountId(1), AccountId(2));
     assert_eq!(text(Pair { one, other: &other }), "pairs/1/with/2");
     assert_eq!(text(Nightly), "jobs/nightly");
-    let file = File {
-        version: 3,
-        name: "a/b",
-        dir: Cow::Borrowed("ü"),
-        root: "r",
-    };
+    let file = File { version: 3, name: "a/b", dir: Cow::Borrowed("ü"), root: "r" };
     assert_eq!(text(&file), "files/v3.x/a%2Fb/%C3%BC/r");
     assert_eq!(text(Keyword { r#type: 'c' }), "keywords/c");
     assert_eq!(text(Present), "present");
@@ -100,10 +95,7 @@ fn derived_keys_write_what_they_are() {
 fn a_uuid_may_stand_in_a_name() {
     let id = uuid::Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
     let name = etcd_locked::__private::name("orders/<id>", &[&id]);
-    assert_eq!(
-        name.text(),
-        Some("orders/01234567-89ab-cdef-0123-456789abcdef")
-    );
+    assert_eq!(name.text(), Some("orders/01234567-89ab-cdef-0123-456789abcdef"));
 }
 
 mod inside_a_facade {
@@ -214,36 +206,22 @@ async fn any_name_can_be_locked() {
     assert_eq!(text(declared(&locks, 1).await.unwrap()), "orders/1");
     assert_eq!(text(unit_like(&locks).await.unwrap()), "jobs/nightly");
     let (kept, name) = borrowed(&locks, " n ".to_owned(), "d").await.unwrap();
-    assert_eq!(
-        (kept.as_str(), text(name).as_str()),
-        (" n ", "files/v1.x/n/d/%2F")
-    );
+    assert_eq!((kept.as_str(), text(name).as_str()), (" n ", "files/v1.x/n/d/%2F"));
     assert_eq!(text(expression(&locks, 2).await.unwrap()), "orders/2");
     assert_eq!(EVALUATED.load(Ordering::SeqCst), 1, "evaluated once");
     let name = formatted(&locks, 3).await.unwrap();
     assert_eq!((name.template(), text(name).as_str()), (None, "orders/3"));
     assert_eq!(text(constant(&locks).await.unwrap()), "constants/one");
     assert_eq!(text(argument_like_a_flag(&locks, "a").await.unwrap()), "a");
-    assert_eq!(
-        text(argument_like_an_option(&locks, "b").await.unwrap()),
-        "b"
-    );
-    assert_eq!(
-        text(may_fail(&locks, Ok("c".lock_name())).await.unwrap()),
-        "c"
-    );
-    let error = may_fail(&locks, Err(LockError::ShuttingDown))
-        .await
-        .unwrap_err();
+    assert_eq!(text(argument_like_an_option(&locks, "b").await.unwrap()), "b");
+    assert_eq!(text(may_fail(&locks, Ok("c".lock_name())).await.unwrap()), "c");
+    let error = may_fail(&locks, Err(LockError::ShuttingDown)).await.unwrap_err();
     assert_matches!(error, LockError::ShuttingDown);
     let refused = formatted(&locks, 4);
     let held = locks.lock(Order { id: 4 }).await.unwrap();
     drop(refused);
     held.release().await.unwrap();
-    let shop = Shop {
-        name: Nightly.lock_name(),
-        locks,
-    };
+    let shop = Shop { name: Nightly.lock_name(), locks };
     assert_eq!(text(shop.method().await.unwrap()), "jobs/nightly");
 }
 
@@ -270,10 +248,7 @@ fn declared_names_are_listed() {
     let listed: HashSet<_> = etcd_locked::templates()
         .map(|site| (site.template, site.function.rsplit("::").next()))
         .collect();
-    assert!(
-        listed.contains(&("orders/<id: u64>", Some("Order"))),
-        "{listed:?}"
-    );
+    assert!(listed.contains(&("orders/<id: u64>", Some("Order"))), "{listed:?}");
     assert!(listed.contains(&("jobs/nightly", Some("Nightly"))));
     assert!(listed.contains(&("orders/<id>", Some("templated"))));
 }

@@ -169,10 +169,7 @@ fn any_function_that_owns_its_arguments_may_be_detached() {
         let shop = Arc::new(Shop { shard: 3 });
         let kept = shop.clone().keep(7).await.unwrap();
         assert_eq!(kept, ("shops/3/7".to_owned(), 3));
-        assert_eq!(
-            shop.keep_behind(7).await.unwrap(),
-            ("behind/7".to_owned(), 7)
-        );
+        assert_eq!(shop.keep_behind(7).await.unwrap(), ("behind/7".to_owned(), 7));
         assert_eq!(generic(7, str::len).await, Some("generic/7".len()));
     });
 }
@@ -182,16 +179,11 @@ fn any_function_that_owns_its_arguments_may_be_detached() {
 async fn inner(id: u64) -> Result<(), LockError> {
     // The caller's body awaits this one, so waiting for the caller's lock would be a deadlock. The caller may also go on without
     // this body, so the lock is not reentered either.
-    for refused in [
-        etcd_locked::lock("outer").await,
-        etcd_locked::lock("outer").reentrant().await,
-    ] {
+    for refused in [etcd_locked::lock("outer").await, etcd_locked::lock("outer").reentrant().await]
+    {
         assert_matches!(refused, Err(LockError::SelfDeadlock { .. }));
     }
-    etcd_locked::lock(format!("free/{id}"))
-        .await?
-        .release()
-        .await
+    etcd_locked::lock(format!("free/{id}")).await?.release().await
 }
 
 #[etcd_locked("unlocked/<id>", detach, when = false, on_held = "skip")]
@@ -325,10 +317,7 @@ async fn traced(locks: Locks) -> Result<Option<&'static str>, LockError> {
 fn a_detached_body_keeps_its_span() {
     use tracing::Instrument as _;
 
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let spans = Spans::default();
     let _subscriber = spans.subscribe();
     runtime.block_on(async {

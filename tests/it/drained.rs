@@ -29,10 +29,7 @@ async fn shut_down_in(drill: &mut Drill, what: &str, locks: &Locks) -> Drained {
     let began = Instant::now();
     let drained = shut_down(what, locks).await;
     drill.got(format!("Drained: {drained}"));
-    drill.took(
-        "the shutdown ended, from its begin, with a grace of 1 s",
-        began.elapsed(),
-    );
+    drill.took("the shutdown ended, from its begin, with a grace of 1 s", began.elapsed());
     drained
 }
 
@@ -126,8 +123,7 @@ async fn a_kept_guard_leaves_no_other_session() {
 /// The keys of the corner, without their leases.
 async fn keys_left(corner: &Corner) -> Vec<String> {
     let keys = corner.keys(&corner.prefix).await.into_iter();
-    keys.filter_map(|key| Some(key.text.rsplit_once('/')?.0.to_owned() + "/"))
-        .collect()
+    keys.filter_map(|key| Some(key.text.rsplit_once('/')?.0.to_owned() + "/")).collect()
 }
 
 /// A guard, a waiter, and a retained name, when etcd goes.
@@ -151,13 +147,8 @@ async fn shutdown_after(what: &str, goes: impl FnOnce(&mut Etcd)) {
     assert_eq!(left(&drained), ["\"kept\""], "{drained:?}");
     assert_eq!(drained.leases(), 1, "{drained:?}");
     assert_eq!((drained.ended(), drained.cut_off()), (0, 0), "{drained:?}");
-    let queued = within("the waiter's refusal", queued)
-        .await
-        .expect("no panic");
-    assert_matches!(
-        queued,
-        Err(LockError::ShuttingDown | LockError::Backend { .. })
-    );
+    let queued = within("the waiter's refusal", queued).await.expect("no panic");
+    assert_matches!(queued, Err(LockError::ShuttingDown | LockError::Backend { .. }));
     drill.result("a lock", &queued);
     drill.end();
 }

@@ -98,11 +98,7 @@ impl Drill {
     fn note(&mut self, what: String, says: Option<String>) {
         match self.got.iter_mut().find(|got| got.what == what) {
             Some(got) => got.count += 1,
-            None => self.got.push(Got {
-                what,
-                says,
-                count: 1,
-            }),
+            None => self.got.push(Got { what, says, count: 1 }),
         }
     }
 

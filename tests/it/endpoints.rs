@@ -12,11 +12,7 @@ use crate::limit::{self, within};
 
 async fn calls(locks: &Locks, count: u32) {
     for number in 0..count {
-        let held = within(
-            "the next lock",
-            locks.lock(format!("orders/{}", number % 10)),
-        )
-        .await;
+        let held = within("the next lock", locks.lock(format!("orders/{}", number % 10))).await;
         let held =
             held.unwrap_or_else(|error| panic!("call {number} of {count} failed: {error:?}"));
         held.release()
@@ -64,10 +60,8 @@ async fn a_users_client_skips_a_dead_endpoint() {
 async fn a_users_client_survives_the_loss_of_its_endpoint() {
     let etcd = Etcd::shared().await;
     let corner = Corner::new().await;
-    let mut proxies = [
-        Proxy::start(etcd.address()).unwrap(),
-        Proxy::start(etcd.address()).unwrap(),
-    ];
+    let mut proxies =
+        [Proxy::start(etcd.address()).unwrap(), Proxy::start(etcd.address()).unwrap()];
     let endpoints = [proxies[0].endpoint(), proxies[1].endpoint()];
     let locks = connect(corner.config_via(endpoints)).await;
     let mut client = locks.client().await.unwrap();
@@ -94,15 +88,8 @@ async fn a_users_client_survives_the_loss_of_its_endpoint() {
 async fn a_frozen_endpoint_costs_time_and_no_lock() {
     let etcd = Etcd::shared().await;
     let corner = Corner::new().await;
-    let proxies = [
-        Proxy::start(etcd.address()).unwrap(),
-        Proxy::start(etcd.address()).unwrap(),
-    ];
-    let endpoints = [
-        proxies[0].endpoint(),
-        proxies[1].endpoint(),
-        etcd.endpoint(),
-    ];
+    let proxies = [Proxy::start(etcd.address()).unwrap(), Proxy::start(etcd.address()).unwrap()];
+    let endpoints = [proxies[0].endpoint(), proxies[1].endpoint(), etcd.endpoint()];
     let locks = connect(corner.config_via(endpoints).ttl(Duration::from_secs(10))).await;
     let held = locks.lock("reports/today").await.unwrap();
     let kept = held.hold(async {

@@ -58,9 +58,7 @@ fn tasks_leases_and_engines_exclude_each_other() {
 async fn processes_exclude_each_other() {
     let corner = Corner::new().await;
     let directory = tempdir().unwrap();
-    let mut workers: Vec<_> = (0..3)
-        .map(|_| Worker::start(corner.environment()))
-        .collect();
+    let mut workers: Vec<_> = (0..3).map(|_| Worker::start(corner.environment())).collect();
     for worker in &mut workers {
         // Two tasks each: the process excludes its own tasks while etcd excludes processes.
         worker.send(&format!("churn till 15 {}", directory.path().display()));

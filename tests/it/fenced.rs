@@ -25,10 +25,7 @@ impl Database {
             .create_if_missing(true)
             .busy_timeout(Duration::from_secs(30));
         let pool = SqlitePoolOptions::new().connect_with(options).await;
-        let database = Self {
-            pool: pool.expect("an answer"),
-            _place: place,
-        };
+        let database = Self { pool: pool.expect("an answer"), _place: place };
         database.execute(migration::<Sqlite>()).await;
         database.execute(migration::<Sqlite>()).await;
         database.execute("create table orders (writer text)").await;
@@ -37,10 +34,7 @@ impl Database {
     }
 
     async fn execute(&self, statement: &str) {
-        sqlx::query(statement)
-            .execute(&self.pool)
-            .await
-            .expect("an answer");
+        sqlx::query(statement).execute(&self.pool).await.expect("an answer");
     }
 
     async fn write<N: Group>(&self, guard: &LockGuard<N>, writer: &str) -> Result<(), FencedError> {
@@ -106,9 +100,7 @@ async fn an_overtaken_holder_is_refused() {
     assert!(is_refused(&late), "{late:?}");
     within("the loss", first.lost()).await;
     let late = database.write(&first, "a, late").await.unwrap_err();
-    let FencedError::Lock(LockError::Lost { cause, .. }) = late else {
-        panic!("{late:?}")
-    };
+    let FencedError::Lock(LockError::Lost { cause, .. }) = late else { panic!("{late:?}") };
     assert_eq!(cause, LossCause::Deleted);
     assert_eq!(database.writer().await, "b");
     next.locked().begin_fenced(&database.pool).await.unwrap();
@@ -121,10 +113,7 @@ async fn a_transaction_that_is_open_comes_before_the_next_holders() {
     corner.take_away("orders/7").await;
     let next = take("the name that was taken away", b.lock("orders/7")).await;
     let (written, ()) = tokio::join!(database.write(&next, "b"), async {
-        sqlx::query("update orders set writer = 'a'")
-            .execute(&mut *open)
-            .await
-            .unwrap();
+        sqlx::query("update orders set writer = 'a'").execute(&mut *open).await.unwrap();
         open.commit().await.unwrap();
     });
     written.unwrap();

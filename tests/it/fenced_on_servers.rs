@@ -32,10 +32,7 @@ async fn holders_write_to_mariadb_one_after_the_other() {
         let options: MySqlConnectOptions = server.url().parse().expect("an address");
         let root = MySqlPool::connect_with(options.clone()).await;
         let create = sqlx::query("create database shop");
-        create
-            .execute(&root.expect("an answer"))
-            .await
-            .expect("an answer");
+        create.execute(&root.expect("an answer")).await.expect("an answer");
         let pool = MySqlPool::connect_with(options.database("shop")).await;
         holders_write_one_after_the_other(pool.expect("an answer")).await;
     } else {
@@ -63,9 +60,7 @@ async fn postgresql_names_the_overtaken_lock_of_several() {
     begun.commit().await.expect("an answer");
     for _ in 0..3 {
         let late = both.begin_fenced(&pool).await.expect_err("a refusal");
-        let FencedError::Lock(LockError::Lost { name, .. }) = late else {
-            panic!("{late:?}")
-        };
+        let FencedError::Lock(LockError::Lost { name, .. }) = late else { panic!("{late:?}") };
         assert_eq!(name.text(), Some("orders/8"));
         assert!(!is_writing(&pool).await);
     }
@@ -158,9 +153,7 @@ where
         assert_eq!(writer().await, "a again");
     });
     later.expect("an answer").commit().await.expect("an answer");
-    let late = written(&pool, &first, "a, late")
-        .await
-        .expect_err("a refusal");
+    let late = written(&pool, &first, "a, late").await.expect_err("a refusal");
     assert!(is_refused(&late), "{late:?}");
     let own = pool.begin().await.expect("an answer");
     let late = first.fenced(own).await.expect_err("a refusal");

@@ -22,8 +22,5 @@ async fn processes_are_served_in_order() {
         worker.asked("done till", "released").await;
         entries.push(entry.split(' ').nth(2).unwrap().parse::<u64>().unwrap());
     }
-    assert!(
-        entries.is_sorted(),
-        "the times of entry, in the order of arrival: {entries:?}"
-    );
+    assert!(entries.is_sorted(), "the times of entry, in the order of arrival: {entries:?}");
 }

@@ -19,12 +19,7 @@ pub(crate) fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Wor
         // etcdctl complains of every `ETCD…` variable that is not its own.
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-        .args([
-            "--endpoints",
-            &corner.endpoint,
-            "lock",
-            &format!("{}{name}", corner.prefix),
-        ])
+        .args(["--endpoints", &corner.endpoint, "lock", &format!("{}{name}", corner.prefix)])
         .args(command);
     Worker::of(etcdctl)
 }
@@ -39,11 +34,7 @@ async fn etcdctl_and_we_share_one_queue() {
     corner.until_contenders("orders/42", 3).await;
     // The holder's work: time to catch an etcdctl that does not wait.
     sleep(Duration::from_millis(500)).await;
-    assert_eq!(
-        etcdctl.unread(),
-        Vec::<String>::new(),
-        "etcdctl has the lock while we hold it"
-    );
+    assert_eq!(etcdctl.unread(), Vec::<String>::new(), "etcdctl has the lock while we hold it");
     held.release().await.unwrap();
     assert_eq!(etcdctl.line().await, keys[1].text);
     // etcdctl writes no record, so the error names no holder.
@@ -63,11 +54,7 @@ async fn tokens_increase_across_languages() {
     let mut last = 0;
     for _ in 0..3 {
         let held = locks.lock("orders/42").await.unwrap();
-        assert!(
-            held.token().revision() > last,
-            "{} after {last}",
-            held.token().revision()
-        );
+        assert!(held.token().revision() > last, "{} after {last}", held.token().revision());
         last = held.token().revision();
         let mut etcdctl = etcdctl_lock(&corner, "orders/42", &["env"]);
         corner.until_contenders("orders/42", 2).await;
@@ -90,10 +77,7 @@ async fn deeper_keys_do_not_block() {
     let mut client = corner.client.clone();
     // Several keys, all older than any of ours.
     for deeper in ["lines/1", "lines/2", "a/b/c"] {
-        client
-            .put(format!("{}{deeper}", corner.below("orders/42")), "", None)
-            .await
-            .unwrap();
+        client.put(format!("{}{deeper}", corner.below("orders/42")), "", None).await.unwrap();
     }
     locks
         .lock("orders/42")
@@ -117,10 +101,7 @@ async fn a_younger_foreign_key_does_not_disturb_the_holder() {
     let mut client = corner.client.clone();
     let lease = client.lease_grant(60, None).await.unwrap().id();
     let key = format!("{}{lease:x}", corner.below("orders/42"));
-    client
-        .put(key.clone(), "", Some(PutOptions::new().with_lease(lease)))
-        .await
-        .unwrap();
+    client.put(key.clone(), "", Some(PutOptions::new().with_lease(lease))).await.unwrap();
     // The holder's work: long enough for its engine to watch its key and write its record.
     held.hold(sleep(Duration::from_secs(2))).await.unwrap();
     assert!(held.is_held());

@@ -13,11 +13,9 @@ async fn a_childs_call_is_refused_at_once() {
     let mut worker = Worker::start(environment.chain(drill.environment()));
     worker.send("fork job");
     // Nothing ends these waits but the answers: no wait of the child's has a bound.
-    for (asked, refused) in [
-        ("forked", "NotInitialized"),
-        ("listed", "NotInitialized"),
-        ("released", "ShuttingDown"),
-    ] {
+    for (asked, refused) in
+        [("forked", "NotInitialized"), ("listed", "NotInitialized"), ("released", "ShuttingDown")]
+    {
         let answer = worker.says(asked).await;
         let (variant, says) = answer.split_once(' ').expect("an error and its text");
         assert_eq!(variant, refused, "{answer}");

@@ -91,14 +91,10 @@ async fn detached_handler(Path(id): Path<u64>) -> Result<String, AppError> {
 }
 
 async fn answer(router: &Router, uri: &str, body: &'static str) -> (StatusCode, String) {
-    let request = Request::post(uri)
-        .body(Body::from(body))
-        .expect("a request");
+    let request = Request::post(uri).body(Body::from(body)).expect("a request");
     let answer = router.clone().oneshot(request).await.expect("an answer");
     let status = answer.status();
-    let body = to_bytes(answer.into_body(), 1024)
-        .await
-        .expect("a short body");
+    let body = to_bytes(answer.into_body(), 1024).await.expect("a short body");
     (status, String::from_utf8_lossy(&body).into_owned())
 }
 
@@ -168,14 +164,8 @@ fn actix_handlers() {
             let body = actix::read_body(answer).await;
             (status, String::from_utf8_lossy(&body).into_owned())
         };
-        assert_eq!(
-            answer("/orders/7").await,
-            (200, "orders/7 7 body".to_owned())
-        );
-        assert_eq!(
-            answer("/orders/7/1").await,
-            (200, "orders/7/1 7 1".to_owned())
-        );
+        assert_eq!(answer("/orders/7").await, (200, "orders/7 7 body".to_owned()));
+        assert_eq!(answer("/orders/7/1").await, (200, "orders/7/1 7 1".to_owned()));
         assert_eq!(answer("/lines/7").await, (200, "lines/7".to_owned()));
         let held = etcd_locked::lock("orders/7/2").await.unwrap();
         let (status, said) = answer("/orders/7/2").await;
@@ -225,11 +215,7 @@ impl Warehouse for Desk {
         if order == 0 {
             return Err(tonic::Status::not_found("no order"));
         }
-        Ok(tonic::Response::new(format!(
-            "{} at {}",
-            name(),
-            self.number
-        )))
+        Ok(tonic::Response::new(format!("{} at {}", name(), self.number)))
     }
 
     #[etcd_locked("desks/<self.number>", wait = "none", map_err = unavailable)]
@@ -247,10 +233,7 @@ fn tonic_service_methods() {
     alone(async {
         let desk: Arc<dyn Warehouse> = Arc::new(Desk { number: 3 });
         let ship = |order| desk.ship(tonic::Request::new(Ship { order }));
-        assert_eq!(
-            ship(7).await.unwrap().into_inner(),
-            "shipped/7 at 3".to_owned()
-        );
+        assert_eq!(ship(7).await.unwrap().into_inner(), "shipped/7 at 3".to_owned());
         assert_eq!(
             ship(0).await.unwrap_err().code(),
             tonic::Code::NotFound,
@@ -259,11 +242,7 @@ fn tonic_service_methods() {
         let close = || desk.close(tonic::Request::new(()));
         assert_eq!(close().await.unwrap().into_inner(), "desks/3");
         let held = etcd_locked::lock("desks/3").await.unwrap();
-        assert_eq!(
-            close().await.unwrap_err().code(),
-            tonic::Code::Unavailable,
-            "the lock's"
-        );
+        assert_eq!(close().await.unwrap_err().code(), tonic::Code::Unavailable, "the lock's");
         held.release().await.unwrap();
     });
 }

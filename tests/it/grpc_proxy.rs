@@ -132,25 +132,17 @@ async fn locks_work_behind_the_grpc_proxies_of_etcd() {
     let lost = within("the loss", body).await.expect("no panic");
     assert_matches!(lost, Err(LockError::Lost { .. }));
     drill.result("a body to its end", &lost);
-    drill.took(
-        "a deleted key's body was ended, since the delete",
-        deleted.elapsed(),
-    );
+    drill.took("a deleted key's body was ended, since the delete", deleted.elapsed());
 
     // One proxy of two may go.
     let kept = take("a free name", both.lock("kept")).await;
     drop(first);
     let gone = Instant::now();
     pass("a lock by the other proxy", both.lock("orders/7")).await;
-    drill.took(
-        "a call was served by the other proxy, since the first one ended",
-        gone.elapsed(),
-    );
+    drill.took("a call was served by the other proxy, since the first one ended", gone.elapsed());
     sleep(TTL + Duration::from_secs(1)).await;
     assert!(kept.is_held(), "renewals do not arrive by the other proxy");
-    within("a release", kept.release())
-        .await
-        .expect("a release");
+    within("a release", kept.release()).await.expect("a release");
     drill.got("a holder whose proxy went: its lock");
     drill.end();
 }

@@ -72,29 +72,17 @@ async fn lost_history_is_one_error_event() {
         )
         .await;
         let until = ["first", "second"][round];
-        drill.took(
-            &format!("the last lock was lost, after the {until} restore"),
-            back.elapsed(),
-        );
+        drill.took(&format!("the last lock was lost, after the {until} restore"), back.elapsed());
         // A lock of the new history: by then all of the old one has been said.
         worker.asked(&format!("lock late/{round}"), "locked").await;
-        errors.extend(
-            worker
-                .unread()
-                .into_iter()
-                .filter(|line| line.starts_with("logged ERROR")),
-        );
+        errors.extend(worker.unread().into_iter().filter(|line| line.starts_with("logged ERROR")));
         assert_eq!(errors.len(), 1, "{errors:#?}");
-        for part in [
-            "lost its history",
-            "Every lock held until now is lost",
-            "Tokens may go backwards",
-        ] {
+        for part in
+            ["lost its history", "Every lock held until now is lost", "Tokens may go backwards"]
+        {
             assert!(errors[0].contains(part), "{errors:?}");
         }
     }
-    drill
-        .shows("etcd is wiped, or restored from a snapshot")
-        .await;
+    drill.shows("etcd is wiped, or restored from a snapshot").await;
     drill.end();
 }

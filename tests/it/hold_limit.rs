@@ -37,18 +37,13 @@ async fn a_body_beyond_its_limit_is_dropped_before_its_key_goes() {
     let (corner, [mine, theirs]) = Corner::with_engines().await;
     let held = Arc::new(AtomicBool::new(false));
     let ended = within("the limit", stay(&mine, 7, held.clone())).await;
-    let Err(LockError::HoldLimit { name, limit }) = &ended else {
-        panic!("{ended:?}")
-    };
+    let Err(LockError::HoldLimit { name, limit }) = &ended else { panic!("{ended:?}") };
     assert_eq!((name.text(), *limit), (Some("orders/7"), LIMIT));
     assert_eq!(
         ended.unwrap_err().to_string(),
         "the body under lock `orders/<id>` did not end within its hold limit of 200ms"
     );
-    assert!(
-        held.load(Ordering::SeqCst),
-        "the lock went before the body did"
-    );
+    assert!(held.load(Ordering::SeqCst), "the lock went before the body did");
     pass("the next lock", theirs.lock("orders/7")).await;
     corner.until_empty().await;
 }

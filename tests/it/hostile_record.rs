@@ -16,14 +16,7 @@ const HOSTILE: &str = "x`\n2026-01-01 ERROR forged\r\u{1b}[2J\u{1b}]0;t\u{7}\u{9
 const LONGEST: usize = 2_100;
 
 fn record(text: &str) -> String {
-    let fields = [
-        "host",
-        "service",
-        "function",
-        "template",
-        "queued_since",
-        "held_since",
-    ];
+    let fields = ["host", "service", "function", "template", "queued_since", "held_since"];
     let fields = fields.map(|field| (field.to_owned(), text.into()));
     let mut record: serde_json::Map<String, serde_json::Value> = fields.into_iter().collect();
     record.insert("pid".to_owned(), 7.into());
@@ -31,11 +24,7 @@ fn record(text: &str) -> String {
 }
 
 fn is_one_short_line(what: &str, text: &str) {
-    assert!(
-        text.chars().count() <= LONGEST,
-        "{what}: {} characters",
-        text.len()
-    );
+    assert!(text.chars().count() <= LONGEST, "{what}: {} characters", text.len());
     let acts = |c: char| c.is_control() || HOSTILE.contains(c) && !c.is_ascii();
     assert!(!text.contains(acts), "{what}: {text:?}");
 }
@@ -55,9 +44,7 @@ async fn a_strangers_record_is_escaped_and_cut() {
         assert!(value.len() < 1_450_000, "etcd takes no more than 1.5 MiB");
         let key = format!("{}stranger", corner.below(name));
         client.put(key, value, None).await.unwrap();
-        let tried = within("a try", locks.lock(name).try_once())
-            .await
-            .unwrap_err();
+        let tried = within("a try", locks.lock(name).try_once()).await.unwrap_err();
         let call = async || locks.lock(name).wait(Duration::from_secs(1)).await;
         let waited = refused_after_its_wait("the end of a wait", call).await;
         assert!(matches!(tried, LockError::Held { .. }), "{tried}");
@@ -67,11 +54,7 @@ async fn a_strangers_record_is_escaped_and_cut() {
             is_one_short_line(name, &error.to_string());
             is_one_short_line(name, &format!("{error:?}"));
             is_one_short_line(name, &format!("{error:#?}").replace('\n', ""));
-            if let LockError::Held {
-                holder: Some(holder),
-                ..
-            } = &error
-            {
+            if let LockError::Held { holder: Some(holder), .. } = &error {
                 assert!(name != "orders/3", "a record of 1.4 MB was read");
                 let since = [Some(holder.queued_since()), holder.held_since()];
                 let since = since.map(|since| since.expect("a time"));

@@ -76,9 +76,7 @@ async fn requests(count: usize) -> BTreeMap<&'static str, u64> {
     sleep(WINDOW).await;
     let after = received(&etcd).await;
     assert!(held.iter().all(LockGuard::is_held), "a lock was lost");
-    METHODS
-        .map(|method| (method, after[method] - before[method]))
-        .into()
+    METHODS.map(|method| (method, after[method] - before[method])).into()
 }
 
 #[limit::test]

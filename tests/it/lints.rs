@@ -9,18 +9,8 @@
     rust_2018_idioms,
     unused
 )]
-#![deny(
-    elided_lifetimes_in_paths,
-    single_use_lifetimes,
-    trivial_casts,
-    trivial_numeric_casts
-)]
-#![deny(
-    unused_lifetimes,
-    unused_qualifications,
-    unused_results,
-    variant_size_differences
-)]
+#![deny(elided_lifetimes_in_paths, single_use_lifetimes, trivial_casts, trivial_numeric_casts)]
+#![deny(unused_lifetimes, unused_qualifications, unused_results, variant_size_differences)]
 #![deny(
     clippy::absolute_paths,
     clippy::arithmetic_side_effects,
@@ -272,12 +262,7 @@ async fn no_lint_fires_because_of_the_attribute() {
         skipped_or_converted(None),
         skipped_or_mapped(None),
     ));
-    drop((
-        early_return(0),
-        never_returns(1),
-        some_iterator(2),
-        pattern((1, 2), Vec::new()),
-    ));
+    drop((early_return(0), never_returns(1), some_iterator(2), pattern((1, 2), Vec::new())));
     drop((
         declared(1),
         declared_and_borrowed(Customer(1), "it"),
@@ -292,10 +277,7 @@ async fn no_lint_fires_because_of_the_attribute() {
     ));
     if let Some(locks) = locks {
         drop((every_option(1, &locks), own_engine("1", &locks)));
-        drop((
-            expressions(1, Duration::MAX, 1),
-            proven(1, Duration::MAX, &locks),
-        ));
+        drop((expressions(1, Duration::MAX, 1), proven(1, Duration::MAX, &locks)));
         let mut shop = Shop { id: 1, locks };
         drop(shop.by_reference());
         drop(shop.by_mutable_reference(1));
@@ -364,14 +346,6 @@ mod the_users_own_lints_still_fire {
 
     #[test]
     fn and_each_is_expected_above() {
-        drop((
-            argument(1),
-            local(),
-            result(),
-            mutable(1),
-            after_the_end(),
-            unit(),
-            must_use(),
-        ));
+        drop((argument(1), local(), result(), mutable(1), after_the_end(), unit(), must_use()));
     }
 }

@@ -57,16 +57,12 @@ impl Staying {
 
     /// Awaits the loss.
     async fn lost(self) -> LossCause {
-        let ended = within_time(NOTICE, "the loss", self.call)
-            .await
-            .expect("no panic");
+        let ended = within_time(NOTICE, "the loss", self.call).await.expect("no panic");
         assert!(
             self.dropped.load(Ordering::SeqCst),
             "the call has ended and its body is still there"
         );
-        let Err(LockError::Lost { cause, .. }) = ended else {
-            panic!("{ended:?}")
-        };
+        let Err(LockError::Lost { cause, .. }) = ended else { panic!("{ended:?}") };
         cause
     }
 }
@@ -114,10 +110,7 @@ async fn a_guard_and_its_body_observe_the_loss() {
         within_time(NOTICE, "the loss", async { tokio::join!(body, watcher) }).await;
     assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Deleted);
     assert_eq!(cause, LossCause::Deleted);
-    assert_eq!(
-        within("the loss of the guard", held.lost()).await,
-        LossCause::Deleted
-    );
+    assert_eq!(within("the loss of the guard", held.lost()).await, LossCause::Deleted);
     assert!(!held.is_held());
     // A lost lock admits no further body.
     let mut ran = false;
@@ -204,10 +197,7 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
     let theirs = corner.locks_with_ttl(ttl).await;
     let held = take("the first lock", mine.lock("orders/7")).await;
     let neighbour = take("its neighbour", mine.lock("orders/8")).await;
-    assert_eq!(
-        corner.leases("orders/7").await,
-        corner.leases("orders/8").await
-    );
+    assert_eq!(corner.leases("orders/7").await, corner.leases("orders/8").await);
     let polls = Polls::default();
     let body = observed(&neighbour, &polls, held.hold(busy(&polls)));
     let rest = async {
@@ -219,13 +209,9 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
         weather(&proxy);
         // The lease ends one TTL after the last renewal, which is sent within one TTL from now. The rest is slack for etcd and
         // the machine.
-        within_time(
-            3 * ttl + Duration::from_secs(1),
-            "the waiter's admission",
-            waiter,
-        )
-        .await
-        .expect("no panic")
+        within_time(3 * ttl + Duration::from_secs(1), "the waiter's admission", waiter)
+            .await
+            .expect("no panic")
     };
     let (ended, (theirs, entered)) =
         within("loss and admission", async { tokio::join!(body, rest) }).await;
@@ -236,10 +222,7 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
         "the last poll came {} ns after the next holder's entry",
         last - entered
     );
-    assert!(
-        !polls.unlocked.load(Ordering::SeqCst),
-        "the body was polled without the lock"
-    );
+    assert!(!polls.unlocked.load(Ordering::SeqCst), "the body was polled without the lock");
     assert!(!held.is_held());
 
     // After the fault the engine works again, and the rest of its old lease blocks no call.

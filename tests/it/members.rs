@@ -52,10 +52,7 @@ async fn all_members_may_be_replaced() {
     let tally = format!("tally till {}", directory.path().display());
     let desk = TempDir::new().unwrap();
     let visit = format!("churn desk 1 {}", desk.path().display());
-    let mut workers = [
-        Worker::start(environment.clone()),
-        Worker::start(environment),
-    ];
+    let mut workers = [Worker::start(environment.clone()), Worker::start(environment)];
     let [holder, waiter] = &mut workers;
     holder.asked("work held", "held").await;
     waiter.send("work held");
@@ -71,10 +68,7 @@ async fn all_members_may_be_replaced() {
             // An operator replaces the next member once calls are served again.
             worker.asked(&visit, "churned").await;
         }
-        drill.took(
-            &format!("both processes used new member {}", at + 1),
-            replaced.elapsed(),
-        );
+        drill.took(&format!("both processes used new member {}", at + 1), replaced.elapsed());
     }
     // None of the configured endpoints is left, and nothing has failed.
     let [holder, waiter] = &mut workers;
@@ -85,9 +79,7 @@ async fn all_members_may_be_replaced() {
     for worker in &mut workers {
         let tallied = worker.asked("done till", "tallied").await;
         let count = tallied.strip_prefix("till ").unwrap();
-        visits += count
-            .parse::<u64>()
-            .unwrap_or_else(|_| panic!("a call failed: {tallied}"));
+        visits += count.parse::<u64>().unwrap_or_else(|_| panic!("a call failed: {tallied}"));
     }
     assert_eq!(Witness::new(directory.path()).count().unwrap(), visits);
     drill.got("all other calls: no error, no update lost");
@@ -129,10 +121,7 @@ async fn rolling_restart_fails_no_call() {
         let more = calls.wait_for(|calls| *calls >= before + 100);
         within("calls while a member is down", more).await.unwrap();
         let which = ["the leader", "the first follower", "the second follower"][at - leader];
-        drill.took(
-            &format!("100 calls were served, since {which} went down"),
-            down.elapsed(),
-        );
+        drill.took(&format!("100 calls were served, since {which} went down"), down.elapsed());
         member.start_again().await;
     }
     stop.store(true, Ordering::Relaxed);
@@ -144,9 +133,7 @@ async fn rolling_restart_fails_no_call() {
     drill.got("a long holder: its lock");
     drill.got("all other calls: no error");
     held.release().await.unwrap();
-    drill
-        .shows("one member of several dies, hangs or is replaced")
-        .await;
+    drill.shows("one member of several dies, hangs or is replaced").await;
     drill.end();
 }
 
@@ -188,10 +175,7 @@ async fn a_member_that_lags_is_passed_over() {
     let mut behind = cluster.members[lags].client().await;
     let stale = Some(GetOptions::new().with_serializable());
     let stale = within("a stale answer", behind.get(key.as_str(), stale)).await;
-    assert!(
-        stale.expect("an answer").kvs().is_empty(),
-        "it does not lag"
-    );
+    assert!(stale.expect("an answer").kvs().is_empty(), "it does not lag");
     client.delete(key, None).await.expect("a delete");
 
     let (mut longest, mut served) = (Duration::ZERO, 0);
@@ -224,9 +208,7 @@ async fn a_member_that_lags_is_passed_over() {
     sleep_until(isolated + TTL + Duration::from_secs(2)).await;
     assert!(held.is_held(), "renewals do not pass it over");
     drill.got("a long holder: its lock");
-    within("a release", held.release())
-        .await
-        .expect("a release while it lags");
+    within("a release", held.release()).await.expect("a release while it lags");
     cluster.heal();
     corner.until_empty().await;
     drill.end();
@@ -254,10 +236,7 @@ async fn holder_that_dies_with_the_leader_is_followed_in_two_ttls() {
     cluster.members[leader].kill();
     let killed = Instant::now();
     within_time(LATEST, "the next holder", next.says("held")).await;
-    assert!(
-        killed.elapsed() >= Duration::from_secs(1),
-        "the holder did not have the lock"
-    );
+    assert!(killed.elapsed() >= Duration::from_secs(1), "the holder did not have the lock");
     next.asked("done till", "released").await;
     corner.until_empty().await;
 }

@@ -64,10 +64,8 @@ async fn shared_methods_of_a_block_run_together_only() {
         assert_matches!(refused, Err(LockError::Held { .. }));
         leave.send(()).unwrap();
     };
-    let (read, ()) = within("the reader", async {
-        tokio::join!(account.read_until(left), writer)
-    })
-    .await;
+    let (read, ()) =
+        within("the reader", async { tokio::join!(account.read_until(left), writer) }).await;
     read.unwrap();
     within("the writer", account.close()).await.unwrap();
     corner.until_empty().await;

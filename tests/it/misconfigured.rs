@@ -27,10 +27,7 @@ async fn refused_at_once(drill: &mut Drill, mistake: &str, config: Config) -> Lo
     assert_matches!(error, LockError::Backend { .. });
     assert!(!error.is_retryable(), "{error}");
     drill.error(&error);
-    drill.took(
-        &format!("{mistake} was refused, from the connect on"),
-        began.elapsed(),
-    );
+    drill.took(&format!("{mistake} was refused, from the connect on"), began.elapsed());
     error
 }
 
@@ -42,10 +39,7 @@ async fn tls_to_a_plain_port_is_refused_at_once() {
     let endpoint = etcd.endpoint().replace("http://", "https://");
     let config = Config::new([endpoint.clone()]);
     let error = refused_at_once(&mut drill, "it", config).await.to_string();
-    assert!(
-        error.contains(&endpoint) && error.contains("write `http://`"),
-        "{error}"
-    );
+    assert!(error.contains(&endpoint) && error.contains("write `http://`"), "{error}");
     drill.end();
 }
 
@@ -57,18 +51,11 @@ async fn tls_mistakes_are_refused_at_once() {
     let etcd = Etcd::start_with_tls(&authority).await;
     let plain = format!("http://{}", etcd.address());
     let config = Config::new([plain.clone()]);
-    let error = refused_at_once(&mut drill, "`http://`", config)
-        .await
-        .to_string();
-    assert!(
-        error.contains(&plain) && error.contains("write `https://`"),
-        "{error}"
-    );
+    let error = refused_at_once(&mut drill, "`http://`", config).await.to_string();
+    assert!(error.contains(&plain) && error.contains("write `https://`"), "{error}");
 
     let config = || Config::new([etcd.endpoint()]);
-    let untrusted = refused_at_once(&mut drill, "no authority", config())
-        .await
-        .to_string();
+    let untrusted = refused_at_once(&mut drill, "no authority", config()).await.to_string();
     for part in ["invalid peer certificate", &etcd.address()] {
         assert!(untrusted.contains(part), "no `{part}` in `{untrusted}`");
     }
@@ -79,10 +66,7 @@ async fn tls_mistakes_are_refused_at_once() {
     // A member that is configured wrongly is passed over like one that is down.
     let sound = Tls::new().ca_pem(authority.pem());
     let by_name = etcd.endpoint().replace("127.0.0.1", "localhost");
-    for endpoints in [
-        [etcd.endpoint(), by_name.clone()],
-        [by_name, etcd.endpoint()],
-    ] {
+    for endpoints in [[etcd.endpoint(), by_name.clone()], [by_name, etcd.endpoint()]] {
         let locks = connect(Config::new(endpoints).tls(sound.clone())).await;
         pass("a lock", locks.lock("orders/7")).await;
         drill.got("a lock, where a second endpoint is sound");
@@ -101,9 +85,7 @@ async fn credentials_are_not_retryable() {
         ("an unknown user", config().user("nobody", "secret")),
         ("no user", config()),
     ] {
-        let error = refused_at_once(&mut drill, mistake, config)
-            .await
-            .to_string();
+        let error = refused_at_once(&mut drill, mistake, config).await.to_string();
         assert!(!error.contains("secret"), "a password in `{error}`");
         assert!(error.contains(&etcd.address()), "`{error}`");
         let words = ["auth", "user", "password", "permission"];
@@ -121,22 +103,13 @@ async fn an_endpoint_without_etcd_gets_no_hint_at_tls() {
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let proxy = Proxy::start(etcd.address()).unwrap();
-    let config = || {
-        corner
-            .config_via([proxy.endpoint()])
-            .connect_timeout(Duration::from_secs(4))
-    };
+    let config = || corner.config_via([proxy.endpoint()]).connect_timeout(Duration::from_secs(4));
     let served = connect(config()).await;
     pass("a lock", served.lock("orders/7")).await;
     etcd.kill();
     proxy.reset_all();
-    let lost = within("a refusal", served.lock("orders/7"))
-        .await
-        .unwrap_err();
-    let never = within("a refusal", Locks::connect(config()))
-        .await
-        .map(drop)
-        .unwrap_err();
+    let lost = within("a refusal", served.lock("orders/7")).await.unwrap_err();
+    let never = within("a refusal", Locks::connect(config())).await.map(drop).unwrap_err();
     for error in [lost, never] {
         assert!(error.is_retryable(), "{error}");
         assert!(!error.to_string().contains("https"), "{error}");
@@ -157,17 +130,11 @@ async fn init_after_shutdown_says_shutting_down() {
     corner.until_empty().await;
     assert_eq!(corner.sessions().await, []);
     let init = format!("init {}", corner.endpoint);
-    for (command, what) in [
-        (&*init, "init"),
-        ("lock orders/7", "orders/7"),
-        ("work till", "till"),
-        (&*init, "init"),
-    ] {
+    for (command, what) in
+        [(&*init, "init"), ("lock orders/7", "orders/7"), ("work till", "till"), (&*init, "init")]
+    {
         let failed = worker.asked(command, "failed").await;
-        assert!(
-            failed.starts_with(&format!("{what} ShuttingDown")),
-            "{failed}"
-        );
+        assert!(failed.starts_with(&format!("{what} ShuttingDown")), "{failed}");
         let (_, text) = failed.split_once("ShuttingDown ").unwrap_or_default();
         drill.got_saying("ShuttingDown", text);
     }

@@ -55,28 +55,20 @@ async fn a_value_is_one_segment_whatever_it_is() {
     let (corner, [locks]) = Corner::with_engines().await;
     let mut seen = HashMap::new();
     for value in hostile() {
-        let name = within("a hostile value", name_of(&locks, &value))
-            .await
-            .unwrap();
+        let name = within("a hostile value", name_of(&locks, &value)).await.unwrap();
         // Taken by its text, so that etcd shows exactly that key.
         let held = locks
             .lock(&name)
             .await
             .unwrap_or_else(|error| panic!("{value:?} cannot be fed back: {error:?}"));
         let keys = corner.keys(&corner.prefix).await;
-        let [key] = keys.as_slice() else {
-            panic!("{value:?} has the keys {keys:?}")
-        };
+        let [key] = keys.as_slice() else { panic!("{value:?} has the keys {keys:?}") };
         let rest = key.text.strip_prefix(&corner.prefix).unwrap();
         let segments: Vec<&str> = rest.split('/').collect();
-        let ["files", segment, lease] = segments[..] else {
-            panic!("{value:?} became {rest}")
-        };
+        let ["files", segment, lease] = segments[..] else { panic!("{value:?} became {rest}") };
         assert!(!segment.is_empty());
         assert!(
-            segment
-                .bytes()
-                .all(|it| it.is_ascii_alphanumeric() || b"._~:@=+-%".contains(&it)),
+            segment.bytes().all(|it| it.is_ascii_alphanumeric() || b"._~:@=+-%".contains(&it)),
             "{segment}"
         );
         assert_eq!(i64::from_str_radix(lease, 16).unwrap(), key.lease);
@@ -93,21 +85,14 @@ async fn a_value_that_is_empty_or_too_long_is_refused() {
     let megabyte = "x".repeat(1 << 20);
     let escaped = "/".repeat(400); // three bytes each, once escaped
     for value in ["", &megabyte, &escaped, &"x".repeat(1025 - "files/".len())] {
-        let error = within("a refusal", name_of(&locks, value))
-            .await
-            .unwrap_err();
+        let error = within("a refusal", name_of(&locks, value)).await.unwrap_err();
         assert_matches!(error, LockError::InvalidName { .. });
         assert!(!error.is_retryable());
         assert!(error.to_string().contains("files/<name>"), "{error}");
-        assert!(
-            error.to_string().len() < 1_000,
-            "the message repeats the value"
-        );
+        assert!(error.to_string().len() < 1_000, "the message repeats the value");
     }
     let longest = "x".repeat(1024 - "files/".len());
-    name_of(&locks, &longest)
-        .await
-        .expect("1024 bytes are a name");
+    name_of(&locks, &longest).await.expect("1024 bytes are a name");
     assert_eq!(corner.keys(&corner.prefix).await, []);
 }
 
@@ -115,16 +100,9 @@ async fn a_value_that_is_empty_or_too_long_is_refused() {
 async fn a_name_given_at_run_time_is_checked() {
     let (corner, [locks]) = Corner::with_engines().await;
     let longest = "x".repeat(1024);
-    for name in [
-        "orders/42",
-        "orders",
-        "a/b/c/d",
-        "a.b_c~d:e@f=g+h-i",
-        "50%25",
-        "a%2Fb",
-        "..",
-        &longest,
-    ] {
+    for name in
+        ["orders/42", "orders", "a/b/c/d", "a.b_c~d:e@f=g+h-i", "50%25", "a%2Fb", "..", &longest]
+    {
         let held = within("a lock", locks.lock(name))
             .await
             .unwrap_or_else(|error| panic!("{name:?}: {error:?}"));
@@ -139,17 +117,12 @@ async fn a_name_given_at_run_time_is_checked() {
     let bad = bad.chain(["", "orders/ 42", &too_long]);
     for name in bad {
         let error = within("a refusal", locks.lock(name)).await.unwrap_err();
-        assert!(
-            matches!(error, LockError::InvalidName { .. }),
-            "{name:?}: {error:?}"
-        );
+        assert!(matches!(error, LockError::InvalidName { .. }), "{name:?}: {error:?}");
     }
     let template = locks.lock("orders/<id>").await.unwrap_err();
     assert_matches!(template, LockError::Config { .. });
     assert!(
-        template
-            .to_string()
-            .contains("a template is a lone string literal"),
+        template.to_string().contains("a template is a lone string literal"),
         "`{template}` does not say where templates stand"
     );
     assert_eq!(corner.keys(&corner.prefix).await, []);
@@ -170,8 +143,5 @@ async fn values_come_in_several_types() {
         boxed: "b".into(),
     };
     let name = values(&locks, v).await.unwrap();
-    assert_eq!(
-        name.text(),
-        Some("18446744073709551615/-1/1/true/%C3%BC/a%20b/127.0.0.1/s/b")
-    );
+    assert_eq!(name.text(), Some("18446744073709551615/-1/1/true/%C3%BC/a%20b/127.0.0.1/s/b"));
 }

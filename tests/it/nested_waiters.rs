@@ -48,10 +48,7 @@ async fn repeat(locks: &Locks, round: &Round) -> Result<(), LockError> {
 
 #[etcd_locked("hot", locks = locks, wait = "forever")]
 async fn hot(locks: &Locks, round: &Round) -> Result<(), LockError> {
-    assert!(
-        !round.inside.swap(true, Ordering::SeqCst),
-        "two were inside"
-    );
+    assert!(!round.inside.swap(true, Ordering::SeqCst), "two were inside");
     // The last waiters are not to be waited for.
     if !round.over.load(Ordering::Relaxed) {
         sleep(BODY).await;

@@ -59,18 +59,14 @@ pub(crate) async fn make_room(client: &mut Client) {
     let all = DeleteOptions::new().with_prefix();
     let deleted = client.delete(FILL, Some(all)).await.expect("a delete");
     let revision = deleted.header().expect("a header").revision();
-    let compacted = client
-        .compact(revision, Some(CompactionOptions::new().with_physical()))
-        .await;
+    let compacted = client.compact(revision, Some(CompactionOptions::new().with_physical())).await;
     compacted.expect("a compaction");
     client.defragment().await.expect("a defragmentation");
     let raised = client.alarm(AlarmAction::Get, AlarmType::None, None).await;
     for alarm in raised.expect("etcd's alarms").alarms() {
         let mut of = AlarmOptions::new();
         of.with_member(alarm.member_id());
-        let disarmed = client
-            .alarm(AlarmAction::Deactivate, alarm.alarm(), Some(of))
-            .await;
+        let disarmed = client.alarm(AlarmAction::Deactivate, alarm.alarm(), Some(of)).await;
         disarmed.expect("the alarm can be disarmed");
     }
 }
@@ -132,10 +128,7 @@ async fn a_refused_lock_leaves_no_key() {
     }
     let refused = Instant::now();
     corner.until_empty().await;
-    drill.took(
-        "no key of the refused calls was left, from the last refusal",
-        refused.elapsed(),
-    );
+    drill.took("no key of the refused calls was left, from the last refusal", refused.elapsed());
     for session in corner.sessions().await {
         assert!(corner.lease_lives(session.lease).await, "{session:?}");
     }
@@ -143,11 +136,7 @@ async fn a_refused_lock_leaves_no_key() {
     make_room(&mut client).await;
     for (at, name) in names.iter().enumerate() {
         let locks = &engines[at % ENGINES];
-        pass(
-            "a lock with space again",
-            locks.lock(&**name).wait_forever(),
-        )
-        .await;
+        pass("a lock with space again", locks.lock(&**name).wait_forever()).await;
     }
     corner.until_empty().await;
     drill.shows("etcd is at its quota").await;

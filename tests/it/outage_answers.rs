@@ -88,14 +88,12 @@ impl Case {
             State::Idle => {}
             State::Queued => {
                 stranger(corner.client.clone(), &corner.below(&name)).await;
-                case.waiting
-                    .push(("a call in the queue", spawn(case.call())));
+                case.waiting.push(("a call in the queue", spawn(case.call())));
                 corner.until_contenders(&name, 2).await;
             }
             State::Held => {
                 case.held = Some(case.call().await.expect("a free name"));
-                case.waiting
-                    .push(("a call in the queue", spawn(case.call())));
+                case.waiting.push(("a call in the queue", spawn(case.call())));
             }
             State::Deleting => case.held = Some(case.call().await.expect("a free name")),
         }
@@ -126,8 +124,7 @@ impl Case {
             let bounded = self.locks.lock(self.name()).wait(BOUNDED);
             self.waiting.push(("a bounded wait", spawn(bounded)));
         }
-        self.waiting
-            .push(("a wait without bound", spawn(self.call())));
+        self.waiting.push(("a wait without bound", spawn(self.call())));
         let mut answers = JoinSet::new();
         for (which, answer) in std::mem::take(&mut self.waiting) {
             let (what, state) = (format!("{}, {which}", self.what), self.state);
@@ -138,12 +135,7 @@ impl Case {
                     Err(_) => Err("nothing"),
                     Ok(answer) => answer.expect("no panic").err().ok_or("a lock"),
                 };
-                Outcome {
-                    what,
-                    kind: format!("{state:?}, {which}"),
-                    took,
-                    error,
-                }
+                Outcome { what, kind: format!("{state:?}, {which}"), took, error }
             });
         }
         answers.join_all().await
@@ -200,10 +192,7 @@ async fn all_answer_soon(outage: Outage) {
         last = last.max(took);
     }
     wrong.sort();
-    assert!(
-        wrong.is_empty(),
-        "{outage:?}: not `Backend` within {SOON:?}: {wrong:#?}"
-    );
+    assert!(wrong.is_empty(), "{outage:?}: not `Backend` within {SOON:?}: {wrong:#?}");
     drill.took("the last call was answered, from the fault's begin", last);
     drill.end();
 }
@@ -242,8 +231,6 @@ async fn bodies_run_on_and_calls_fail_in_a_short_outage() {
     drill.took("the name was locked", back.elapsed());
     assert!(held.is_held());
     drill.got("the holder: its lock");
-    drill
-        .shows("etcd is out of reach, for less than a lease lasts")
-        .await;
+    drill.shows("etcd is out of reach, for less than a lease lasts").await;
     drill.end();
 }

@@ -27,10 +27,7 @@ async fn nested(locks: Locks, task: u64, signs: Signs) -> Result<(), LockError> 
     let mut over = signs.over.subscribe();
     signs.inside.send_modify(|inside| *inside += 1);
     let waited = locks.lock("hot").wait(WAIT).await;
-    let refused = matches!(
-        waited,
-        Err(LockError::Backend { .. } | LockError::Timeout { .. })
-    );
+    let refused = matches!(waited, Err(LockError::Backend { .. } | LockError::Timeout { .. }));
     assert!(refused, "{waited:?}");
     // The outer lock is kept, and what etcd has of it says that this task still waits.
     signs.refused.send_modify(|refused| *refused += 1);
@@ -88,8 +85,7 @@ async fn connects_are_few_while_nested_calls_wait_for_etcd() {
         "{waiting} and {refused} connects, each in {SECONDS} s"
     );
     while let Some(end) = within("a body's end", bodies.join_next()).await {
-        end.expect("no panic")
-            .expect("its lock outlasts the outage");
+        end.expect("no panic").expect("its lock outlasts the outage");
     }
     hot.release().await.unwrap();
     corner.until_empty().await;

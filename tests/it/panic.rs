@@ -58,10 +58,7 @@ async fn a_panic_under_a_guard_releases_the_lock() {
             held.hold(async { std::panic::panic_any(Payload(8)) }).await
         }
     });
-    let ended = within("the panic", task)
-        .await
-        .map(|it: Result<(), LockError>| it)
-        .unwrap_err();
+    let ended = within("the panic", task).await.map(|it: Result<(), LockError>| it).unwrap_err();
     assert_eq!(payload(ended.into_panic()), Payload(8));
     corner.until_empty().await;
     pass("the next lock", locks.lock("orders/7")).await;

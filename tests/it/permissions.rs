@@ -15,9 +15,7 @@ async fn call(locks: &Locks, family: &str, id: u64) -> Result<(), LockError> {
 }
 
 fn config(etcd: &Etcd) -> etcd_locked::Config {
-    etcd_locked::Config::new([etcd.endpoint()])
-        .prefix("shop/")
-        .user("shop", "secret")
+    etcd_locked::Config::new([etcd.endpoint()]).prefix("shop/").user("shop", "secret")
 }
 
 #[limit::test]
@@ -25,8 +23,7 @@ async fn a_forbidden_name_is_denied_and_fails_alone() {
     real_etcd_only!("an embedded etcd has no users");
     let etcd = Etcd::start().await;
     // `shop` may lock `shop/orders/…` and nothing else.
-    etcd.enable_auth("shop", "secret", &["shop/orders/", "shop%s/"])
-        .await;
+    etcd.enable_auth("shop", "secret", &["shop/orders/", "shop%s/"]).await;
     let locks = connect(config(&etcd)).await;
     // At the same time, so that the engine would batch both in one transaction.
     let forbidden = async {
@@ -38,9 +35,7 @@ async fn a_forbidden_name_is_denied_and_fails_alone() {
     };
     let allowed = async {
         for id in 0..30 {
-            call(&locks, "orders", id)
-                .await
-                .expect("a permitted name next to a forbidden one");
+            call(&locks, "orders", id).await.expect("a permitted name next to a forbidden one");
         }
     };
     let (errors, ()) = within("all calls", async { tokio::join!(forbidden, allowed) }).await;
@@ -48,10 +43,7 @@ async fn a_forbidden_name_is_denied_and_fails_alone() {
         assert_matches!(error, LockError::PermissionDenied { .. });
         assert!(!error.is_retryable());
         let text = error.to_string();
-        assert!(
-            text.contains("<family>/<id>"),
-            "`{text}` does not name the lock"
-        );
+        assert!(text.contains("<family>/<id>"), "`{text}` does not name the lock");
         assert!(!text.contains("reports"), "a value in `{text}`");
     }
     let tried = within("a try", locks.lock("reports/7").try_once()).await;
@@ -64,9 +56,7 @@ async fn a_missing_session_key_permission_is_named() {
     let etcd = Etcd::start().await;
     etcd.enable_auth("shop", "secret", &["shop/"]).await;
     let error = match within("connecting", Locks::connect(config(&etcd))).await {
-        Ok(locks) => within("a call", call(&locks, "orders", 7))
-            .await
-            .unwrap_err(),
+        Ok(locks) => within("a call", call(&locks, "orders", 7)).await.unwrap_err(),
         Err(error) => error,
     };
     assert_matches!(error, LockError::PermissionDenied { .. });

@@ -214,11 +214,7 @@ async fn fenced(locks: &Locks, corner: &Corner) -> Result<bool, LockError> {
     let key = corner.owner("b").await;
     let fence = etcd_locked::etcd_client::Txn::new().when([second.fence()]);
     let mut etcd = corner.client.clone();
-    let before = etcd
-        .txn(fence.clone())
-        .await
-        .expect("an answer")
-        .succeeded();
+    let before = etcd.txn(fence.clone()).await.expect("an answer").succeeded();
     etcd.delete(key.text, None).await.expect("an answer");
     let after = etcd.txn(fence).await.expect("an answer").succeeded();
     Ok(before && !after)
@@ -244,10 +240,7 @@ async fn a_guard_by_hand_gives_the_proof() {
 
     let reader = locks.lock(Order { id: 42 }).shared().await.unwrap();
     let proof: &Locked<Order, Shared> = reader.locked();
-    assert_eq!(
-        (proof.mode(), proof.token()),
-        (Sharing::Shared, reader.token())
-    );
+    assert_eq!((proof.mode(), proof.token()), (Sharing::Shared, reader.token()));
     reader.release().await.unwrap();
     corner.until_empty().await;
 }
@@ -274,8 +267,5 @@ async fn a_proof_shows_no_value() {
     let locks = Corner::new().await.locks().await;
     let held = locks.lock(Order { id: 4711 }).await.unwrap();
     let shown = format!("{:?}", held.locked());
-    assert!(
-        shown.contains("orders/<id>") && !shown.contains("4711"),
-        "{shown}"
-    );
+    assert!(shown.contains("orders/<id>") && !shown.contains("4711"), "{shown}");
 }

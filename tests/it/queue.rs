@@ -43,11 +43,7 @@ async fn a_waiting_key_that_is_overwritten_is_served_and_goes() {
         let waiter = spawn(mine.lock("orders/7").wait_forever());
         let key = corner.until_contenders("orders/7", 2).await[1].clone();
         client
-            .put(
-                key.text,
-                "mine now",
-                Some(PutOptions::new().with_lease(foreign)),
-            )
+            .put(key.text, "mine now", Some(PutOptions::new().with_lease(foreign)))
             .await
             .unwrap();
         held.release().await.unwrap();
@@ -89,9 +85,7 @@ async fn compaction_hides_no_hand_over() {
                 let answer = client.get("anything", None).await.unwrap();
                 let now = answer.header().unwrap().revision();
                 // etcd refuses if there was no write since the last compaction.
-                let _ = client
-                    .compact(now, Some(CompactionOptions::new().with_physical()))
-                    .await;
+                let _ = client.compact(now, Some(CompactionOptions::new().with_physical())).await;
                 // The interval between two compactions.
                 sleep(Duration::from_millis(20)).await;
             }

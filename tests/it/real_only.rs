@@ -44,11 +44,7 @@ async fn the_etcd_is_the_one_that_was_asked_for() {
     let members = corner.client.clone().member_list().await.unwrap();
     assert_eq!(members.members()[0].name() == "embedded", on_embedded());
     let config = format!("{:?}", corner.config());
-    assert_eq!(
-        config.contains("the embedded etcd"),
-        on_embedded(),
-        "{config}"
-    );
+    assert_eq!(config.contains("the embedded etcd"), on_embedded(), "{config}");
     let locks = corner.locks().await;
     let held = locks.lock("orders/7").await.unwrap();
     assert_eq!(corner.contenders("orders/7").await.len(), 1);

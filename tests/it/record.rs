@@ -18,9 +18,7 @@ async fn keys(locks: &Locks, id: u64, corner: &Corner) -> Result<Vec<Key>, LockE
 async fn a_value_says_who_holds_the_lock() {
     let corner = Corner::new().await;
     let before = SystemTime::now() - Duration::from_secs(1);
-    let keys = within("the call", keys(&corner.locks().await, 42, &corner))
-        .await
-        .unwrap();
+    let keys = within("the call", keys(&corner.locks().await, 42, &corner)).await.unwrap();
     let record: Value = serde_json::from_slice(&keys[0].value).expect("JSON");
     assert_eq!(record["pid"], std::process::id());
     assert_eq!(record["service"], "tests");
@@ -30,10 +28,7 @@ async fn a_value_says_who_holds_the_lock() {
     assert_eq!(record["host"], host.trim());
     let since =
         humantime::parse_rfc3339(record["queued_since"].as_str().unwrap()).expect("RFC 3339");
-    assert!(
-        since >= before && since <= SystemTime::now() + Duration::from_secs(1),
-        "{since:?}"
-    );
+    assert!(since >= before && since <= SystemTime::now() + Duration::from_secs(1), "{since:?}");
 }
 
 #[limit::test]
@@ -44,24 +39,13 @@ async fn a_refused_caller_reads_the_same_record() {
     let mut worker = Worker::start(environment);
     worker.asked("work till", "held").await;
     let refused = corner.locks().await.lock("jobs/till").try_once().await;
-    let Err(error @ LockError::Held { .. }) = refused else {
-        panic!("{refused:?}")
-    };
+    let Err(error @ LockError::Held { .. }) = refused else { panic!("{refused:?}") };
     // The error names the holder, so that an operator knows which process to ask.
     for part in ["till service", &worker.pid().to_string()] {
         assert!(error.to_string().contains(part), "no {part} in `{error}`");
     }
-    let LockError::Held {
-        holder: Some(holder),
-        ..
-    } = error
-    else {
-        panic!("{error:?}")
-    };
-    assert_eq!(
-        (holder.service(), holder.pid()),
-        ("till service", worker.pid())
-    );
+    let LockError::Held { holder: Some(holder), .. } = error else { panic!("{error:?}") };
+    assert_eq!((holder.service(), holder.pid()), ("till service", worker.pid()));
     assert_eq!(holder.template(), Some("jobs/<job>"));
     assert_eq!(holder.function(), Some("worker::work"));
     humantime::parse_rfc3339(holder.queued_since()).expect("RFC 3339");
@@ -74,10 +58,7 @@ async fn a_lock_by_hand_has_no_function() {
     let held = corner.locks().await.lock("orders/42").await.unwrap();
     let key = corner.owner("orders/42").await;
     let record: Value = serde_json::from_slice(&key.value).expect("JSON");
-    assert_eq!(
-        (&record["function"], &record["template"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert_eq!((&record["function"], &record["template"]), (&Value::Null, &Value::Null));
     held.release().await.unwrap();
 }
 
@@ -88,13 +69,8 @@ async fn a_session_key_has_the_lease_of_its_locks() {
     let lease = corner.owner("orders/42").await.lease;
     assert_ne!(lease, 0, "the key would outlive a crash");
     let sessions = corner.sessions().await;
-    let [session] = sessions.as_slice() else {
-        panic!("{sessions:?}")
-    };
-    assert_eq!(
-        session.text,
-        format!("{}{lease:x}", corner.session_prefix())
-    );
+    let [session] = sessions.as_slice() else { panic!("{sessions:?}") };
+    assert_eq!(session.text, format!("{}{lease:x}", corner.session_prefix()));
     assert_eq!(session.lease, lease);
     held.release().await.unwrap();
 }

@@ -65,10 +65,7 @@ async fn a_guard_is_reentrant_too() {
     let (corner, [locks]) = Corner::with_engines().await;
     let body = async || {
         let again = locks.lock("orders/7").reentrant().await?;
-        assert_eq!(
-            (again.name().text(), again.token()),
-            (Some("orders/7"), inside().1)
-        );
+        assert_eq!((again.name().text(), again.token()), (Some("orders/7"), inside().1));
         assert_eq!(again.hold(async { inside() }).await?, inside());
         again.release().await?;
         drop(locks.lock("orders/7").reentrant().await?);
@@ -163,9 +160,7 @@ async fn only_branches_of_the_task_share_a_reentrant_lock() {
 /// Returns the names with their tokens.
 fn tokens<N: Group>(held: &LockGuard<N>) -> Vec<(String, Token)> {
     let text = |name: &etcd_locked::Name| name.text().expect("held, hence valid").to_owned();
-    held.tokens()
-        .map(|(name, token)| (text(name), token))
-        .collect()
+    held.tokens().map(|(name, token)| (text(name), token)).collect()
 }
 
 #[limit::test]
@@ -181,10 +176,7 @@ async fn a_reentrant_group_is_held_fully_or_not_at_all() {
         let mut reversed = tokens(&again);
         reversed.reverse();
         assert_eq!(reversed, tokens(&held));
-        assert_eq!(
-            tokens(&locks.lock("a").reentrant().await.unwrap()),
-            [reversed[1].clone()]
-        );
+        assert_eq!(tokens(&locks.lock("a").reentrant().await.unwrap()), [reversed[1].clone()]);
     };
     held.hold(inner).await.unwrap();
     held.release().await.unwrap();
@@ -203,9 +195,7 @@ async fn a_reentrant_group_is_held_fully_or_not_at_all() {
         again.hold(inner).await.unwrap();
         // Only some are held: the call is refused and takes nothing.
         let refused = within("the refusal", both()).await;
-        let Err(LockError::SelfDeadlock { name }) = refused else {
-            panic!("{refused:?}")
-        };
+        let Err(LockError::SelfDeadlock { name }) = refused else { panic!("{refused:?}") };
         assert_eq!(name.text(), Some("a"));
     };
     a.hold(inner).await.unwrap();
@@ -222,9 +212,7 @@ async fn a_fence_that_the_inner_made_falls_with_the_outer() {
     let fence = held.hold(inner).await.unwrap();
     let guarded = || {
         let put = etcd_locked::etcd_client::TxnOp::get(corner.prefix.as_str(), None);
-        let txn = etcd_locked::etcd_client::Txn::new()
-            .when([fence.clone()])
-            .and_then([put]);
+        let txn = etcd_locked::etcd_client::Txn::new().when([fence.clone()]).and_then([put]);
         let mut client = corner.client.clone();
         async move { client.txn(txn).await.expect("etcd answers").succeeded() }
     };

@@ -75,8 +75,7 @@ impl Scene {
         let etcd = Etcd::start_with_quota(QUOTA).await;
         let mut corner = Corner::of(&etcd).await;
         let ranges = [corner.prefix.clone(), corner.session_prefix()];
-        etcd.enable_auth(USER, PASSWORD, &[&ranges[0], &ranges[1]])
-            .await;
+        etcd.enable_auth(USER, PASSWORD, &[&ranges[0], &ranges[1]]).await;
         let root = etcd.client_as(Some(ROOT)).await;
         corner.client = root.clone();
         let proxy = Proxy::start(etcd.address()).expect("a proxy");
@@ -85,15 +84,7 @@ impl Scene {
         let theirs = connect(corner.config().user(ROOT.0, ROOT.1)).await;
         pass("a free name", theirs.lock("first")).await;
         let kept = take("a free name", mine.lock("kept")).await;
-        Scene {
-            corner,
-            etcd,
-            proxy,
-            root,
-            mine,
-            theirs,
-            kept,
-        }
+        Scene { corner, etcd, proxy, root, mine, theirs, kept }
     }
 
     /// etcd refuses from now on.
@@ -145,11 +136,7 @@ impl Scene {
         let gone = self.corner.until_contenders("given", 0);
         within_time(SOON, "the end of the key", gone).await;
         drill.took("the key was gone", ended.elapsed());
-        assert!(
-            self.kept.is_held(),
-            "{fault:?}: {:?}",
-            self.kept.lost().await
-        );
+        assert!(self.kept.is_held(), "{fault:?}: {:?}", self.kept.lost().await);
         assert_eq!(self.corner.leases("kept").await, lease, "{fault:?}");
         for locks in [&self.theirs, &self.mine] {
             pass("the name", locks.lock("given")).await;
@@ -159,9 +146,7 @@ impl Scene {
         let lines = self.lines();
         println!("{fault:?}: {lines:#?}");
         assert_eq!(lines.len(), 1, "{fault:?}: {lines:#?}");
-        within("a release", self.kept.release())
-            .await
-            .expect("released");
+        within("a release", self.kept.release()).await.expect("released");
         self.corner.until_empty().await;
         (drill, self.etcd)
     }
@@ -169,20 +154,15 @@ impl Scene {
 
 /// A release whose delete is refused.
 async fn refused_delete(fault: Fault) -> (Drill, Etcd) {
-    let mut drill = Drill::begin(format!(
-        "etcd refuses a release's delete for {LASTS:?}: {}",
-        fault.words()
-    ));
+    let mut drill =
+        Drill::begin(format!("etcd refuses a release's delete for {LASTS:?}: {}", fault.words()));
     let mut scene = Scene::new().await;
     let given = take("a free name", scene.mine.lock("given")).await;
     scene.begin(fault).await;
     let refused = within("the release's answer", given.release()).await;
     println!("{fault:?}, release: {refused:?}");
     assert!(
-        matches!(
-            refused,
-            Err(LockError::Backend { .. } | LockError::PermissionDenied { .. })
-        ),
+        matches!(refused, Err(LockError::Backend { .. } | LockError::PermissionDenied { .. })),
         "{fault:?}: {refused:?}"
     );
     drill.result("released", &refused);

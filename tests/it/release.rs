@@ -75,11 +75,8 @@ struct Watched {
 impl Watched {
     fn new(corner: &Corner) -> (Watched, Receiver<i64>) {
         let (sent, received) = channel();
-        let watched = Watched {
-            endpoint: corner.endpoint.clone(),
-            below: corner.below("orders/7"),
-            sent,
-        };
+        let watched =
+            Watched { endpoint: corner.endpoint.clone(), below: corner.below("orders/7"), sent };
         (watched, received)
     }
 }
@@ -133,10 +130,7 @@ async fn a_failed_release_is_completed_later() {
     let corner = Corner::of(&etcd).await;
     let (mine, theirs) = (corner.locks().await, corner.locks().await);
     let etcd = Mutex::new(etcd);
-    assert_eq!(
-        within("the call's end", kill(&mine, 7, &etcd, Ok(7))).await,
-        Ok(7)
-    );
+    assert_eq!(within("the call's end", kill(&mine, 7, &etcd, Ok(7))).await, Ok(7));
     etcd.lock().await.start_again().await;
     // The TTL is 15 s, and a restarted etcd gives leases their full time again. So the engine cleans up, not an expiry.
     let next = theirs.lock("orders/7").wait(Duration::from_secs(10));
@@ -148,12 +142,7 @@ async fn a_failed_release_is_completed_later() {
 #[limit::test]
 async fn a_key_removed_by_an_operator_does_not_disturb_the_result() {
     let (corner, [locks]) = Corner::with_engines().await;
-    assert_eq!(
-        within("the call", delete(&locks, 7, &corner))
-            .await
-            .unwrap(),
-        7
-    );
+    assert_eq!(within("the call", delete(&locks, 7, &corner)).await.unwrap(), 7);
     pass("the next lock", locks.lock("orders/7")).await;
     corner.until_empty().await;
 }

@@ -145,13 +145,7 @@ async fn a_restore_from_a_snapshot_costs_every_lock_held() {
         }
         match served {
             // Served by the restored history, before its engine knew that it is another.
-            Ok(Ok(
-                Ok(())
-                | Err(LockError::Lost {
-                    cause: LossCause::Wiped,
-                    ..
-                }),
-            )) => {}
+            Ok(Ok(Ok(()) | Err(LockError::Lost { cause: LossCause::Wiped, .. }))) => {}
             other => wrong.push(format!("the waiter for `{name}`: {other:?}")),
         }
     }
@@ -163,11 +157,7 @@ async fn a_restore_from_a_snapshot_costs_every_lock_held() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     for name in ["held", "moved", "freed", "later", "traffic", "new"] {
         for locks in [&one, &two] {
-            pass(
-                &format!("a call for `{name}`"),
-                locks.lock(name).wait_forever(),
-            )
-            .await;
+            pass(&format!("a call for `{name}`"), locks.lock(name).wait_forever()).await;
         }
     }
     corner.until_empty().await;

@@ -34,10 +34,7 @@ impl Scene {
     ) -> Scene {
         let logs = [("WORKER_LOGS", "warn".to_owned())];
         let environment = environment.into_iter().chain(logs);
-        Scene {
-            worker: Worker::start(environment.chain(drill.environment())),
-            lines: Vec::new(),
-        }
+        Scene { worker: Worker::start(environment.chain(drill.environment())), lines: Vec::new() }
     }
 
     /// Sends a command, and awaits a line that begins with one of these words. Returns it.
@@ -147,9 +144,7 @@ async fn password_that_changes_in_its_file_costs_no_lock() {
             assert!(!line.contains(password), "{line}");
         }
     }
-    drill
-        .shows("user, password or certificate are refused")
-        .await;
+    drill.shows("user, password or certificate are refused").await;
     drill.end();
 }
 
@@ -169,12 +164,7 @@ async fn end_of_a_certificate_is_warned_of_once_a_day() {
     assert_eq!(scene.logged("certificate.ends").len(), 1);
     proxy.reset_all();
     scene.locks("orders/2").await;
-    assert_eq!(
-        scene.logged("certificate.ends").len(),
-        1,
-        "{:?}",
-        scene.lines
-    );
+    assert_eq!(scene.logged("certificate.ends").len(), 1, "{:?}", scene.lines);
 
     let (certificate, key) = authority.issue_ending("client", 11 * DAY);
     files.replace(&authority, &certificate, &key);
@@ -182,9 +172,7 @@ async fn end_of_a_certificate_is_warned_of_once_a_day() {
     scene.locks("orders/3").await;
     assert_eq!(scene.logged("certificate.ends").len(), 2, "of another one");
     drill.got("three locks");
-    drill
-        .shows("the client's certificate is about to end")
-        .await;
+    drill.shows("the client's certificate is about to end").await;
     drill.end();
 }
 

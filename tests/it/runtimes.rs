@@ -20,10 +20,7 @@ use crate::worker::Worker;
 const TTL: Duration = Duration::from_secs(5);
 
 fn runtime() -> Runtime {
-    Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
 /// Blocks its executor, which is a mistake of the caller.
@@ -79,10 +76,7 @@ async fn a_blocked_executor_keeps_the_lock() {
         );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert!(
-        blocked.join().unwrap().unwrap(),
-        "the lock was lost while the executor was blocked"
-    );
+    assert!(blocked.join().unwrap().unwrap(), "the lock was lost while the executor was blocked");
     assert!(refusals > 20, "only {refusals} tries were refused");
     drill.got("the holder: its lock");
     drill.got("tries of another process: Held");
@@ -110,9 +104,7 @@ async fn an_engine_outlives_the_runtime_it_was_made_on() {
     let (locks, held) = thread::spawn(move || {
         let first = runtime();
         let locks = first.block_on(Locks::connect(config)).unwrap();
-        let held = first
-            .block_on(locks.lock("orders/7").into_future())
-            .unwrap();
+        let held = first.block_on(locks.lock("orders/7").into_future()).unwrap();
         let waiting = locks.clone();
         first.spawn(async move { waiting.lock("orders/7").wait_forever().await });
         first.block_on(tokio::task::yield_now());
@@ -122,9 +114,7 @@ async fn an_engine_outlives_the_runtime_it_was_made_on() {
     .join()
     .unwrap();
     // Only the engine's own runtime renews the lease.
-    within("the body", held.hold(tokio::time::sleep(2 * TTL)))
-        .await
-        .unwrap();
+    within("the body", held.hold(tokio::time::sleep(2 * TTL))).await.unwrap();
     assert!(held.is_held());
     pass("another lock", locks.lock("orders/8")).await;
     held.release().await.unwrap();

@@ -39,20 +39,14 @@ async fn a_call_in_a_scope_uses_its_engine() {
     let calls = async {
         assert_eq!(whose(7, &corners).await.unwrap(), [true, false]);
         // An inner scope, then the outer one again.
-        assert_eq!(
-            second.scope(whose(7, &corners)).await.unwrap(),
-            [false, true]
-        );
+        assert_eq!(second.scope(whose(7, &corners)).await.unwrap(), [false, true]);
         assert_eq!(whose(7, &corners).await.unwrap(), [true, false]);
         // The function `lock` uses the scope as well.
         let held = etcd_locked::lock("orders/8").await.unwrap();
         assert_eq!(one.contenders("orders/8").await.len(), 1);
         held.release().await.unwrap();
         // The option precedes any scope.
-        assert_eq!(
-            whose_by_option(&second, 7, &corners).await.unwrap(),
-            [false, true]
-        );
+        assert_eq!(whose_by_option(&second, 7, &corners).await.unwrap(), [false, true]);
     };
     within("the calls", first.scope(calls)).await;
 }
@@ -69,10 +63,7 @@ async fn scopes_of_joined_futures_do_not_mix() {
             only(mine, whose(7, &corners).await.unwrap());
         }
     };
-    within("both", async {
-        tokio::join!(first.scope(repeat(0)), second.scope(repeat(1)))
-    })
-    .await;
+    within("both", async { tokio::join!(first.scope(repeat(0)), second.scope(repeat(1))) }).await;
     one.until_empty().await;
     two.until_empty().await;
 }
@@ -117,10 +108,7 @@ fn a_thread_has_its_default() {
                     assert_eq!(mine.contenders("orders/7").await.len(), 1);
                     held.release().await.unwrap();
                     // A scope precedes the thread's default.
-                    assert_eq!(
-                        others.scope(whose(7, &corners)).await.unwrap(),
-                        [false, true]
-                    );
+                    assert_eq!(others.scope(whose(7, &corners)).await.unwrap(), [false, true]);
                     let inner = others.set_default();
                     assert_eq!(whose(7, &corners).await.unwrap(), [false, true]);
                     drop(inner);

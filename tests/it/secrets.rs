@@ -49,10 +49,7 @@ impl Key {
     fn new(text: String) -> Key {
         // Its first line of data: PEM's own lines are no secret.
         let data = text.lines().nth(1).expect("a key of several lines");
-        Key {
-            data: data.to_owned(),
-            text,
-        }
+        Key { data: data.to_owned(), text }
     }
 }
 
@@ -115,10 +112,7 @@ fn mistakes(etcd: &Etcd, authority: &Authority) -> Vec<Mistake> {
             "a password in an endpoint, next to `embedded`",
             endpoints(format!("http://shop:{PASSWORD}@{host},embedded")),
         ),
-        of_key(
-            "the key's text in place of endpoints",
-            endpoints(key.text.clone()),
-        ),
+        of_key("the key's text in place of endpoints", endpoints(key.text.clone())),
         of_key(
             "the key's text in place of its file's name",
             vec![
@@ -174,12 +168,7 @@ fn answer(lines: &[String]) -> &str {
 
 fn start(environment: Vec<(&'static str, String)>, drill: &Drill) -> Worker {
     let logs = [("WORKER_LOGS", "trace".to_owned())];
-    Worker::start(
-        environment
-            .into_iter()
-            .chain(logs)
-            .chain(drill.environment()),
-    )
+    Worker::start(environment.into_iter().chain(logs).chain(drill.environment()))
 }
 
 #[limit::test]
@@ -224,18 +213,12 @@ async fn a_password_in_use_is_in_no_log_line_and_no_record() {
         let record = String::from_utf8_lossy(kv.value());
         assert!(!record.contains(PASSWORD), "{record}");
     }
-    drill.got(format!(
-        "{} keys with their records: not shown",
-        all.kvs().len()
-    ));
+    drill.got(format!("{} keys with their records: not shown", all.kvs().len()));
     shop.change_password("another").await;
     let refused = asked(&mut worker).await;
     assert!(answer(&refused).starts_with("failed "));
     lines.extend(refused);
-    assert!(
-        lines.iter().any(|line| line.starts_with("logged ")),
-        "no log"
-    );
+    assert!(lines.iter().any(|line| line.starts_with("logged ")), "no log");
     for line in &lines {
         assert!(!line.contains(PASSWORD), "{line}");
     }
@@ -261,24 +244,15 @@ async fn debug_of_what_knows_a_secret_does_not_show_it() {
     let config = config.user("shop", PASSWORD).tls(tls);
     texts.push(format!("{config:?}"));
     let refused = |error: LockError| [format!("{error:?}"), error.to_string()];
-    let error = Locks::connect(config)
-        .await
-        .map(drop)
-        .expect_err("a user in an endpoint");
+    let error = Locks::connect(config).await.map(drop).expect_err("a user in an endpoint");
     texts.extend(refused(error));
     let exchanged = Tls::new().identity_pem(key.clone(), certificate.clone());
     let config = Config::new([format!("https://{host}")]).tls(exchanged);
-    let error = Locks::connect(config)
-        .await
-        .map(drop)
-        .expect_err("a key for a certificate");
+    let error = Locks::connect(config).await.map(drop).expect_err("a key for a certificate");
     texts.extend(refused(error));
     let authorities = Config::new([format!("https://{host}")]);
     let authorities = authorities.tls(Tls::new().ca_pem(key));
-    let error = Locks::connect(authorities)
-        .await
-        .map(drop)
-        .expect_err("a key for authorities");
+    let error = Locks::connect(authorities).await.map(drop).expect_err("a key for authorities");
     texts.extend(refused(error));
 
     // A list that a comma of the password divides.

@@ -22,10 +22,7 @@ struct Shop {
 }
 
 fn shop() -> Shop {
-    Shop {
-        shard: 3,
-        title: "corner shop".to_owned(),
-    }
+    Shop { shard: 3, title: "corner shop".to_owned() }
 }
 
 impl Shop {
@@ -98,10 +95,7 @@ fn methods_with_any_self() {
         let (seen, other) = arc.by_reference_to_an_arc().await.unwrap();
         assert_eq!(seen, "shops/4");
         assert!(Arc::ptr_eq(&same, &arc) && Arc::ptr_eq(&other, &arc));
-        assert_eq!(
-            Rc::new(shop.clone()).in_an_rc().await.unwrap(),
-            "shops/4shops/a%2Fb"
-        );
+        assert_eq!(Rc::new(shop.clone()).in_an_rc().await.unwrap(), "shops/4shops/a%2Fb");
         let (seen, boxed) = Box::new(shop.clone()).in_a_box().await.unwrap();
         assert_eq!((seen.as_str(), boxed.shard), ("shops/4", 4));
         // The name is the one at the call.
@@ -134,14 +128,8 @@ impl<T: LockKey + Copy, const N: usize> Repository<T, N> {
 #[test]
 fn generics() {
     alone(async {
-        assert_eq!(
-            generic(7_u8, &"seven").await.unwrap(),
-            ("generic/7".to_owned(), "seven")
-        );
-        assert_eq!(
-            generic("a b", &[1]).await.unwrap(),
-            ("generic/a%20b".to_owned(), [1])
-        );
+        assert_eq!(generic(7_u8, &"seven").await.unwrap(), ("generic/7".to_owned(), "seven"));
+        assert_eq!(generic("a b", &[1]).await.unwrap(), ("generic/a%20b".to_owned(), [1]));
     });
 }
 
@@ -213,11 +201,7 @@ struct Order {
 
 #[etcd_locked("orders/<id>/<sku>/<kind>/<first>/<a>")]
 async fn patterns(
-    Order {
-        id,
-        lines: (_, sku),
-        r#type: kind,
-    }: Order,
+    Order { id, lines: (_, sku), r#type: kind }: Order,
     [first, .., mut last]: [u8; 3],
     ref whole @ (a, _): (u8, u8),
 ) -> Result<(String, u8), LockError> {
@@ -233,19 +217,12 @@ async fn field_paths(order: &Order, r#type: &str) -> Result<String, LockError> {
 #[test]
 fn destructured_patterns_and_fields() {
     alone(async {
-        let order = || Order {
-            id: 1,
-            lines: (2, "sku".into()),
-            r#type: '/',
-        };
+        let order = || Order { id: 1, lines: (2, "sku".into()), r#type: '/' };
         assert_eq!(
             patterns(order(), [3, 4, 5], (6, 7)).await.unwrap(),
             ("orders/1/sku/%2F/3/6".to_owned(), 12)
         );
-        assert_eq!(
-            field_paths(&order(), "t").await.unwrap(),
-            "orders/1/sku/%2F/t"
-        );
+        assert_eq!(field_paths(&order(), "t").await.unwrap(), "orders/1/sku/%2F/t");
     });
 }
 
@@ -321,20 +298,14 @@ impl Keeper for Shop {
 }
 
 async fn kept(keeper: &mut impl Keeper) -> (String, (String, u32)) {
-    (
-        keeper.keep(7).await.expect("kept"),
-        keeper.keep_by_default(8).await.expect("kept"),
-    )
+    (keeper.keep(7).await.expect("kept"), keeper.keep_by_default(8).await.expect("kept"))
 }
 
 #[test]
 fn trait_methods() {
     alone(async {
         let seen = kept(&mut shop()).await;
-        assert_eq!(
-            seen,
-            ("shops/3/orders/7".to_owned(), ("defaults/8".to_owned(), 3))
-        );
+        assert_eq!(seen, ("shops/3/orders/7".to_owned(), ("defaults/8".to_owned(), 3)));
     });
 }
 
@@ -364,10 +335,7 @@ impl Dynamic for Shop {
 fn methods_of_async_trait() {
     alone(async {
         let keeper: Box<dyn Dynamic + Send> = Box::new(shop());
-        assert_eq!(
-            keeper.keep(7).await.unwrap(),
-            "shops/orders/7 of corner shop"
-        );
+        assert_eq!(keeper.keep(7).await.unwrap(), "shops/orders/7 of corner shop");
         assert_eq!(keeper.keep(0).await.unwrap(), "shops/orders/0 early");
         assert_eq!(keeper.keep_by_default(8).await.unwrap(), "defaults/8 8");
     });
@@ -482,10 +450,7 @@ mod names_of_the_users_own {
 #[test]
 fn user_names_do_not_collide_with_ours() {
     alone(async {
-        assert_eq!(
-            shadowing(1, "!", 2).await.unwrap(),
-            ("shadow/1!".to_owned(), 3)
-        );
+        assert_eq!(shadowing(1, "!", 2).await.unwrap(), ("shadow/1!".to_owned(), 3));
         assert_eq!(names_of_the_users_own::own_names(7).await.unwrap(), "own/7");
     });
 }

@@ -23,8 +23,7 @@ impl Shop {
 
     /// The same on this etcd.
     pub(crate) async fn of(etcd: Etcd, password: &str) -> Shop {
-        etcd.enable_auth(USER, password, &["locks/", "locks%s/"])
-            .await;
+        etcd.enable_auth(USER, password, &["locks/", "locks%s/"]).await;
         let root = etcd.client_as(Some(ROOT)).await;
         Shop { etcd, root }
     }

@@ -37,10 +37,7 @@ async fn nothing_is_left(corner: &Corner, leases: &[i64]) {
     corner.until_empty().await;
     assert_eq!(corner.sessions().await, []);
     for lease in leases {
-        assert!(
-            !corner.lease_lives(*lease).await,
-            "lease {lease:x} is still there"
-        );
+        assert!(!corner.lease_lives(*lease).await, "lease {lease:x} is still there");
     }
 }
 
@@ -51,10 +48,7 @@ async fn a_shutdown_waits_for_bodies() {
     let leases: Vec<i64> = corner.leases("orders/7").await.into_iter().collect();
     let shutdown = begin_shutdown(&locks, GRACE);
     until_refused(&locks, "orders/8").await;
-    assert!(
-        !shutdown.is_finished(),
-        "the shutdown did not wait for the body"
-    );
+    assert!(!shutdown.is_finished(), "the shutdown did not wait for the body");
     assert_eq!(corner.contenders("orders/7").await.len(), 1);
     done.notify_one();
     assert_eq!(within("the call's end", call).await.unwrap().unwrap(), 7);

@@ -54,10 +54,7 @@ async fn a_shutdown_with_twenty_thousand_locks_ends() {
     let config = corner.config().ttl(TTL);
     let (locks, others) = (connect(config.clone()).await, connect(config).await);
     let kept = others.lock("kept").await.unwrap();
-    let signs = Signs {
-        inside: watch::Sender::new(0),
-        leave: watch::Sender::new(false),
-    };
+    let signs = Signs { inside: watch::Sender::new(0), leave: watch::Sender::new(false) };
     let mut bodies = JoinSet::new();
     for id in 0..LOCKS {
         bodies.spawn(body(locks.clone(), id, signs.clone()));
@@ -82,10 +79,7 @@ async fn a_shutdown_with_twenty_thousand_locks_ends() {
         drill.result("a body to its end", &end);
         match end {
             Ok(()) => ended += 1,
-            Err(LockError::Lost {
-                cause: LossCause::Shutdown,
-                ..
-            }) => cut += 1,
+            Err(LockError::Lost { cause: LossCause::Shutdown, .. }) => cut += 1,
             Err(error) => panic!("after {ended} ends and {cut} cuts: {error:?}"),
         }
     }

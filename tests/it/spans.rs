@@ -77,10 +77,7 @@ impl Subscriber for Spans {
     fn event(&self, _: &Event<'_>) {}
 
     fn enter(&self, span: &Id) {
-        self.entered
-            .lock()
-            .expect("not poisoned")
-            .push(span.clone());
+        self.entered.lock().expect("not poisoned").push(span.clone());
     }
 
     fn exit(&self, span: &Id) {

@@ -26,29 +26,19 @@ async fn refused(config: Config, endpoint: &str) -> LockError {
     let started = Instant::now();
     let connected = within("a refusal", async {
         // An engine that connects only with the first lock gets the error there.
-        Locks::connect(config.connect_timeout(CONNECT))
-            .await?
-            .lock("orders/7")
-            .wait_forever()
-            .await
+        Locks::connect(config.connect_timeout(CONNECT)).await?.lock("orders/7").wait_forever().await
     });
     let error = connected.await.expect_err("there is nothing to connect to");
     let took = started.elapsed();
     assert!(took <= CONNECT + SLACK, "it took {took:?} to say: {error}");
     let address = endpoint.rsplit('/').next().expect("at least itself");
-    assert!(
-        error.to_string().contains(address),
-        "`{error}` does not name {address}"
-    );
+    assert!(error.to_string().contains(address), "`{error}` does not name {address}");
     error
 }
 
 fn says(error: &LockError, words: &[&str]) {
     let text = error.to_string().to_lowercase();
-    assert!(
-        words.iter().any(|it| text.contains(it)),
-        "none of {words:?} in `{error}`"
-    );
+    assert!(words.iter().any(|it| text.contains(it)), "none of {words:?} in `{error}`");
 }
 
 #[limit::test]
@@ -58,17 +48,10 @@ async fn a_process_without_settings_names_what_to_set() {
     assert!(failed.starts_with("orders/7 NotInitialized"), "{failed}");
     assert!(failed.contains("ETCD_LOCKED_ENDPOINTS"), "{failed}");
     worker.send("work till");
-    assert!(
-        worker
-            .says("failed")
-            .await
-            .starts_with("till NotInitialized")
-    );
+    assert!(worker.says("failed").await.starts_with("till NotInitialized"));
     // The process may still follow the advice of the error.
     let corner = Corner::new().await;
-    worker
-        .asked(&format!("init {}", corner.endpoint), "initialised")
-        .await;
+    worker.asked(&format!("init {}", corner.endpoint), "initialised").await;
     worker.asked("lock initialised/late", "locked").await;
 }
 
@@ -95,20 +78,12 @@ async fn the_environment_says_everything() {
     environment.push(("ETCD_LOCKED_WAIT", "none".to_owned()));
     environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
     // The variables of `etcdctl` come second.
-    environment.push((
-        "ETCDCTL_ENDPOINTS",
-        format!("http://127.0.0.1:{}", free_port()),
-    ));
+    environment.push(("ETCDCTL_ENDPOINTS", format!("http://127.0.0.1:{}", free_port())));
     let mut worker = Worker::start(environment);
     worker.asked("work till", "held").await;
     let key = corner.owner("jobs/till").await;
     assert!(String::from_utf8_lossy(&key.value).contains("till service"));
-    let lease = corner
-        .client
-        .clone()
-        .lease_time_to_live(key.lease, None)
-        .await
-        .unwrap();
+    let lease = corner.client.clone().lease_time_to_live(key.lease, None).await.unwrap();
     assert_eq!(lease.granted_ttl(), 7);
     worker.asked("done till", "released").await;
 }
@@ -138,12 +113,8 @@ async fn an_invalid_configuration_is_refused() {
     assert_matches!(error, LockError::Config { .. });
     // The options of a call are checked as well.
     let locks = connect(good()).await;
-    let error = within(
-        "a refusal",
-        locks.lock("orders/7").ttl(Duration::from_secs(1)),
-    )
-    .await
-    .unwrap_err();
+    let error =
+        within("a refusal", locks.lock("orders/7").ttl(Duration::from_secs(1))).await.unwrap_err();
     assert_matches!(error, LockError::Config { .. });
 }
 
@@ -205,16 +176,10 @@ async fn a_client_certificate_is_presented() {
     let authority = Authority::new();
     let etcd = Etcd::start_with_client_certificates(&authority).await;
     let config = || Config::new([etcd.endpoint()]);
-    let error = refused(
-        config().tls(Tls::new().ca_pem(authority.pem())),
-        &etcd.endpoint(),
-    )
-    .await;
+    let error = refused(config().tls(Tls::new().ca_pem(authority.pem())), &etcd.endpoint()).await;
     assert_matches!(error, LockError::Backend { .. });
     let (certificate, key) = authority.issue("client");
-    let tls = Tls::new()
-        .ca_pem(authority.pem())
-        .identity_pem(certificate, key);
+    let tls = Tls::new().ca_pem(authority.pem()).identity_pem(certificate, key);
     let locks = connect(config().tls(tls)).await;
     pass("a lock over TLS", locks.lock("orders/7")).await;
 }

@@ -43,12 +43,8 @@ async fn status_lists_what_calls_hold_and_wait_for() {
     let (corner, [locks]) = Corner::with_engines().await;
     let began = SystemTime::now() - Duration::from_secs(1);
     let (leaves, goes) = (Notify::new(), Notify::new());
-    let calls = async {
-        tokio::join!(
-            ship(locks.clone(), 7, &leaves),
-            ship(locks.clone(), 7, &goes)
-        )
-    };
+    let calls =
+        async { tokio::join!(ship(locks.clone(), 7, &leaves), ship(locks.clone(), 7, &goes)) };
     let watches = async {
         let status = until("holder and waiter", &locks, |it| {
             it.held().len() + it.waiting().len() == 2 && !it.held().is_empty()
@@ -70,10 +66,7 @@ async fn status_lists_what_calls_hold_and_wait_for() {
             panic!("{:?}", status.leases());
         };
         assert!(!lease.left().is_zero());
-        assert_eq!(
-            corner.leases("orders/7").await.into_iter().next(),
-            Some(lease.id())
-        );
+        assert_eq!(corner.leases("orders/7").await.into_iter().next(), Some(lease.id()));
 
         let shown = serde_json::to_value(&status).expect("it serializes");
         assert_eq!(shown["ready"], json!(true));
@@ -93,10 +86,7 @@ async fn status_lists_what_calls_hold_and_wait_for() {
     let ((one, other), ()) = within("both calls", async { tokio::join!(calls, watches) }).await;
     one.and(other).expect("both are served");
     let idle = locks.status();
-    assert!(
-        idle.held().is_empty() && idle.waiting().is_empty(),
-        "{idle:?}"
-    );
+    assert!(idle.held().is_empty() && idle.waiting().is_empty(), "{idle:?}");
 }
 
 #[limit::test]
@@ -175,10 +165,7 @@ async fn engine_that_shuts_down_is_not_ready() {
     within("the shutdown", shutdown).await.expect("no panic");
     let over = locks.status();
     assert!(!over.ready() && over.draining() && !over.reachable());
-    assert!(
-        over.held().is_empty() && over.leases().is_empty(),
-        "{over:?}"
-    );
+    assert!(over.held().is_empty() && over.leases().is_empty(), "{over:?}");
 }
 
 #[limit::test]
@@ -190,12 +177,7 @@ async fn status_of_ten_thousand_locks_lists_them_all() {
     let locks = corner.locks_with_ttl(TTL).await;
     let mut calls = JoinSet::new();
     for id in 0..LOCKS {
-        calls.spawn(
-            locks
-                .lock(format!("held/{id}"))
-                .wait_forever()
-                .into_future(),
-        );
+        calls.spawn(locks.lock(format!("held/{id}")).wait_forever().into_future());
     }
     let mut held = Vec::new();
     while let Some(guard) = within("a lock", calls.join_next()).await {
@@ -211,10 +193,7 @@ async fn status_of_ten_thousand_locks_lists_them_all() {
         })
         .collect();
     took.sort_unstable();
-    println!(
-        "a status of {LOCKS} locks: median {:?}, longest {:?}",
-        took[50], took[99]
-    );
+    println!("a status of {LOCKS} locks: median {:?}, longest {:?}", took[50], took[99]);
     drop(held);
     assert!(locks.status().held().is_empty());
     corner.until_empty().await;

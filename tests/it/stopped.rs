@@ -42,14 +42,8 @@ async fn a_stopped_holder_is_not_polled_after_it_wakes() {
     let mut first = worker_in(&drill, &corner, "2s");
     // Only the first is to lose its lock, however busy the machine is.
     let mut second = worker_in(&drill, &corner, "15s");
-    let token: i64 = first
-        .asked("work till", "held")
-        .await
-        .split(' ')
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap();
+    let token: i64 =
+        first.asked("work till", "held").await.split(' ').nth(1).unwrap().parse().unwrap();
     first.says("polled").await;
     second.send("work till");
     corner.until_contenders("jobs/till", 2).await;
@@ -60,10 +54,7 @@ async fn a_stopped_holder_is_not_polled_after_it_wakes() {
     let newer: i64 = entry.split(' ').nth(1).unwrap().parse().unwrap();
     assert!(newer > token, "{newer} after {token}");
     // The stop itself: three TTLs.
-    sleep(Duration::from_nanos(
-        6_000_000_000_u64.saturating_sub(monotonic_ns() - stopped),
-    ))
-    .await;
+    sleep(Duration::from_nanos(6_000_000_000_u64.saturating_sub(monotonic_ns() - stopped))).await;
     let woken = monotonic_ns();
     first.cont();
 

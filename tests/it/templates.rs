@@ -60,10 +60,7 @@ fn inside() {
 fn the(template: &str) -> &'static Template {
     let mut found = templates().filter(|site| site.template == template);
     let site = found.next().unwrap_or_else(|| {
-        panic!(
-            "`{template}` is not listed: {:?}",
-            templates().collect::<Vec<_>>()
-        )
+        panic!("`{template}` is not listed: {:?}", templates().collect::<Vec<_>>())
     });
     assert_eq!(found.next(), None, "`{template}` is listed twice");
     site
@@ -71,13 +68,7 @@ fn the(template: &str) -> &'static Template {
 
 #[test]
 fn every_shape_is_listed_with_its_place() {
-    drop((
-        free(1),
-        Shop(1).method(),
-        Shop(1_u8).keep(1),
-        one(1),
-        two(1),
-    ));
+    drop((free(1), Shop(1).method(), Shop(1_u8).keep(1), one(1), two(1)));
     inside();
     for (template, function) in [
         ("listed/free/<id>", "free"),
@@ -96,20 +87,13 @@ fn every_shape_is_listed_with_its_place() {
     assert_eq!(site.line, FREE);
     assert_eq!(
         site.to_string(),
-        format!(
-            "{}:{FREE}: listed/free/<id> ({}::free)",
-            file!(),
-            module_path!()
-        )
+        format!("{}:{FREE}: listed/free/<id> ({}::free)", file!(), module_path!())
     );
 }
 
 #[test]
 fn options_are_listed_as_they_are_written() {
-    assert_eq!(
-        the("listed/free/<id>").options,
-        r#"wait = "5s", ttl = "30s""#
-    );
+    assert_eq!(the("listed/free/<id>").options, r#"wait = "5s", ttl = "30s""#);
     assert_eq!(the("listed/method/<self.0>").options, r#"on_held = "skip""#);
     assert_eq!(the("listed/trait/<id>").options, "");
 }
@@ -119,10 +103,7 @@ fn sites_of_another_crate_are_listed() {
     assert_eq!(elsewhere::linked(), "elsewhere"); // links that crate without a call of its sites
     for (template, function) in [
         ("elsewhere/<id>", "etcd_locked_tests::elsewhere::function"),
-        (
-            "elsewhere/generic/<key>",
-            "etcd_locked_tests::elsewhere::generic",
-        ),
+        ("elsewhere/generic/<key>", "etcd_locked_tests::elsewhere::generic"),
     ] {
         let site = the(template);
         assert_eq!(site.function, function);
@@ -152,12 +133,8 @@ fn overlaps_are_reported_with_both_sites() {
 
     let panic = std::panic::catch_unwind(assert_no_overlaps).expect_err("they overlap");
     let message = panic.downcast_ref::<String>().expect("a message");
-    let [by_id, archive, below] = [
-        "overlapping/<id>",
-        "overlapping/archive",
-        "overlapping/archive/<year>",
-    ]
-    .map(the);
+    let [by_id, archive, below] =
+        ["overlapping/<id>", "overlapping/archive", "overlapping/archive/<year>"].map(the);
     for pair in [
         format!("  {by_id}\n  {archive}\n    both can be the same name"),
         format!("  {by_id}\n  {below}\n    one can be a path-prefix of the other"),

@@ -14,10 +14,7 @@ use calls::{Crate, cycles};
 use modules::{Module, modules};
 
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("tests/ lies in the workspace")
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace").to_owned()
 }
 
 pub(crate) fn read(path: &Path) -> String {
@@ -72,12 +69,8 @@ fn modules_of(package: &Value, wanted: fn(&str) -> bool) -> Vec<Module> {
 }
 
 /// Folders of packages whose files belong to no target: crates outside the workspace, and cases of compile errors.
-const OF_NO_TARGET: &[&str] = &[
-    "benches/telemetry",
-    "tests/editor",
-    "tests/outside",
-    "tests/mistakes/ui",
-];
+const OF_NO_TARGET: &[&str] =
+    &["benches/telemetry", "tests/editor", "tests/outside", "tests/mistakes/ui"];
 
 #[test]
 fn every_source_file_is_reachable() {
@@ -122,8 +115,7 @@ fn code(text: &str) -> String {
 
 /// A source without its unit tests, which may do as they like.
 pub(crate) fn without_tests(code: &str) -> &str {
-    code.split_once("#[cfg(test)]\nmod tests {")
-        .map_or(code, |(own, _tests)| own)
+    code.split_once("#[cfg(test)]\nmod tests {").map_or(code, |(own, _tests)| own)
 }
 
 /// The room of a file below a root: its first folder, or its own name.
@@ -140,10 +132,7 @@ fn files_call_each_other_in_no_cycle() {
         let found = Crate::read(&root().join(folder));
         let cycles = cycles(&found.calls());
         let paths: Vec<_> = cycles.iter().map(|module| module.join("::")).collect();
-        assert!(
-            paths.is_empty(),
-            "these files of {folder} call each other in a cycle: {paths:#?}"
-        );
+        assert!(paths.is_empty(), "these files of {folder} call each other in a cycle: {paths:#?}");
     }
 }
 
@@ -184,10 +173,8 @@ fn rooms_call_only_where_the_architecture_lets_them() {
 
 #[test]
 fn rooms_of_the_table_exist_and_form_no_cycle() {
-    let table: BTreeMap<&str, BTreeSet<&str>> = ROOMS
-        .iter()
-        .map(|(room, called)| (*room, called.iter().copied().collect()))
-        .collect();
+    let table: BTreeMap<&str, BTreeSet<&str>> =
+        ROOMS.iter().map(|(room, called)| (*room, called.iter().copied().collect())).collect();
     assert_eq!(cycles(&table), BTreeSet::new());
     let src = root().join("runtime/src");
     for room in table.keys().chain(table.values().flatten()) {
@@ -241,9 +228,7 @@ fn calls_are_found_in_every_form_of_a_path() {
 fn cycles_are_found_and_what_hangs_on_them_is_not() {
     let calls = |pairs: &[(char, &str)]| -> BTreeMap<char, BTreeSet<char>> {
         let pairs = pairs.iter();
-        pairs
-            .map(|(it, called)| (*it, called.chars().collect()))
-            .collect()
+        pairs.map(|(it, called)| (*it, called.chars().collect())).collect()
     };
     let ring = calls(&[('a', "b"), ('b', "c"), ('c', "bd"), ('d', "")]);
     assert_eq!(cycles(&ring), BTreeSet::from(['b', 'c']));
@@ -268,9 +253,7 @@ fn tables_of_contents_lead_to_what_they_export() {
 /// The paths that the code map of ARCHITECTURE.md names, by indentation; a folder ends in `/`.
 fn map() -> BTreeSet<String> {
     let text = read(&root().join("ARCHITECTURE.md"));
-    let (_, map) = text
-        .split_once("## Code map\n")
-        .expect("ARCHITECTURE.md has a code map");
+    let (_, map) = text.split_once("## Code map\n").expect("ARCHITECTURE.md has a code map");
     let (map, _) = map.split_once("\n## ").unwrap_or((map, ""));
     let mut folders: Vec<(usize, String)> = Vec::new();
     let mut named = BTreeSet::new();
@@ -282,10 +265,7 @@ fn map() -> BTreeSet<String> {
             continue;
         }
         folders.retain(|(outer, _)| *outer < indent);
-        let above = folders
-            .last()
-            .map_or("", |(_, folder)| folder.as_str())
-            .to_owned();
+        let above = folders.last().map_or("", |(_, folder)| folder.as_str()).to_owned();
         let path = above + name;
         if name.ends_with('/') {
             folders.push((indent, path.clone()));
@@ -311,17 +291,12 @@ fn the_code_map_names_every_room_and_nothing_else() {
         // The line of `tests/` tells of these.
         .filter(|module| !module.file.starts_with(root().join("tests/src")));
     for module in modules {
-        let source = module
-            .file
-            .strip_prefix(root())
-            .expect("a path below the root");
+        let source = module.file.strip_prefix(root()).expect("a path below the root");
         // A folder may stand for what is in it, if nothing in it is named.
         let stands_for = |folder: &Path| {
             let folder = format!("{}/", folder.display());
             named.contains(&folder)
-                && !named
-                    .iter()
-                    .any(|path| path.starts_with(&folder) && *path != folder)
+                && !named.iter().any(|path| path.starts_with(&folder) && *path != folder)
         };
         // A table of contents says no more than the line of its folder.
         let folder = source.parent().expect("a file in a folder");
@@ -376,12 +351,7 @@ fn all_time_comes_from_the_clock() {
 
 #[test]
 fn xtask_needs_no_protoc() {
-    let tree = cargo(&[
-        "tree",
-        "--package=xtask",
-        "--edges=normal,build",
-        "--prefix=none",
-    ]);
+    let tree = cargo(&["tree", "--package=xtask", "--edges=normal,build", "--prefix=none"]);
     assert!(tree.starts_with("xtask "), "{tree}");
     for dependency in tree.lines() {
         // Ours are all built on etcd-client; only xtask and the kit are not.
@@ -407,8 +377,5 @@ fn our_crates_are_pinned_to_each_other_and_in_the_changelog() {
         assert!(runtime.contains(&pin), "runtime/Cargo.toml must say {pin}");
     }
     let changelog = read(&root().join("CHANGELOG.md"));
-    assert!(
-        changelog.contains(&format!("## {version}")),
-        "CHANGELOG.md has no section {version}"
-    );
+    assert!(changelog.contains(&format!("## {version}")), "CHANGELOG.md has no section {version}");
 }

@@ -31,10 +31,7 @@ async fn tokens_grow_while_many_wait() {
         tokens.push(token);
     }
     assert_eq!(tokens.len(), 16);
-    assert!(
-        tokens.windows(2).all(|it| it[0].as_i64() < it[1].as_i64()),
-        "{tokens:?}"
-    );
+    assert!(tokens.windows(2).all(|it| it[0].as_i64() < it[1].as_i64()), "{tokens:?}");
 }
 
 #[limit::test]
@@ -42,15 +39,9 @@ async fn a_token_is_one_number_and_its_parts() {
     let corner = Corner::new().await;
     let held = corner.locks().await.lock("orders/7").await.unwrap();
     let token = held.token();
-    assert_eq!(
-        token.as_i64(),
-        token.revision() << 16 | i64::from(token.handover())
-    );
+    assert_eq!(token.as_i64(), token.revision() << 16 | i64::from(token.handover()));
     assert!(token.revision() >= corner.owner("orders/7").await.created);
-    let inside = held
-        .hold(async { current().unwrap().token() })
-        .await
-        .unwrap();
+    let inside = held.hold(async { current().unwrap().token() }).await.unwrap();
     assert_eq!(inside, token);
     held.release().await.unwrap();
 }
@@ -58,14 +49,8 @@ async fn a_token_is_one_number_and_its_parts() {
 /// Writes if the fence still stands; returns whether it did.
 async fn write(corner: &Corner, fence: Compare) -> bool {
     let put = TxnOp::put(format!("{}written", corner.prefix), "x", None);
-    let answer = corner
-        .client
-        .clone()
-        .txn(Txn::new().when([fence]).and_then([put]))
-        .await;
-    answer
-        .expect("etcd answers the test's own client")
-        .succeeded()
+    let answer = corner.client.clone().txn(Txn::new().when([fence]).and_then([put])).await;
+    answer.expect("etcd answers the test's own client").succeeded()
 }
 
 #[limit::test]
@@ -73,21 +58,12 @@ async fn a_fence_stands_while_the_lock_is_held() {
     let (corner, [locks]) = Corner::with_engines().await;
     let held = locks.lock("orders/7").await.unwrap();
     let fence = held.fence();
-    assert!(
-        write(&corner, fence.clone()).await,
-        "the fence fell while the lock was held"
-    );
+    assert!(write(&corner, fence.clone()).await, "the fence fell while the lock was held");
     held.release().await.unwrap();
-    assert!(
-        !write(&corner, fence.clone()).await,
-        "the fence stands after the release"
-    );
+    assert!(!write(&corner, fence.clone()).await, "the fence stands after the release");
     // The fence does not stand for the next ownership of the same engine.
     let next = locks.lock("orders/7").await.unwrap();
-    assert!(
-        !write(&corner, fence.clone()).await,
-        "the fence stands for the next owner"
-    );
+    assert!(!write(&corner, fence.clone()).await, "the fence stands for the next owner");
     assert!(write(&corner, next.fence()).await);
     next.release().await.unwrap();
 }

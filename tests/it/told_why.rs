@@ -30,9 +30,7 @@ async fn causes_after<F: Future<Output = ()>>(
         corners.push(corner);
         bodies.spawn(async move {
             let ended = held.hold(pending::<()>()).await;
-            let Err(LockError::Lost { cause, .. }) = ended else {
-                panic!("{ended:?}")
-            };
+            let Err(LockError::Lost { cause, .. }) = ended else { panic!("{ended:?}") };
             let released = held.release().await;
             let same = matches!(released, Err(LockError::Lost { cause: of, .. }) if of == cause);
             assert!(same, "{cause:?}, then {released:?}");
@@ -45,14 +43,9 @@ async fn causes_after<F: Future<Output = ()>>(
     let done = Instant::now();
     let causes = within("all losses", bodies.join_all()).await;
     for cause in &causes {
-        drill.got(format!(
-            "Lost {{ {cause:?} }}, of the body and of the release"
-        ));
+        drill.got(format!("Lost {{ {cause:?} }}, of the body and of the release"));
     }
-    drill.took(
-        "the last body had ended, since the last of them",
-        done.elapsed(),
-    );
+    drill.took("the last body had ended, since the last of them", done.elapsed());
     drill.shows(row).await;
     drill.end();
     causes
@@ -87,9 +80,7 @@ async fn release_after(what: &str, goes: impl FnOnce(&mut Etcd)) -> String {
     let held = take("a free name", locks.lock("orders/7")).await;
     goes(&mut etcd);
     let began = Instant::now();
-    let error = within("the release's answer", held.release())
-        .await
-        .expect_err("etcd is gone");
+    let error = within("the release's answer", held.release()).await.expect_err("etcd is gone");
     assert_matches!(error, LockError::Backend { .. });
     assert!(error.is_retryable(), "{error:?}");
     drill.error(&error);

@@ -25,10 +25,7 @@ async fn look_up(locks: Locks, id: u64) -> Result<(), LockError> {
 
 #[test]
 fn spans_say_what_was_waited_for_and_held() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let spans = Spans::default();
     let _subscriber = spans.subscribe();
     runtime.block_on(async {

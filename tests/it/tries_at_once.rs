@@ -31,11 +31,7 @@ impl Engine {
         let patience = Duration::from_secs(60);
         let config = corner.config_via([proxy.endpoint()]);
         let locks = connect(config.connect_timeout(patience)).await;
-        Engine {
-            corner,
-            proxy,
-            locks,
-        }
+        Engine { corner, proxy, locks }
     }
 
     /// Makes every try at once; the guards of those that are served. All others must be refused.
@@ -85,9 +81,7 @@ async fn ten_thousand_tries_for_a_few_permits_end() {
     let mut drill =
         Drill::begin("10,000 single tries at once for five permits, while etcd is silent");
     let engine = Engine::new().await;
-    let served = engine
-        .tried(&mut drill, || engine.locks.lock("crowd").permits(PERMITS))
-        .await;
+    let served = engine.tried(&mut drill, || engine.locks.lock("crowd").permits(PERMITS)).await;
     let most = usize::from(PERMITS);
     assert!((1..=most).contains(&served.len()), "{}", served.len());
     drop(served);
@@ -103,9 +97,7 @@ async fn ten_thousand_shared_tries_behind_a_holding_writer_end() {
     let engine = Engine::new().await;
     let elsewhere = engine.corner.locks().await;
     let writer = elsewhere.lock("crowd").await.unwrap();
-    let served = engine
-        .tried(&mut drill, || engine.locks.lock("crowd").shared())
-        .await;
+    let served = engine.tried(&mut drill, || engine.locks.lock("crowd").shared()).await;
     assert_eq!(served.len(), 0, "a reader joined a writer");
     writer.release().await.unwrap();
     engine.corner.until_empty().await;
@@ -124,9 +116,7 @@ async fn ten_thousand_shared_tries_behind_a_queued_writer_end() {
     let writer = spawn(writer);
     // The writer has a key of its own, so it waits before the tries begin.
     engine.corner.until_contenders("crowd", 2).await;
-    let served = engine
-        .tried(&mut drill, || engine.locks.lock("crowd").shared())
-        .await;
+    let served = engine.tried(&mut drill, || engine.locks.lock("crowd").shared()).await;
     reader.release().await.unwrap();
     drop(served);
     let writer = admitted("the writer", writer).await;
@@ -144,9 +134,7 @@ async fn ten_thousand_shared_tries_behind_an_undecided_writer_end() {
     engine.proxy.freeze(Direction::Answers);
     let mut writer = Box::pin(engine.locks.lock("crowd").wait_forever().into_future());
     assert!(submit(&mut writer).is_none(), "etcd has not answered");
-    let served = engine
-        .tried(&mut drill, || engine.locks.lock("crowd").shared())
-        .await;
+    let served = engine.tried(&mut drill, || engine.locks.lock("crowd").shared()).await;
     drop(served);
     let writer = within("the writer", writer).await.unwrap();
     writer.release().await.unwrap();
@@ -158,9 +146,7 @@ async fn ten_thousand_shared_tries_behind_an_undecided_writer_end() {
 async fn ten_thousand_exclusive_tries_serve_one() {
     let mut drill = Drill::begin("10,000 exclusive single tries at once, while etcd is silent");
     let engine = Engine::new().await;
-    let served = engine
-        .tried(&mut drill, || engine.locks.lock("crowd"))
-        .await;
+    let served = engine.tried(&mut drill, || engine.locks.lock("crowd")).await;
     assert_eq!(served.len(), 1);
     drop(served);
     engine.corner.until_empty().await;

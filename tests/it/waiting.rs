@@ -50,18 +50,10 @@ async fn a_try_fails_at_once_and_names_the_holder() {
     for locks in [mine, theirs] {
         let started = Instant::now();
         let refused = within("a refusal", locks.lock("jobs/nightly").try_once()).await;
-        let Err(error @ LockError::Held { .. }) = refused else {
-            panic!("{refused:?}")
-        };
-        assert!(
-            started.elapsed() < Duration::from_secs(8),
-            "a try took {:?}",
-            started.elapsed()
-        );
+        let Err(error @ LockError::Held { .. }) = refused else { panic!("{refused:?}") };
+        assert!(started.elapsed() < Duration::from_secs(8), "a try took {:?}", started.elapsed());
         assert!(error.is_retryable());
-        let LockError::Held { holder, .. } = error else {
-            unreachable!()
-        };
+        let LockError::Held { holder, .. } = error else { unreachable!() };
         let holder = holder.expect("etcd has the holder's record");
         assert_eq!(holder.pid(), std::process::id());
     }
@@ -78,13 +70,8 @@ async fn a_wait_that_ends_names_the_holder_and_the_time() {
         let started = Instant::now();
         let refused = within("the end of the wait", briefly(locks, "nightly")).await;
         let elapsed = started.elapsed();
-        let Err(LockError::Timeout { holder, waited, .. }) = refused else {
-            panic!("{refused:?}")
-        };
-        assert_eq!(
-            holder.expect("etcd has the holder's record").pid(),
-            std::process::id()
-        );
+        let Err(LockError::Timeout { holder, waited, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!(holder.expect("etcd has the holder's record").pid(), std::process::id());
         assert!(
             waited >= Duration::from_secs(3) && waited <= elapsed,
             "waited {waited:?} of {elapsed:?}"
@@ -92,12 +79,7 @@ async fn a_wait_that_ends_names_the_holder_and_the_time() {
     }
     corner.until_contenders("jobs/nightly", 1).await;
     held.release().await.unwrap();
-    assert_eq!(
-        within("its admission", briefly(&mine, "nightly"))
-            .await
-            .unwrap(),
-        7
-    );
+    assert_eq!(within("its admission", briefly(&mine, "nightly")).await.unwrap(), 7);
 }
 
 #[limit::test]
@@ -107,38 +89,16 @@ async fn a_skipped_call_returns_without_running() {
     let mut ran = false;
     within("a skipped ()", unit(&locks, "nightly", &mut ran)).await;
     assert!(!ran, "the body ran although the name was taken");
-    assert_eq!(
-        within("a skipped Option", option(&locks, "nightly")).await,
-        None
-    );
-    assert_eq!(
-        within("a skipped Result", result(&locks, "nightly"))
-            .await
-            .unwrap(),
-        None
-    );
-    assert_eq!(
-        within("a skipped wait", after_a_while(&locks, "nightly")).await,
-        None
-    );
+    assert_eq!(within("a skipped Option", option(&locks, "nightly")).await, None);
+    assert_eq!(within("a skipped Result", result(&locks, "nightly")).await.unwrap(), None);
+    assert_eq!(within("a skipped wait", after_a_while(&locks, "nightly")).await, None);
     held.release().await.unwrap();
     // This call may wait until the key of the skipped wait is deleted.
-    assert_eq!(
-        within("the run after a while", after_a_while(&locks, "nightly")).await,
-        Some(7)
-    );
+    assert_eq!(within("the run after a while", after_a_while(&locks, "nightly")).await, Some(7));
     within("the run of ()", unit(&locks, "nightly", &mut ran)).await;
     assert!(ran, "the body did not run although the name was free");
-    assert_eq!(
-        within("the run of Option", option(&locks, "nightly")).await,
-        Some(7)
-    );
-    assert_eq!(
-        within("the run of Result", result(&locks, "nightly"))
-            .await
-            .unwrap(),
-        Some(7)
-    );
+    assert_eq!(within("the run of Option", option(&locks, "nightly")).await, Some(7));
+    assert_eq!(within("the run of Result", result(&locks, "nightly")).await.unwrap(), Some(7));
 }
 
 #[limit::test]
@@ -153,23 +113,12 @@ async fn a_skip_does_not_swallow_other_errors() {
 #[limit::test]
 async fn errors_arrive_in_the_callers_own_type() {
     let (corner, [locks]) = Corner::with_engines().await;
-    assert_eq!(
-        within("a mapped call", mapped(&locks, "nightly")).await,
-        Ok(7)
-    );
-    assert_eq!(
-        within("a handled call", handled(&locks, "nightly")).await,
-        7
-    );
+    assert_eq!(within("a mapped call", mapped(&locks, "nightly")).await, Ok(7));
+    assert_eq!(within("a handled call", handled(&locks, "nightly")).await, 7);
     let _held = corner.locks().await.lock("jobs/nightly").await.unwrap();
-    let text = within("a mapped refusal", mapped(&locks, "nightly"))
-        .await
-        .unwrap_err();
+    let text = within("a mapped refusal", mapped(&locks, "nightly")).await.unwrap_err();
     assert!(text.contains("jobs/<job>"), "{text}");
-    assert_eq!(
-        within("a handled refusal", handled(&locks, "nightly")).await,
-        0
-    );
+    assert_eq!(within("a handled refusal", handled(&locks, "nightly")).await, 0);
 }
 
 #[limit::test]

@@ -180,10 +180,7 @@ async fn connection_and_end_of_a_shutdown_are_logged() {
         let lines = lines.iter().filter(|line| line.contains(what));
         lines.cloned().collect()
     };
-    let (connected, ended) = (
-        about("connected to etcd"),
-        about("the shutdown is complete"),
-    );
+    let (connected, ended) = (about("connected to etcd"), about("the shutdown is complete"));
     assert!(connected.len() == 1 && ended.len() == 1, "{lines:#?}");
     let endpoint = corner.endpoint.trim_start_matches("http://");
     for part in ["INFO", endpoint, "cluster=", "version="] {
@@ -218,19 +215,15 @@ fn book_lists_the_known_bugs_of_etcd() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../book/src/deploying.md");
     let page = fs::read_to_string(page).expect("the page");
     assert!(page.contains(&format!("Use etcd {RECOMMENDED_ETCD}.")));
-    let rows = page.lines().filter_map(|line| {
-        line.strip_prefix("| ")?
-            .strip_suffix(" |")?
-            .split_once(" | ")
-    });
+    let rows = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
     let rows = BTreeMap::from_iter(rows);
     for (minor, patch) in (4..8).flat_map(|minor| (0..50).map(move |patch| (minor, patch))) {
         let bugs = etcd_bugs(&format!("3.{minor}.{patch}")).unwrap_or_default();
         let next = etcd_bugs(&format!("3.{minor}.{}", patch + 1)).unwrap_or_default();
         for bug in bugs.split("; ").filter(|bug| !bug.is_empty()) {
-            let fixed = rows
-                .get(bug)
-                .unwrap_or_else(|| panic!("the page does not list `{bug}`"));
+            let fixed = rows.get(bug).unwrap_or_else(|| panic!("the page does not list `{bug}`"));
             let here = format!("3.{minor}.{}", patch + 1);
             let named = fixed.split([',', ';', ' ']).any(|version| version == here);
             assert_eq!(named, !next.contains(bug), "{bug}: {here}");

@@ -26,10 +26,7 @@ struct Cell {
 impl Cell {
     fn of(text: &str) -> Cell {
         let (always, perhaps) = text.split_once("perhaps").unwrap_or((text, ""));
-        Cell {
-            always: quoted(always),
-            perhaps: quoted(perhaps),
-        }
+        Cell { always: quoted(always), perhaps: quoted(perhaps) }
     }
 
     fn all(&self) -> impl Iterator<Item = &String> {
@@ -49,15 +46,9 @@ impl Row {
         codes: &BTreeSet<String>,
         moved: &BTreeSet<String>,
     ) -> Vec<&String> {
-        let missing = self
-            .codes
-            .always
-            .iter()
-            .filter(|code| !codes.contains(*code));
+        let missing = self.codes.always.iter().filter(|code| !codes.contains(*code));
         let still = |metric: &&String| !moved.iter().any(|series| is_of(series, metric));
-        missing
-            .chain(self.metrics.always.iter().filter(still))
-            .collect()
+        missing.chain(self.metrics.always.iter().filter(still)).collect()
     }
 
     /// Returns what has occurred and ought to be in the row: any code, and any count of losses or refusals.

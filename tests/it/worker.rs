@@ -31,10 +31,7 @@ impl Worker {
         let (send, lines) = unbounded_channel();
         let process =
             etcd_locked_devkit::Worker::start(command, move |line| send.send(line).is_ok());
-        Worker {
-            process: process.expect("the worker starts"),
-            lines,
-        }
+        Worker { process: process.expect("the worker starts"), lines }
     }
 
     /// Sends one command, as a line.
@@ -82,9 +79,7 @@ impl Worker {
 
     /// Awaits the next line.
     pub(crate) async fn line(&mut self) -> String {
-        within("a worker's next line", self.lines.recv())
-            .await
-            .expect("the worker has not ended")
+        within("a worker's next line", self.lines.recv()).await.expect("the worker has not ended")
     }
 
     /// Returns the lines that have arrived and not been read.

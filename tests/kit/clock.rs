@@ -19,11 +19,7 @@ async fn healthy_lock_outlasts_an_hour() {
     etcd.advance(secs(3600)).await;
     assert_eq!(etcd.held().await, ["orders/7"]);
     assert_eq!(packing.ship().await.unwrap(), 7);
-    assert!(
-        began.elapsed() < secs(60),
-        "an hour took {:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < secs(60), "an hour took {:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -97,10 +93,7 @@ async fn no_body_begins_under_a_lost_lock() {
     etcd.delay(Duration::ZERO);
     etcd.advance(secs(14)).await;
     let ended = call.await;
-    assert!(
-        matches!(ended, Err(LockError::Lost { .. })),
-        "the body has run: {ended:?}"
-    );
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "the body has run: {ended:?}");
 }
 
 #[etcd_locked("orders/<id>", on_lost = "continue")]

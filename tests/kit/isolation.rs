@@ -81,11 +81,7 @@ async fn outer_kit_returns_after_the_inner_one() {
 
 #[test]
 fn scope_carries_the_kit_to_other_threads() {
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let etcd = start().await;
         let locks = etcd.locks().clone();
@@ -109,11 +105,5 @@ async fn dropping_the_kit_ends_a_partition() {
     drop(etcd);
     // The engine lives as long as a handle on it, and reaches its etcd again.
     held.release().await.unwrap();
-    locks
-        .lock("orders/8")
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    locks.lock("orders/8").await.unwrap().release().await.unwrap();
 }

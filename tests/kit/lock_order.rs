@@ -39,13 +39,7 @@ async fn refuses_an_inverted_order_with_both_places() {
     let _etcd = start().await;
     order_then_stock(7).await.unwrap();
     let refused = stock_then_order(8).await.unwrap_err();
-    let LockError::OrderInversion {
-        name,
-        held,
-        here,
-        there,
-    } = &refused
-    else {
+    let LockError::OrderInversion { name, held, here, there } = &refused else {
         panic!("{refused:?}")
     };
     assert_eq!(name.template(), Some("orders/<id>"));
@@ -54,21 +48,12 @@ async fn refuses_an_inverted_order_with_both_places() {
     assert!(there.ends_with("::take_stock"), "{there}");
     assert!(!refused.is_retryable());
     let message = refused.to_string();
-    assert!(
-        message.contains("`orders/<id>`") && !message.contains('8'),
-        "{message}"
-    );
+    assert!(message.contains("`orders/<id>`") && !message.contains('8'), "{message}");
     // Allowed are the order that came first, each lock alone, and both in one call.
     order_then_stock(8).await.unwrap();
     take_order(8).await.unwrap();
     take_stock(8).await.unwrap();
-    lock("stock/8")
-        .and("orders/8")
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    lock("stock/8").and("orders/8").await.unwrap().release().await.unwrap();
     // A try never waits, so its order does not matter.
     stock_then_order_if_free(8).await.unwrap();
 }

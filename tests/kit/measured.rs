@@ -16,9 +16,8 @@ fn record() {
     RECORDS.call_once(|| {
         moved::record(|key, record| {
             let labels = key.labels();
-            let mut labels: Vec<_> = labels
-                .map(|it| format!("{}={}", it.key(), it.value()))
-                .collect();
+            let mut labels: Vec<_> =
+                labels.map(|it| format!("{}={}", it.key(), it.value())).collect();
             labels.sort();
             let key = format!("{} {}", key.name(), labels.join(" "));
             let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,9 +34,7 @@ fn record() {
 fn of(key: &str) -> (u64, f64) {
     let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
     let recorded = recorded.clone();
-    *recorded
-        .get(key)
-        .unwrap_or_else(|| panic!("{key}: {recorded:#?}"))
+    *recorded.get(key).unwrap_or_else(|| panic!("{key}: {recorded:#?}"))
 }
 
 #[etcd_locked("measured/<id>", wait = "5s")]
@@ -97,10 +94,7 @@ async fn records_how_each_wait_ended() -> Result<(), LockError> {
     record();
     let etcd = testing::start().await?;
     let count = |outcome: &str| {
-        of(&format!(
-            "etcd_locked_wait_seconds lock=outcomes/<id> outcome={outcome}"
-        ))
-        .0
+        of(&format!("etcd_locked_wait_seconds lock=outcomes/<id> outcome={outcome}")).0
     };
     let holder = etcd.locks().lock("outcomes/7").await?;
     let held = tried(7).await;
@@ -126,15 +120,9 @@ async fn records_how_each_wait_ended() -> Result<(), LockError> {
     let first = tokio::spawn(nested(1, 2));
     let second = tokio::spawn(nested(2, 1));
     etcd.advance(Duration::from_secs(10)).await;
-    let ended = [
-        first.await.expect("no panic"),
-        second.await.expect("no panic"),
-    ];
+    let ended = [first.await.expect("no panic"), second.await.expect("no panic")];
     let refused = ended.iter().filter_map(|ended| ended.as_ref().err());
-    assert!(
-        matches!(*refused.collect::<Vec<_>>(), [LockError::Deadlock { .. }]),
-        "{ended:?}"
-    );
+    assert!(matches!(*refused.collect::<Vec<_>>(), [LockError::Deadlock { .. }]), "{ended:?}");
     assert_eq!(count("deadlock"), 1);
     assert_eq!(of("etcd_locked_deadlocks_total lock=outcomes/<id>").1, 1.0);
     Ok(())
@@ -149,12 +137,8 @@ async fn handed(id: u64) -> Result<Token, LockError> {
 async fn counts_hand_overs_in_the_process_and_from_others() -> Result<(), LockError> {
     record();
     let etcd = testing::start().await?;
-    let count = |kind: &str| {
-        of(&format!(
-            "etcd_locked_handovers_total kind={kind} lock=handed/<id>"
-        ))
-        .1
-    };
+    let count =
+        |kind: &str| of(&format!("etcd_locked_handovers_total kind={kind} lock=handed/<id>")).1;
     handed(7).await?;
     assert_eq!((count("local"), count("remote")), (0.0, 0.0));
 
@@ -178,12 +162,7 @@ async fn counts_hand_overs_in_the_process_and_from_others() -> Result<(), LockEr
     next.await.expect("no panic")?;
     assert_eq!((count("local"), count("remote")), (1.0, 1.0));
 
-    let asked = |kind: &str| {
-        of(&format!(
-            "etcd_locked_request_seconds kind={kind} outcome=ok"
-        ))
-        .0
-    };
+    let asked = |kind: &str| of(&format!("etcd_locked_request_seconds kind={kind} outcome=ok")).0;
     assert!(asked("grant") > 0 && asked("write") > 0);
     Ok(())
 }

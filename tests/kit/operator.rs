@@ -37,10 +37,7 @@ async fn lose_refuses_a_name_that_is_not_held() {
     let one = etcd.locks().lock("orders/8").await.unwrap();
     let two = etcd.locks().lock("orders/9").await.unwrap();
     let wrong = etcd.lose("orders/7").await.unwrap_err().to_string();
-    assert_eq!(
-        wrong,
-        "`orders/7` is not held; held is `orders/8`, `orders/9`"
-    );
+    assert_eq!(wrong, "`orders/7` is not held; held is `orders/8`, `orders/9`");
     assert!(etcd.lose("orders//7").await.is_err());
     assert!(one.is_held() && two.is_held());
 }
@@ -86,10 +83,7 @@ async fn compaction_loses_no_lock() {
     etcd.compact().await;
     etcd.compact().await;
     let error = client
-        .get(
-            "noise",
-            Some(etcd_locked::etcd_client::GetOptions::new().with_revision(2)),
-        )
+        .get("noise", Some(etcd_locked::etcd_client::GetOptions::new().with_revision(2)))
         .await
         .unwrap_err();
     assert!(error.to_string().contains("compacted"), "{error}");
@@ -105,10 +99,7 @@ async fn foreign_key_contends_through_a_client() {
     let lease = client.lease_grant(60, None).await.unwrap().id();
     let key = format!("locks/orders/7/{lease:x}");
     let options = PutOptions::new().with_lease(lease);
-    client
-        .put(key.clone(), "", Some(options.clone()))
-        .await
-        .unwrap();
+    client.put(key.clone(), "", Some(options.clone())).await.unwrap();
     let waiting = tokio::spawn(ship(7));
     assert_eq!(etcd.held().await, ["orders/7"]);
     assert_eq!(etcd.waiting().await, ["orders/7"]);

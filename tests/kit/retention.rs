@@ -14,12 +14,7 @@ async fn report(day: u64) -> Result<u64, LockError> {
     Ok(day)
 }
 
-#[etcd_locked(
-    "reports/<day>",
-    wait = "none",
-    at_least = "60s",
-    release = "background"
-)]
+#[etcd_locked("reports/<day>", wait = "none", at_least = "60s", release = "background")]
 async fn report_soon(day: u64) -> Result<u64, LockError> {
     Ok(day)
 }
@@ -31,10 +26,9 @@ fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 
 fn is_held<T: std::fmt::Debug>(answer: Result<T, LockError>) {
     match answer {
-        Err(LockError::Held {
-            holder: Some(holder),
-            ..
-        }) => assert!(holder.function().is_some_and(|of| of.contains("report"))),
+        Err(LockError::Held { holder: Some(holder), .. }) => {
+            assert!(holder.function().is_some_and(|of| of.contains("report")))
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -36,10 +36,7 @@ pub(crate) struct Packing {
 impl Packing {
     pub(crate) fn of(id: u64) -> Packing {
         let (done, receiver) = oneshot::channel();
-        Packing {
-            call: tokio::spawn(pack(id, receiver)),
-            done,
-        }
+        Packing { call: tokio::spawn(pack(id, receiver)), done }
     }
 
     /// Lets the body end, and awaits the call.

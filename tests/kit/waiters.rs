@@ -18,10 +18,7 @@ async fn refuses_one_more_waiter_at_once() {
     assert_matches!(refused, LockError::Overloaded { .. });
     assert!(refused.is_retryable());
     let message = refused.to_string();
-    assert!(
-        message.contains("`orders/<id>`") && message.contains("`max_waiters`"),
-        "{message}"
-    );
+    assert!(message.contains("`orders/<id>`") && message.contains("`max_waiters`"), "{message}");
     assert_eq!(ship_now(8).await.unwrap(), 8, "a single try does not wait");
     packing.ship().await.unwrap();
     for call in waiting {

@@ -15,10 +15,8 @@ fn every_mistake_has_its_own_error() {
     let version = Command::new(rustc).arg("--version").output();
     let version = String::from_utf8(version.expect("rustc runs").stdout).expect("a version");
     if !version.starts_with(COMPILER) && env::var_os("CI").is_none() {
-        let _ = writeln!(
-            io::stdout(),
-            "test ui ... left out: the messages are those of {COMPILER}x"
-        );
+        let _ =
+            writeln!(io::stdout(), "test ui ... left out: the messages are those of {COMPILER}x");
         return;
     }
     trybuild::TestCases::new().compile_fail("ui/*.rs");

@@ -11,10 +11,7 @@ pub async fn ship(id: u64) -> Result<(), etcd_locked::LockError> { let _ = id; f
 #[test]
 fn variable_refuses_templates_of_members_only() {
     let dependencies = "etcd-locked = \"0.1\"\nforeign.workspace = true";
-    let members = [
-        ("declared", dependencies, DECLARED),
-        ("templates", dependencies, TEMPLATE),
-    ];
+    let members = [("declared", dependencies, DECLARED), ("templates", dependencies, TEMPLATE)];
     let workspace = Workspace::new("declared-only", &members);
     workspace.set("ETCD_LOCKED_DECLARED_ONLY = \"0\"");
     workspace.compiles("templates");

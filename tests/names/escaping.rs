@@ -12,10 +12,7 @@ use crate::template::Template;
 
 /// Generates text around a placeholder, of few letters, so that names are often nearly equal.
 fn literal() -> impl Strategy<Value = String> {
-    prop_oneof![
-        Just(String::new()),
-        "[ab0%]{1,2}".prop_map(|text| text.replace('%', "="))
-    ]
+    prop_oneof![Just(String::new()), "[ab0%]{1,2}".prop_map(|text| text.replace('%', "="))]
 }
 
 /// Generates a segment: literal text, or a typed placeholder with text around it.

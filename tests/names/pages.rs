@@ -58,23 +58,14 @@ impl fmt::Display for Shown {
 impl Shown {
     /// Reads a name; `None` if the text is none.
     fn read(text: &str, rendered: bool, line: usize) -> Option<Self> {
-        let shown = Self {
-            text: text.to_owned(),
-            rendered,
-            page: String::new(),
-            line,
-        };
+        let shown = Self { text: text.to_owned(), rendered, page: String::new(), line };
         let good = shown.template().mistakes.is_empty();
         good.then_some(shown)
     }
 
     fn template(&self) -> Template<'_> {
         let typed = Template::parse_typed(&self.text);
-        if typed.mistakes.is_empty() {
-            typed
-        } else {
-            Template::parse(&self.text)
-        }
+        if typed.mistakes.is_empty() { typed } else { Template::parse(&self.text) }
     }
 
     fn segments(&self) -> Vec<Segment> {
@@ -109,9 +100,7 @@ impl Shown {
 /// Returns every pair of names that clash.
 fn clashes(names: &[Shown]) -> Vec<String> {
     let pairs = names.iter().enumerate();
-    pairs
-        .flat_map(|(n, one)| names[n + 1..].iter().filter_map(|other| one.clash(other)))
-        .collect()
+    pairs.flat_map(|(n, one)| names[n + 1..].iter().filter_map(|other| one.clash(other))).collect()
 }
 
 /// Finds the names of a page, wherever code, commands and tables use one.
@@ -187,10 +176,7 @@ fn commands(words: &[(usize, &str)]) -> Vec<Shown> {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("tests/ lies in the workspace")
-        .to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace").to_owned()
 }
 
 /// Reads a page: Markdown as it is, of a source the lines of its doc comments.
@@ -201,9 +187,7 @@ fn read(file: &Path) -> String {
     }
     let docs = text.lines().map(|line| {
         let line = line.trim_start();
-        let doc = line
-            .strip_prefix("///")
-            .or_else(|| line.strip_prefix("//!"));
+        let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
         doc.unwrap_or_default()
     });
     docs.flat_map(|line| [line, "\n"]).collect()
@@ -215,9 +199,8 @@ fn files(path: &Path) -> Vec<PathBuf> {
         return vec![path.to_owned()];
     }
     let entries = fs::read_dir(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let mut found: Vec<PathBuf> = entries
-        .flat_map(|entry| files(&entry.expect("a readable entry").path()))
-        .collect();
+    let mut found: Vec<PathBuf> =
+        entries.flat_map(|entry| files(&entry.expect("a readable entry").path())).collect();
     found.retain(|file| file.extension().is_some_and(|it| it == "rs" || it == "md"));
     found.sort();
     found
@@ -249,16 +232,9 @@ fn names_of_the_docs_do_not_overlap() {
 fn every_example_of_the_book_is_compiled() {
     let list = fs::read_to_string(root().join("tests/src/book.rs")).expect("the list");
     for page in files(&root().join("book/src")) {
-        let name = page
-            .strip_prefix(root())
-            .expect("below the root")
-            .display()
-            .to_string();
+        let name = page.strip_prefix(root()).expect("below the root").display().to_string();
         let listed = list.contains(&format!("\"../../{name}\""));
-        assert!(
-            listed || !read(&page).contains("```rust"),
-            "tests/src/book.rs has no {name}"
-        );
+        assert!(listed || !read(&page).contains("```rust"), "tests/src/book.rs has no {name}");
     }
 }
 
@@ -307,18 +283,12 @@ fn names_that_clash_are_found() {
         let read = |text: &str, line| {
             let rendered = !text.starts_with('"');
             let read = Shown::read(text.trim_matches('"'), rendered, line).expect("a name");
-            Shown {
-                page: "README.md".to_owned(),
-                ..read
-            }
+            Shown { page: "README.md".to_owned(), ..read }
         };
         clashes(&[read(one, 1), read(other, 2)])
     };
     assert_eq!(
-        clash(
-            r#""accounts/<from: &Id>/to/<to: &Id>""#,
-            r#""accounts/<id>""#
-        ),
+        clash(r#""accounts/<from: &Id>/to/<to: &Id>""#, r#""accounts/<id>""#),
         [
             "`accounts/<from: &Id>/to/<to: &Id>` (README.md:1) lies below `accounts/<id>` (README.md:2)"
         ]

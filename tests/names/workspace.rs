@@ -58,16 +58,11 @@ impl Workspace {
     pub(crate) fn new(name: &str, members: &[Package]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().join("team");
-        let repository = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .expect("a workspace");
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
         let vendored = root.join("vendor/foreign");
         package(&vendored, ("foreign", "etcd-locked = \"0.1\"", TEMPLATE));
-        fs::write(
-            vendored.join(".cargo-checksum.json"),
-            r#"{"files":{},"package":null}"#,
-        )
-        .expect("a checksum");
+        fs::write(vendored.join(".cargo-checksum.json"), r#"{"files":{},"package":null}"#)
+            .expect("a checksum");
         let macros = repository.join("macros").display().to_string();
         let of_stub = format!("etcd-locked-macros = {{ path = {macros:?} }}");
         package(&root.join("stub"), ("etcd-locked", &of_stub, RUNTIME));
@@ -88,11 +83,7 @@ impl Workspace {
             "0".repeat(40)
         );
         fs::write(root.join("Cargo.lock"), lock + &foreign).expect("a lock file");
-        Self {
-            target: Path::new(env!("CARGO_TARGET_TMPDIR")).join(name),
-            root,
-            _folder: folder,
-        }
+        Self { target: Path::new(env!("CARGO_TARGET_TMPDIR")).join(name), root, _folder: folder }
     }
 
     /// Writes cargo's configuration with this line under `[env]`.
@@ -115,10 +106,7 @@ impl Workspace {
     pub(crate) fn refused(&self, package: &str) -> String {
         let (compiles, errors) = self.check(package);
         // The macro's error, and cargo's "could not compile".
-        assert!(
-            !compiles && errors.matches("error:").count() == 2,
-            "{errors}"
-        );
+        assert!(!compiles && errors.matches("error:").count() == 2, "{errors}");
         errors
     }
 

@@ -9,11 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 pub fn commands() -> UnboundedReceiver<String> {
     let (send, commands) = unbounded_channel();
     thread::spawn(move || {
-        io::stdin()
-            .lock()
-            .lines()
-            .map_while(Result::ok)
-            .try_for_each(|line| send.send(line))
+        io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| send.send(line))
     });
     commands
 }

@@ -18,11 +18,7 @@ pub struct Lines<F> {
 impl<F: Fn(Level, String)> Lines<F> {
     /// Makes one for the events whose target begins with this, up to this level.
     pub fn new(target: &'static str, level: LevelFilter, take: F) -> Self {
-        Self {
-            target,
-            level,
-            take,
-        }
+        Self { target, level, take }
     }
 }
 

@@ -52,9 +52,8 @@ struct State {
 /// The name of a series, of all locks together.
 fn name(key: &Key) -> String {
     let labels = key.labels().filter(|label| label.key() != "lock");
-    let mut labels: Vec<_> = labels
-        .map(|label| format!("{}=\"{}\"", label.key(), label.value()))
-        .collect();
+    let mut labels: Vec<_> =
+        labels.map(|label| format!("{}=\"{}\"", label.key(), label.value())).collect();
     labels.sort();
     let name = key.name();
     let name = name.strip_prefix("etcd_locked_").unwrap_or(name);
@@ -82,10 +81,7 @@ struct Series {
 
 impl Records {
     fn series(&self, key: &Key) -> Arc<Series> {
-        Arc::new(Series {
-            key: key.clone(),
-            take: self.0.clone(),
-        })
+        Arc::new(Series { key: key.clone(), take: self.0.clone() })
     }
 }
 

@@ -16,10 +16,7 @@ pub struct Subscription {
 /// Where tracing knows one subscriber, it asks the thread that comes first to a span or an event whether there is one for it. A
 /// thread that has none switches it off for all. Where it knows two, it asks both: so there is a second one, which no thread uses.
 pub fn subscribe<S: Subscriber + Clone + Send + Sync + 'static>(subscriber: S) -> Subscription {
-    Subscription {
-        _second: Dispatch::new(subscriber.clone()),
-        _default: set_default(subscriber),
-    }
+    Subscription { _second: Dispatch::new(subscriber.clone()), _default: set_default(subscriber) }
 }
 
 #[cfg(test)]

@@ -24,10 +24,7 @@ impl Witness {
     /// are counted once.
     pub async fn visit(&self) -> io::Result<()> {
         let door = self.dir.join("inside");
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&door)?;
+        OpenOptions::new().write(true).create_new(true).open(&door)?;
         let before = self.count()?;
         tokio::task::yield_now().await;
         fs::write(self.dir.join("count"), (before + 1).to_string())?;

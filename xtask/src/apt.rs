@@ -20,10 +20,7 @@ pub(crate) fn distribution(dir: &Path, packages: &[&str]) -> Result<PathBuf> {
 
 fn download(mut apt_get: Command, dir: &Path, packages: &[&str]) -> Result<()> {
     output(
-        apt_get
-            .current_dir(dir)
-            .args(["-o", "APT::Sandbox::User=root", "download"])
-            .args(packages),
+        apt_get.current_dir(dir).args(["-o", "APT::Sandbox::User=root", "download"]).args(packages),
     )
     .map(drop)
 }
@@ -48,9 +45,7 @@ impl State {
         let dir = tempfile::tempdir_in(workspace::tools())
             .map_err(|error| format!("no directory for apt: {error}"))?;
         let state = Self { dir };
-        state
-            .fill()
-            .map_err(|error| format!("no private state for apt: {error}"))?;
+        state.fill().map_err(|error| format!("no private state for apt: {error}"))?;
         Ok(state)
     }
 

@@ -24,11 +24,7 @@ const PAIRS: usize = 5;
 /// `cargo check` and dev `cargo build`.
 const COMMANDS: [&str; 2] = ["check", "build"];
 /// What is compiled of ours, as the rows say it.
-const WHAT: [&str; 3] = [
-    "",
-    ", with `guard`",
-    ", of methods of annotated `impl` blocks",
-];
+const WHAT: [&str; 3] = ["", ", with `guard`", ", of methods of annotated `impl` blocks"];
 /// The most time ours may take, as a multiple of the peer's.
 const MOST: f64 = 1.0;
 /// The most bytes a future may grow by.
@@ -55,10 +51,7 @@ pub(crate) fn compile() -> Result<String> {
     workspace::write(&place, &report.text)?;
     print!("{}", report.text);
     if report.missed.is_empty() {
-        Ok(format!(
-            "bench: ok — every target holds; {}",
-            place.display()
-        ))
+        Ok(format!("bench: ok — every target holds; {}", place.display()))
     } else {
         Err(format!("missed: {}", report.missed.join(", ")))
     }
@@ -154,20 +147,13 @@ impl Bench {
             let ([elapsed @ .., theirs], [processor @ .., theirs_of_processor]) =
                 (elapsed, processor);
             for ((what, elapsed), processor) in WHAT.into_iter().zip(elapsed).zip(processor) {
-                let ratio = report.ratio(
-                    &format!("`cargo {command}`{what}"),
-                    [elapsed, theirs.clone()],
-                );
-                let holds = report.holds(
-                    &format!("B11 cargo {command}{what} ({ratio:.2})"),
-                    ratio <= MOST,
-                );
+                let ratio =
+                    report.ratio(&format!("`cargo {command}`{what}"), [elapsed, theirs.clone()]);
+                let holds =
+                    report.holds(&format!("B11 cargo {command}{what} ({ratio:.2})"), ratio <= MOST);
                 report.line(format_args!("{holds} |"));
                 if is_told {
-                    report.ratio(
-                        "its processor time",
-                        [processor, theirs_of_processor.clone()],
-                    );
+                    report.ratio("its processor time", [processor, theirs_of_processor.clone()]);
                     report.line(" |");
                 }
             }
@@ -195,9 +181,7 @@ impl Bench {
             let number = |cell: &str| cell.parse::<usize>().map_err(|_| unreadable());
             let more = number(annotated)?.saturating_sub(number(plain)?);
             let holds = report.holds(&format!("B12 {body} (+{more})"), more <= GROWTH);
-            report.line(format_args!(
-                "| {body} | {plain} | {annotated} | {more} | {holds} |"
-            ));
+            report.line(format_args!("| {body} | {plain} | {annotated} | {more} | {holds} |"));
         }
         Ok(())
     }
@@ -249,10 +233,7 @@ fn processor_time() -> Option<Duration> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(") ")?; // past the name, which may hold anything
     let ticks = fields.split(' ').skip(13).take(2);
-    let ticks: u64 = ticks
-        .map(str::parse::<u64>)
-        .sum::<std::result::Result<_, _>>()
-        .ok()?;
+    let ticks: u64 = ticks.map(str::parse::<u64>).sum::<std::result::Result<_, _>>().ok()?;
     Some(Duration::from_millis(ticks * 10)) // a hundred a second on every Linux
 }
 
@@ -277,11 +258,7 @@ impl Spread {
 
 impl std::fmt::Display for Spread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            fastest,
-            median,
-            slowest,
-        } = self;
+        let Self { fastest, median, slowest } = self;
         write!(f, "{median:.2} ({fastest:.2} to {slowest:.2})")
     }
 }

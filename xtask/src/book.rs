@@ -29,10 +29,7 @@ pub(crate) fn book() -> Result<String> {
 
     say::step("the pages");
     workspace::write(output.join("messages.md"), messages::page()?)?;
-    run(
-        "mdbook",
-        Command::new(&mdbook).arg("build").arg(root.join("book")),
-    )?;
+    run("mdbook", Command::new(&mdbook).arg("build").arg(root.join("book")))?;
     let html = output.join("html");
     for (name, plot) in IMAGES {
         workspace::copy(root.join(plot), html.join("images").join(name))?;
@@ -52,19 +49,9 @@ pub(crate) fn book() -> Result<String> {
     say::step("their examples");
     // As `cargo xtask test` does, so that nothing is compiled with other features.
     let mut examples = workspace::cargo();
-    examples.args([
-        "test",
-        "--workspace",
-        "--all-features",
-        "--doc",
-        "--",
-        "book/src/",
-    ]);
+    examples.args(["test", "--workspace", "--all-features", "--doc", "--", "book/src/"]);
     run("cargo test", &mut examples)?;
-    Ok(format!(
-        "book: ok — {links} links; open {}",
-        html.join("index.html").display()
-    ))
+    Ok(format!("book: ok — {links} links; open {}", html.join("index.html").display()))
 }
 
 /// Returns the path of mdBook, and installs it first where it is missing.
@@ -75,14 +62,7 @@ fn mdbook() -> Result<PathBuf> {
         let built = home.join("build");
         let mut install = workspace::cargo();
         install
-            .args([
-                "install",
-                "mdbook",
-                "--version",
-                MDBOOK,
-                "--locked",
-                "--debug",
-            ])
+            .args(["install", "mdbook", "--version", MDBOOK, "--locked", "--debug"])
             .args(["--no-default-features", "--features", "search", "--root"])
             .arg(&home)
             .env("CARGO_TARGET_DIR", &built);
@@ -170,9 +150,6 @@ mod tests {
         let (links, mut broken) = check(folder.path()).expect("pages");
         broken.sort();
         assert_eq!(links, 5);
-        assert_eq!(
-            broken,
-            ["  a.html: #no", "  a.html: b.html#no", "  a.html: no.svg"]
-        );
+        assert_eq!(broken, ["  a.html: #no", "  a.html: b.html#no", "  a.html: no.svg"]);
     }
 }

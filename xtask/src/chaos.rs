@@ -24,12 +24,7 @@ pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
         return run("chaos", build(options)?.args(args));
     }
     say::step("etcd");
-    let etcd = options
-        .asked
-        .etcd
-        .as_ref()
-        .unwrap_or(&Choice::Newest)
-        .find()?;
+    let etcd = options.asked.etcd.as_ref().unwrap_or(&Choice::Newest).find()?;
     let mut packages = None;
     if let Some(peer) = options.peer {
         say::step("the peer");

@@ -63,11 +63,7 @@ pub(crate) fn demo() -> Result<String> {
 }
 
 fn round(endpoint: &str, executable: &Path, locked: bool) -> Result<Round> {
-    let title = if locked {
-        "with the lock"
-    } else {
-        "without the lock"
-    };
+    let title = if locked { "with the lock" } else { "without the lock" };
     let services = (0..SERVICES)
         .map(|_| Service::start(executable, endpoint, locked))
         .collect::<Result<Vec<_>>>()?;
@@ -93,10 +89,7 @@ fn round(endpoint: &str, executable: &Path, locked: bool) -> Result<Round> {
             answers.bought
         ));
     }
-    let mut waits: Vec<_> = stats
-        .iter()
-        .flat_map(|stats| stats.waits.iter().copied())
-        .collect();
+    let mut waits: Vec<_> = stats.iter().flat_map(|stats| stats.waits.iter().copied()).collect();
     waits.sort_unstable();
     Ok(Round {
         title,
@@ -117,9 +110,5 @@ fn sale(services: &[Service], title: &str) -> Result<(load::Answers, Vec<Stats>,
     let addresses: Vec<_> = services.iter().map(Service::address).collect();
     let answers = load::buy(&addresses, PURCHASE, CUSTOMERS, title)?;
     let stats = services.iter().map(Service::stats);
-    Ok((
-        answers,
-        stats.collect::<Result<_>>()?,
-        first.stock(ARTICLE)?,
-    ))
+    Ok((answers, stats.collect::<Result<_>>()?, first.stock(ARTICLE)?))
 }

@@ -108,10 +108,7 @@ pub(crate) fn drills(asked: &Asked, words: &[String]) -> Result<String> {
         .copied()
         .collect();
     if chosen.is_empty() {
-        return Err(format!(
-            "no drill has `{}` in its name",
-            words.join("` or `")
-        ));
+        return Err(format!("no drill has `{}` in its name", words.join("` or `")));
     }
     say::step("etcd");
     let whole = asked.etcd.is_none() && words.is_empty();
@@ -129,10 +126,8 @@ pub(crate) fn drills(asked: &Asked, words: &[String]) -> Result<String> {
     let begun = Instant::now();
     // Drills mostly wait, so one on each etcd at a time leaves a processor to each.
     let columns: Vec<Column> = thread::scope(|scope| {
-        let runs: Vec<_> = etcds
-            .iter()
-            .map(|etcd| scope.spawn(|| Column::run(etcd, &tests, &chosen)))
-            .collect();
+        let runs: Vec<_> =
+            etcds.iter().map(|etcd| scope.spawn(|| Column::run(etcd, &tests, &chosen))).collect();
         let columns = runs.into_iter().map(|run| run.join());
         columns
             .map(|column| column.map_err(|_| "a thread of xtask has panicked".to_owned()))
@@ -344,10 +339,7 @@ fn page(drills: &[Drill], columns: &[Column]) -> Result<String> {
         thread::available_parallelism().map_or(1, usize::from),
         versions(columns),
     );
-    let titles: Vec<_> = drills
-        .iter()
-        .map(|drill| (*drill, title(drill, columns)))
-        .collect();
+    let titles: Vec<_> = drills.iter().map(|drill| (*drill, title(drill, columns))).collect();
     page += &faults::table(&titles)?;
     for drill in drills {
         section(&mut page, drill, columns).map_err(|error| error.to_string())?;
@@ -357,9 +349,7 @@ fn page(drills: &[Drill], columns: &[Column]) -> Result<String> {
 
 /// Returns the heading of a drill: what is done in it.
 fn title(drill: Drill, columns: &[Column]) -> String {
-    let done = columns
-        .iter()
-        .find_map(|column| column.row(drill)?["done"].as_str());
+    let done = columns.iter().find_map(|column| column.row(drill)?["done"].as_str());
     capital(done.unwrap_or(drill))
 }
 
@@ -472,9 +462,7 @@ fn capital(text: &str) -> String {
         return text.to_owned();
     }
     let mut chars = text.chars();
-    chars.next().map_or(String::new(), |first| {
-        first.to_uppercase().chain(chars).collect()
-    })
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
 #[cfg(test)]
@@ -501,10 +489,7 @@ mod tests {
     #[test]
     fn counts_lines_by_level() {
         assert_eq!(levels(&[]), "nothing");
-        assert_eq!(
-            levels(&["WARN a", "ERROR b", "WARN c"]),
-            "1 error, 2 warnings"
-        );
+        assert_eq!(levels(&["WARN a", "ERROR b", "WARN c"]), "1 error, 2 warnings");
     }
 
     #[test]

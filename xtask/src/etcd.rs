@@ -49,12 +49,9 @@ impl FromStr for Choice {
         match text {
             "newest" => Ok(Self::Newest),
             _ if text.contains('/') => Ok(Self::Path(text.into())),
-            _ => VersionReq::parse(&format!("={text}"))
-                .map(Self::Version)
-                .map_err(|_| {
-                    "write `newest`, a version such as 3.7 or 3.5.35, or the path of an etcd"
-                        .to_owned()
-                }),
+            _ => VersionReq::parse(&format!("={text}")).map(Self::Version).map_err(|_| {
+                "write `newest`, a version such as 3.7 or 3.5.35, or the path of an etcd".to_owned()
+            }),
         }
     }
 }
@@ -133,11 +130,7 @@ impl Etcd {
     }
 
     fn announce(&self) {
-        say::note(format_args!(
-            "etcd {}: {}",
-            self.version,
-            self.server.display()
-        ));
+        say::note(format_args!("etcd {}: {}", self.version, self.server.display()));
     }
 
     fn chosen() -> Result<Option<Self>> {
@@ -177,16 +170,10 @@ impl Etcd {
     fn new(server: PathBuf, ctl: PathBuf) -> Result<Self> {
         let mut command = Command::new(&server);
         // etcd 3.4 requires this on arm64, and ignores it elsewhere.
-        command
-            .arg("--version")
-            .env("ETCD_UNSUPPORTED_ARCH", "arm64");
+        command.arg("--version").env("ETCD_UNSUPPORTED_ARCH", "arm64");
         let version = version_in(&output(&mut command)?)
             .ok_or_else(|| format!("`{}` does not print its version", server.display()))?;
-        Ok(Self {
-            server,
-            ctl,
-            version,
-        })
+        Ok(Self { server, ctl, version })
     }
 }
 
@@ -197,9 +184,7 @@ fn version_in(text: &str) -> Option<Version> {
 }
 
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?)
-        .map(|dir| dir.join(name))
-        .find(|file| file.is_file())
+    env::split_paths(&env::var_os("PATH")?).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 /// Returns an etcd of this version, built once from its module in `tests/etcd`.
@@ -215,11 +200,8 @@ fn built(line: &str) -> Result<Etcd> {
         home(line).display()
     ));
     let bring = |scratch: &Path| {
-        for (package, name) in [
-            ("server", "etcd"),
-            ("etcdctl", "etcdctl"),
-            ("etcdutl", "etcdutl"),
-        ] {
+        for (package, name) in [("server", "etcd"), ("etcdctl", "etcdctl"), ("etcdutl", "etcdutl")]
+        {
             let package = format!("go.etcd.io/etcd/{package}/v3");
             go::build(&module(line), &package, &scratch.join(name))?;
         }
@@ -293,10 +275,7 @@ mod tests {
     fn finds_versions_in_etcds_output() {
         for (text, version) in [
             ("etcd Version: 3.4.23\nGo Version: go1.19.8", "3.4.23"),
-            (
-                "etcd Version: 3.8.0-rc.1\nGit SHA: Not provided",
-                "3.8.0-rc.1",
-            ),
+            ("etcd Version: 3.8.0-rc.1\nGit SHA: Not provided", "3.8.0-rc.1"),
         ] {
             assert_eq!(version_in(text), Version::parse(version).ok(), "{text}");
         }
@@ -316,13 +295,9 @@ mod tests {
 
     #[test]
     fn a_version_is_what_it_begins_with() {
-        for (text, is) in [
-            ("3", true),
-            ("3.7", true),
-            ("3.7.3", true),
-            ("3.4", false),
-            ("3.7.1", false),
-        ] {
+        for (text, is) in
+            [("3", true), ("3.7", true), ("3.7.3", true), ("3.4", false), ("3.7.1", false)]
+        {
             let Ok(Choice::Version(version)) = text.parse() else {
                 panic!("`{text}` is not a version");
             };

@@ -123,11 +123,7 @@ mod tests {
             let file = file.join(row.2).with_extension("rs");
             let text = std::fs::read_to_string(&file).unwrap_or_default();
             let has = text.contains("#[test]") || text.contains("plays_every_scene!(");
-            assert!(
-                has,
-                "{} has no test: the row would pass unseen",
-                file.display()
-            );
+            assert!(has, "{} has no test: the row would pass unseen", file.display());
         }
     }
 }

@@ -113,9 +113,7 @@ fn anchors(headings: &[(&str, String)]) -> Vec<String> {
 
 fn anchor(heading: &str) -> String {
     let kept = heading.to_lowercase();
-    let kept = kept
-        .chars()
-        .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
@@ -163,16 +161,10 @@ mod tests {
     #[test]
     fn every_fault_is_shown_by_what_exists() {
         let known = kinds();
-        assert!(
-            known.iter().any(|kind| kind == "leader killed"),
-            "{known:?}"
-        );
+        assert!(known.iter().any(|kind| kind == "leader killed"), "{known:?}");
         for fault in all().unwrap() {
             let number = fault.number;
-            assert!(
-                fault.tests.len() + fault.kinds.len() > 0,
-                "nothing shows fault {number}"
-            );
+            assert!(fault.tests.len() + fault.kinds.len() > 0, "nothing shows fault {number}");
             for test in fault.tests {
                 assert!(is_test(test), "fault {number}: there is no test `{test}`");
             }
@@ -208,34 +200,22 @@ mod tests {
         let file = crate::workspace::root().join(crate::drills::PAGE);
         let page = std::fs::read_to_string(file).expect("the page");
         let as_it_should_be = replaced(&page).unwrap();
-        assert!(
-            page == as_it_should_be,
-            "`cargo xtask drills --table` writes the table"
-        );
+        assert!(page == as_it_should_be, "`cargo xtask drills --table` writes the table");
     }
 
     #[test]
     fn anchors_are_those_of_headings() {
         let headings = ["`shutdown(1s)` on an etcd, TTL 5 s", "A lock", "A lock"];
         let headings = headings.map(|heading| ("", heading.to_owned()));
-        assert_eq!(
-            anchors(&headings),
-            ["shutdown1s-on-an-etcd-ttl-5-s", "a-lock", "a-lock-1"]
-        );
+        assert_eq!(anchors(&headings), ["shutdown1s-on-an-etcd-ttl-5-s", "a-lock", "a-lock-1"]);
     }
 
     #[test]
     fn tests_without_a_heading_are_listed_by_name() {
-        let titles = [(
-            "clusters::endpoints_of_two_clusters_are_refused",
-            "Two".to_owned(),
-        )];
+        let titles = [("clusters::endpoints_of_two_clusters_are_refused", "Two".to_owned())];
         let page = table(&titles).unwrap();
         let row = page.lines().find(|line| line.starts_with("| 31 |"));
         let row = row.expect("a row");
-        assert!(
-            row.contains("| [Two](#two) | `clusters::second_cluster"),
-            "{row}"
-        );
+        assert!(row.contains("| [Two](#two) | `clusters::second_cluster"), "{row}");
     }
 }

@@ -29,11 +29,7 @@ pub(crate) fn buy(
     let bar = ProgressBar::new(customers as u64);
     let style =
         ProgressStyle::with_template("   {msg} [{bar:40}] {pos}/{len} purchases, {elapsed}");
-    bar.set_style(
-        style
-            .map_err(|error| error.to_string())?
-            .progress_chars("=> "),
-    );
+    bar.set_style(style.map_err(|error| error.to_string())?.progress_chars("=> "));
     bar.set_message(title.to_owned());
 
     let start = Barrier::new(customers);

@@ -63,21 +63,16 @@ fn main() -> ExitCode {
 
 /// Carries out a command; returns the last line to print.
 fn carry_out(command: Command) -> Result<Option<String>> {
-    let starts_nothing = matches!(
-        command,
-        Command::Etcd { .. } | Command::Protoc { .. } | Command::Pulse { .. }
-    );
+    let starts_nothing =
+        matches!(command, Command::Etcd { .. } | Command::Protoc { .. } | Command::Pulse { .. });
     if !starts_nothing {
         process::end_all_on_interrupt()?;
     }
     let last_line = match command {
         Command::Demo => demo::demo(),
-        Command::Test {
-            asked,
-            every_version,
-            args,
-            own,
-        } => suite::test(&asked, every_version, &suite::joined(args, own)),
+        Command::Test { asked, every_version, args, own } => {
+            suite::test(&asked, every_version, &suite::joined(args, own))
+        }
         Command::Drills { table: true, .. } => drills::write_table(),
         Command::Drills { asked, words, .. } => drills::drills(&asked, &words),
         Command::Examples { rows } => examples::examples(&rows),
@@ -96,11 +91,9 @@ fn carry_out(command: Command) -> Result<Option<String>> {
         Command::Package => package::package(),
         Command::Etcd { choice } => etcd::locate(choice.as_ref()),
         Command::Protoc { args } => protoc::exec(&args),
-        Command::Pulse {
-            folder,
-            millis,
-            pair,
-        } => return exec::beat(&folder, millis, pair).map(|()| None),
+        Command::Pulse { folder, millis, pair } => {
+            return exec::beat(&folder, millis, pair).map(|()| None);
+        }
     };
     last_line.map(Some)
 }

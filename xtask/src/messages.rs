@@ -24,17 +24,13 @@ pub(crate) fn page() -> Result<String> {
     let mut left = cases(&folder)?;
     let mut text = HEAD.to_owned();
     for group in GROUPS.trim_end().split("\n\n") {
-        let mut lines = group
-            .splitn(3, '\n')
-            .map(|line| line.trim_start_matches("# "));
+        let mut lines = group.splitn(3, '\n').map(|line| line.trim_start_matches("# "));
         let mut line = || lines.next().unwrap_or_default();
         // Writing to a string does not fail.
         let _ = write!(text, "\n## {}\n\n{}\n", line(), line());
         for case in line().split_whitespace() {
             if !left.remove(case) {
-                return Err(format!(
-                    "tests/mistakes/ui has no `{case}` of {GROUPS_FILE}"
-                ));
+                return Err(format!("tests/mistakes/ui has no `{case}` of {GROUPS_FILE}"));
             }
             let _ = write!(
                 text,
@@ -90,9 +86,8 @@ fn code(source: &str) -> String {
 }
 
 fn answer(stderr: &str) -> String {
-    let kept = stderr
-        .lines()
-        .filter(|line| !line.contains("= note: this error originates in the "));
+    let kept =
+        stderr.lines().filter(|line| !line.contains("= note: this error originates in the "));
     kept.collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
@@ -110,10 +105,7 @@ mod tests {
     #[test]
     fn shows_only_the_mistake() {
         let source = "use std::rc::Rc;\n\nuse a::b;\n\n#[etcd_locked(\"a\")]\nfn f() {\n    use c::d;\n}\n\nfn main() {}\n";
-        assert_eq!(
-            code(source),
-            "#[etcd_locked(\"a\")]\nfn f() {\n    use c::d;\n}"
-        );
+        assert_eq!(code(source), "#[etcd_locked(\"a\")]\nfn f() {\n    use c::d;\n}");
         assert_eq!(heading("const-fn"), "Const fn");
     }
 }

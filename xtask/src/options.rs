@@ -276,10 +276,7 @@ impl Bench {
     pub(crate) fn args(&self) -> Vec<String> {
         [
             passed_on("row", &self.rows),
-            self.quick
-                .then(|| "--quick".to_owned())
-                .into_iter()
-                .collect(),
+            self.quick.then(|| "--quick".to_owned()).into_iter().collect(),
             passed_on("peers", self.peers.as_ref()),
             passed_on("pairs", self.pairs),
             passed_on("seconds", self.seconds),
@@ -330,21 +327,13 @@ mod tests {
                 "chaos --etcd 3.4",
                 "--minutes 0.5 --mix all --seed 925 --peer lock-service --judge /a.gz --judge /b.gz",
             ),
-            (
-                "bench",
-                "--row B18 --quick --peers go,plain --pairs 1 --seconds 0.5",
-            ),
+            ("bench", "--row B18 --quick --peers go,plain --pairs 1 --seconds 0.5"),
             ("protoc", "--version"),
             ("protoc", "-h --include_imports -oout -I . --help a.proto"),
         ] {
             let line = format!("{command} {passed}");
             let found = match parse(&line) {
-                Ok(Command::Test {
-                    args,
-                    own,
-                    asked,
-                    every_version,
-                }) => {
+                Ok(Command::Test { args, own, asked, every_version }) => {
                     assert_eq!(asked.etcd.is_some(), command.contains("--etcd"));
                     assert_eq!(every_version, command.contains("--every-version"));
                     suite::joined(args, own)
@@ -352,10 +341,9 @@ mod tests {
                 Ok(Command::Sim { args, .. }) => args,
                 Ok(Command::Chaos(chaos)) => chaos.args(),
                 Ok(Command::Bench(bench)) => bench.args(),
-                Ok(Command::Protoc { args }) => args
-                    .into_iter()
-                    .filter_map(|it| it.into_string().ok())
-                    .collect(),
+                Ok(Command::Protoc { args }) => {
+                    args.into_iter().filter_map(|it| it.into_string().ok()).collect()
+                }
                 other => panic!("{line}: {other:?}"),
             };
             assert_eq!(found.join(" "), passed);
@@ -378,10 +366,7 @@ mod tests {
             ("demo now", ErrorKind::UnknownArgument),
             ("roll --times 0", ErrorKind::ValueValidation),
             ("etcd latest", ErrorKind::ValueValidation),
-            (
-                "test --every-version --etcd 3.7",
-                ErrorKind::ArgumentConflict,
-            ),
+            ("test --every-version --etcd 3.7", ErrorKind::ArgumentConflict),
             ("drills --etcd", ErrorKind::InvalidValue),
             ("drills --table fifo", ErrorKind::ArgumentConflict),
             ("examples s4 S99", ErrorKind::InvalidValue),

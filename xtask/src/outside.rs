@@ -24,9 +24,7 @@ pub(crate) fn test(etcd: &Etcd) -> Result<()> {
     let printed = output(program.env("ETCD_LOCKED_ENDPOINTS", server.endpoint()))?;
     match printed.trim_end() {
         "shipping 42" => Ok(()),
-        other => Err(format!(
-            "the crate outside does not ship: it prints `{other}`"
-        )),
+        other => Err(format!("the crate outside does not ship: it prints `{other}`")),
     }
 }
 
@@ -50,10 +48,6 @@ fn path_with_protoc() -> Result<OsString> {
     }
     say::note("this machine has no protoc; the one a crate carries goes into PATH");
     let carried = protoc::carried()?;
-    let dirs = carried
-        .parent()
-        .map(Path::to_path_buf)
-        .into_iter()
-        .chain(env::split_paths(&path));
+    let dirs = carried.parent().map(Path::to_path_buf).into_iter().chain(env::split_paths(&path));
     env::join_paths(dirs).map_err(|error| format!("PATH: {error}"))
 }

@@ -46,9 +46,7 @@ pub(crate) fn package() -> Result<String> {
         fs::remove_dir_all(&packed).map_err(io)?;
     }
     let mut cargo = workspace::cargo();
-    cargo
-        .args(["package", "--no-verify", "--allow-dirty", "--target-dir"])
-        .arg(&home);
+    cargo.args(["package", "--no-verify", "--allow-dirty", "--target-dir"]).arg(&home);
     for package in PACKAGES {
         cargo.args(["--package", package]);
     }
@@ -83,11 +81,7 @@ pub(crate) fn package() -> Result<String> {
     let own = workspace::read(&manifest)? + "\n[workspace]\n";
     workspace::write(&manifest, own)?;
     build(cli, &unpacked, &home)?;
-    Ok(format!(
-        "package: ok — {} packages, built from {}",
-        PACKAGES.len(),
-        crates.display()
-    ))
+    Ok(format!("package: ok — {} packages, built from {}", PACKAGES.len(), crates.display()))
 }
 
 /// Builds a crate against the unpacked packages, in the place of those of the registry.
@@ -100,11 +94,8 @@ fn build(folder: &Path, unpacked: &[PathBuf], target: &Path) -> Result<()> {
         .arg("--target-dir")
         .arg(target);
     for package in unpacked {
-        let patch = format!(
-            "patch.crates-io.{}.path={:?}",
-            name(package),
-            package.display().to_string()
-        );
+        let patch =
+            format!("patch.crates-io.{}.path={:?}", name(package), package.display().to_string());
         cargo.arg("--config").arg(patch);
     }
     run("cargo build", &mut cargo)
@@ -113,6 +104,5 @@ fn build(folder: &Path, unpacked: &[PathBuf], target: &Path) -> Result<()> {
 /// Returns the package's name of a folder such as `etcd-locked-core-0.1.0`.
 fn name(folder: &Path) -> String {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    name.rsplit_once('-')
-        .map_or_else(|| name.to_string(), |(name, _)| name.to_owned())
+    name.rsplit_once('-').map_or_else(|| name.to_string(), |(name, _)| name.to_owned())
 }

@@ -27,15 +27,8 @@ pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
     go::build(&module, &source.to_string_lossy(), &program)?;
     let version = go::version()?;
     let client = go::pinned(&module, GO_CLIENT)?;
-    say::note(format_args!(
-        "{version}, client {client}: {}",
-        program.display()
-    ));
-    Ok(Go {
-        program,
-        version,
-        client,
-    })
+    say::note(format_args!("{version}, client {client}: {}", program.display()));
+    Ok(Go { program, version, client })
 }
 
 /// Builds the contender that locks by jetcd, with Maven; returns its class path.
@@ -90,11 +83,7 @@ pub(crate) fn python() -> Result<Python> {
     }
     let client = aetcd_version(&packages).ok_or("pip does not say which aetcd it has installed")?;
     say::note(format_args!("aetcd {client}: {}", packages.display()));
-    Ok(Python {
-        interpreter,
-        packages,
-        client,
-    })
+    Ok(Python { interpreter, packages, client })
 }
 
 /// The version in the name of the folder in which pip describes aetcd.
@@ -119,9 +108,7 @@ fn imports(interpreter: &Path, packages: &Path, wanted: &Path) -> bool {
     let text = |file: &Path| fs::read_to_string(file).ok();
     let same = text(&packages.join("requirements.txt")) == text(wanted);
     same && output(
-        Command::new(interpreter)
-            .env("PYTHONPATH", packages)
-            .args(["-c", "import aetcd"]),
+        Command::new(interpreter).env("PYTHONPATH", packages).args(["-c", "import aetcd"]),
     )
     .is_ok()
 }

@@ -22,12 +22,7 @@ pub(crate) fn carried() -> Result<PathBuf> {
 /// Finds the machine's protoc. By the rule of the wrapper `xtask/protoc`, it must come with its standard types.
 pub(crate) fn of_machine() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    let protoc = std::env::split_paths(&path)
-        .map(|dir| dir.join("protoc"))
-        .find(|file| file.is_file())?;
-    protoc
-        .parent()?
-        .join("../include/google/protobuf/descriptor.proto")
-        .exists()
-        .then_some(protoc)
+    let protoc =
+        std::env::split_paths(&path).map(|dir| dir.join("protoc")).find(|file| file.is_file())?;
+    protoc.parent()?.join("../include/google/protobuf/descriptor.proto").exists().then_some(protoc)
 }

@@ -43,22 +43,13 @@ impl fmt::Display for Table<'_> {
                 "{title:<18}{sold:>6}{stock:>7}{left:>7}{oversold:>10}{locks:>13}{p50:>12}{p99:>12}"
             )
         };
-        row([
-            "",
-            "sold",
-            "stock",
-            "left",
-            "oversold",
-            "locks taken",
-            "wait p50",
-            "wait p99",
-        ]
-        .map(str::to_owned))?;
+        row(["", "sold", "stock", "left", "oversold", "locks taken", "wait p50", "wait p99"]
+            .map(str::to_owned))?;
         for round in self.0 {
             let wait = |percent| {
-                round.wait(percent).map_or("-".to_owned(), |wait| {
-                    format!("{:.1} ms", wait.as_secs_f64() * 1e3)
-                })
+                round
+                    .wait(percent)
+                    .map_or("-".to_owned(), |wait| format!("{:.1} ms", wait.as_secs_f64() * 1e3))
             };
             row([
                 round.title.to_owned(),
@@ -83,14 +74,7 @@ mod tests {
 
     fn round(waits: impl Iterator<Item = u64>) -> Round {
         let waits = waits.map(Duration::from_millis).collect();
-        Round {
-            title: "",
-            sold: 41,
-            stock: 40,
-            left: 0,
-            locks_taken: 0,
-            waits,
-        }
+        Round { title: "", sold: 41, stock: 40, left: 0, locks_taken: 0, waits }
     }
 
     #[test]

@@ -40,9 +40,7 @@ impl Service {
     pub(crate) fn start(executable: &Path, endpoint: &str, locked: bool) -> Result<Self> {
         // The user's settings are those of another etcd.
         let mut command = without_settings(executable, "ETCD");
-        command
-            .env("ORDER_SERVICE_LISTEN", "127.0.0.1:0")
-            .env("ETCD_LOCKED_ENDPOINTS", endpoint);
+        command.env("ORDER_SERVICE_LISTEN", "127.0.0.1:0").env("ETCD_LOCKED_ENDPOINTS", endpoint);
         if locked {
             command.env_remove("ORDER_SERVICE_UNLOCKED");
         } else {
@@ -50,11 +48,7 @@ impl Service {
         }
         let (process, address, printed) = Process::listening("order-service", &mut command)?;
         let odd = |_| format!("order-service listens on an odd address: {address}");
-        Ok(Self {
-            process,
-            address: address.parse().map_err(odd)?,
-            _stdout: printed,
-        })
+        Ok(Self { process, address: address.parse().map_err(odd)?, _stdout: printed })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -86,9 +80,7 @@ impl Service {
         if status.success() {
             Ok(())
         } else {
-            Err(format!(
-                "order-service does not end well on SIGTERM: {status}"
-            ))
+            Err(format!("order-service does not end well on SIGTERM: {status}"))
         }
     }
 }
@@ -98,19 +90,14 @@ fn parse(body: &str) -> Option<Stats> {
     let waits = body.get("waits_us")?.as_array()?.iter();
     Some(Stats {
         locks_taken: body.get("locks_taken")?.as_u64()?,
-        waits: waits
-            .map(|wait| wait.as_u64().map(Duration::from_micros))
-            .collect::<Option<_>>()?,
+        waits: waits.map(|wait| wait.as_u64().map(Duration::from_micros)).collect::<Option<_>>()?,
     })
 }
 
 fn stock(body: &str) -> Option<Stock> {
     let body: Value = serde_json::from_str(body).ok()?;
     let number = |field: &str| usize::try_from(body.get(field)?.as_u64()?).ok();
-    Some(Stock {
-        left: number("left")?,
-        sold: number("sold")?,
-    })
+    Some(Stock { left: number("left")?, sold: number("sold")? })
 }
 
 #[cfg(test)]
@@ -128,10 +115,7 @@ mod tests {
     fn refuses_incomplete_statistics() {
         let stats = super::parse(r#"{"locks_taken":2,"waits_us":[5,7]}"#).expect("statistics");
         assert_eq!(stats.locks_taken, 2);
-        assert_eq!(
-            stats.waits,
-            [Duration::from_micros(5), Duration::from_micros(7)]
-        );
+        assert_eq!(stats.waits, [Duration::from_micros(5), Duration::from_micros(7)]);
         assert!(super::parse(r#"{"locks_taken":2,"waits_us":[5,"x"]}"#).is_none());
     }
 }

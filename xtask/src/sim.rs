@@ -45,10 +45,7 @@ pub(crate) fn sim(writes: bool, args: &[String]) -> Result<String> {
     );
     let place = workspace::root().join("tests/sim/RESULTS.md");
     workspace::write(&place, results)?;
-    Ok(format!(
-        "sim: ok — all was found, and nothing else; {}",
-        place.display()
-    ))
+    Ok(format!("sim: ok — all was found, and nothing else; {}", place.display()))
 }
 
 /// Runs the simulator, the figures to go to that file.

@@ -63,10 +63,7 @@ pub(crate) fn test(asked: &Asked, every_version: bool, args: &[String]) -> Resul
     let etcd = asked.find()?;
     say::step(format_args!("the promises, on etcd {}", etcd.version));
     let tally = count(only(suite(&etcd), &PROMISES, args).args(args))?;
-    Ok(format!(
-        "test: ok — {tally}: the promises on etcd {}",
-        etcd.version
-    ))
+    Ok(format!("test: ok — {tally}: the promises on etcd {}", etcd.version))
 }
 
 /// The arguments of `cargo test`: its own, then those of the tests' programs.
@@ -116,9 +113,7 @@ fn test_on_all(every_version: bool, args: &[String]) -> Result<String> {
         runs.push((etcd.version.to_string(), what, cargo));
     }
     let mut cargo = only(suite(newest), &["--test", "it"], args);
-    cargo
-        .env("ETCD_LOCKED_TESTS_ON", "embedded")
-        .env("RUST_TEST_THREADS", THREADS_ON_EMBEDDED);
+    cargo.env("ETCD_LOCKED_TESTS_ON", "embedded").env("RUST_TEST_THREADS", THREADS_ON_EMBEDDED);
     runs.push(("embedded".to_owned(), "the promises", cargo));
 
     let mut passed = 0;
@@ -129,9 +124,7 @@ fn test_on_all(every_version: bool, args: &[String]) -> Result<String> {
             count(cargo.args(args)).map_err(|error| format!("{what} on etcd {etcd}: {error}"))?;
         passed += tally.run();
         let seconds = begun.elapsed().as_secs();
-        table.push(format!(
-            "   etcd {etcd:9} {what:26} {tally}, in {seconds} s"
-        ));
+        table.push(format!("   etcd {etcd:9} {what:26} {tally}, in {seconds} s"));
         Ok(())
     });
     if outcome.is_ok() && args.is_empty() {
@@ -244,27 +237,18 @@ mod tests {
         ] {
             tally.add(line);
         }
-        assert_eq!(
-            tally,
-            Tally {
-                passed: 7,
-                ignored: 2,
-                left_out: 1
-            }
-        );
+        assert_eq!(tally, Tally { passed: 7, ignored: 2, left_out: 1 });
         assert_eq!(tally.to_string(), "   6 passed,   3 left out");
     }
 
     #[test]
     fn every_part_of_a_name_has_tests() {
         let folders = ["tests/it", "tests/differential"].map(|it| workspace::root().join(it));
-        let modules = folders
-            .map(|folder| workspace::entries(&folder).expect("the modules"))
-            .concat();
+        let modules =
+            folders.map(|folder| workspace::entries(&folder).expect("the modules")).concat();
         for part in DEPEND_ON_SERVER {
             let named = |path: &std::path::PathBuf| {
-                path.file_stem()
-                    .is_some_and(|it| format!("{}::", it.display()).contains(part))
+                path.file_stem().is_some_and(|it| format!("{}::", it.display()).contains(part))
             };
             assert!(modules.iter().any(named), "`{part}` chooses no test");
         }

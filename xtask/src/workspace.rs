@@ -113,10 +113,8 @@ pub(crate) fn build<const N: usize>(
     for (package, binary) in binaries {
         cargo.args(["--package", package, "--bin", binary]);
     }
-    let built: Vec<PathBuf> = messages("cargo build", &mut cargo)?
-        .iter()
-        .filter_map(executable)
-        .collect();
+    let built: Vec<PathBuf> =
+        messages("cargo build", &mut cargo)?.iter().filter_map(executable).collect();
     let found = binaries.map(|(_, binary)| {
         let mut built = built.iter();
         built.find(|path| path.file_stem().is_some_and(|name| name == binary))
@@ -142,9 +140,7 @@ pub(crate) fn build_test(options: &[&str], name: &str) -> Result<PathBuf> {
 
 /// Runs cargo, and returns its messages.
 fn messages(name: &str, cargo: &mut Command) -> Result<Vec<Value>> {
-    cargo
-        .arg("--message-format=json-render-diagnostics")
-        .stdout(Stdio::piped());
+    cargo.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped());
     let mut build = Process::start(name, cargo)?;
     let stdout = build.streams().stdout.take();
     let stdout = stdout.ok_or_else(|| format!("{name} has no output"))?;

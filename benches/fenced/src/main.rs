@@ -95,9 +95,7 @@ async fn pay(pool: &PgPool, account: &LockGuard, kind: Kind) -> Result<()> {
         Kind::ByHand | Kind::Bare => pool.begin().await?,
     };
     let pay = match kind {
-        Kind::ByHand => sqlx::query(PAY_BY_HAND)
-            .bind(7_i64)
-            .bind(account.token().as_i64()),
+        Kind::ByHand => sqlx::query(PAY_BY_HAND).bind(7_i64).bind(account.token().as_i64()),
         Kind::Fenced | Kind::Bare => sqlx::query(PAY).bind(7_i64),
     };
     if pay.execute(&mut *transaction).await?.rows_affected() != 1 {

@@ -33,11 +33,7 @@ impl Cluster {
         delay(&members, DELAY.saturating_sub(excess / 2));
         let idle = wires.measure()?;
         say::note(format_args!("round trips when idle: {}", idle.shown()?));
-        Ok(Self {
-            idle,
-            probe: Probe::start(wires),
-            members,
-        })
+        Ok(Self { idle, probe: Probe::start(wires), members })
     }
 
     pub(crate) fn endpoints(&self) -> String {
@@ -62,11 +58,7 @@ impl Cluster {
 }
 
 fn delay(members: &Members, delay: Duration) {
-    let proxies = members
-        .members()
-        .iter()
-        .flat_map(|member| [member.client_proxy(), member.peer_proxy()]);
-    proxies
-        .flatten()
-        .for_each(|proxy: &Proxy| proxy.delay(delay));
+    let proxies =
+        members.members().iter().flat_map(|member| [member.client_proxy(), member.peer_proxy()]);
+    proxies.flatten().for_each(|proxy: &Proxy| proxy.delay(delay));
 }

@@ -101,9 +101,9 @@ impl Contest {
             let (tasks, processes) = (self.crowd.tasks as f64, self.crowd.processes as f64);
             match self.plot {
                 Plot::Tasks => outcome.points.push(Point::Tasks(side.kind, tasks, median)),
-                Plot::Processes => outcome
-                    .points
-                    .push(Point::Processes(side.kind, processes, median)),
+                Plot::Processes => {
+                    outcome.points.push(Point::Processes(side.kind, processes, median))
+                }
                 Plot::None => {}
             }
             outcome.points.push(Point::Latency {

@@ -163,10 +163,7 @@ impl Crew {
     /// Starts so many and waits until all are ready.
     pub(crate) fn start(kind: Kind, processes: usize, args: &[String]) -> Result<Self> {
         let workers = (0..processes).map(|_| Worker::spawn(kind, args));
-        let crew = Self {
-            workers: workers.collect::<Result<_>>()?,
-            kind,
-        };
+        let crew = Self { workers: workers.collect::<Result<_>>()?, kind };
         let deadline = Instant::now() + READY_WITHIN;
         for worker in &crew.workers {
             let line = worker.line(deadline)?;
@@ -186,9 +183,7 @@ impl Crew {
     /// The same of a single worker.
     pub(crate) fn single(&mut self, lead: Duration, window: Duration) -> Result<Value> {
         let mut answers = self.round(lead, window)?;
-        answers
-            .pop()
-            .ok_or_else(|| "no worker has answered".to_owned())
+        answers.pop().ok_or_else(|| "no worker has answered".to_owned())
     }
 
     pub(crate) fn order(&mut self, lead: Duration) -> Result<()> {
@@ -212,8 +207,7 @@ impl Crew {
     /// The ids of its processes.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let ids = self.workers.iter().map(|worker| worker.process.pid());
-        ids.map(|id| id.as_raw_nonzero().get().unsigned_abs())
-            .collect()
+        ids.map(|id| id.as_raw_nonzero().get().unsigned_abs()).collect()
     }
 
     /// Ends them without asking, as a crash does; when.
@@ -227,19 +221,13 @@ impl Crew {
 
     /// Lets them give back what they have.
     pub(crate) fn end(self) -> Result<()> {
-        let mut processes: Vec<Process> = self
-            .workers
-            .into_iter()
-            .map(|worker| worker.process)
-            .collect();
+        let mut processes: Vec<Process> =
+            self.workers.into_iter().map(|worker| worker.process).collect();
         let deadline = Instant::now() + END_WITHIN;
         for process in &mut processes {
             let status = process.wait(deadline.saturating_duration_since(Instant::now()))?;
             if !status.success() {
-                return Err(format!(
-                    "a worker of {} ends with {status}",
-                    self.kind.title()
-                ));
+                return Err(format!("a worker of {} ends with {status}", self.kind.title()));
             }
         }
         Ok(())
@@ -248,9 +236,7 @@ impl Crew {
 
 /// Since 1970, as all processes have it.
 pub(crate) fn now() -> Result<Duration> {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_err(|error| error.to_string())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())
 }
 
 struct Worker {
@@ -281,12 +267,7 @@ impl Worker {
                 let _ = send.send(line);
             }
         });
-        Ok(Self {
-            orders,
-            lines,
-            process,
-            kind,
-        })
+        Ok(Self { orders, lines, process, kind })
     }
 
     fn order(&mut self, line: &str) -> Result<()> {
@@ -302,10 +283,7 @@ impl Worker {
     }
 
     fn gone(&self) -> String {
-        format!(
-            "a worker of {} has ended; its reason is above",
-            self.kind.title()
-        )
+        format!("a worker of {} has ended; its reason is above", self.kind.title())
     }
 }
 
@@ -345,8 +323,7 @@ impl Done {
         self.total += answer.get("total")?.as_u64()?;
         self.witnessed += answer.get("witnessed")?.as_u64()?;
         self.changes += answer.get("changes")?.as_u64()?;
-        self.latency
-            .add(&Latency::from_json(answer.get("latency")?.as_object()?)?);
+        self.latency.add(&Latency::from_json(answer.get("latency")?.as_object()?)?);
         Some(())
     }
 }
@@ -369,11 +346,7 @@ impl Witness {
     pub(crate) fn seen(&self) -> Result<u64> {
         let counters = fs::read(self.path()).map_err(|error| format!("the witness: {error}"))?;
         let (counters, _) = counters.as_chunks();
-        Ok(counters
-            .iter()
-            .step_by(2)
-            .map(|c| u64::from_le_bytes(*c))
-            .sum())
+        Ok(counters.iter().step_by(2).map(|c| u64::from_le_bytes(*c)).sum())
     }
 }
 

@@ -46,10 +46,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     Ok(Outcome {
         lines: vec![Line {
             row: "B10",
-            work: format!(
-                "{NAMES} tasks, {NAMES} names, the last tenth of {:?}",
-                pace.endurance
-            ),
+            work: format!("{NAMES} tasks, {NAMES} names, the last tenth of {:?}", pace.endurance),
             ours: rate(last),
             against: "the first tenth".to_owned(),
             theirs: rate(first),

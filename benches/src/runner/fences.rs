@@ -26,11 +26,7 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
             None,
         ),
         // What is left where the disk costs nothing.
-        (
-            &["fsync=off"],
-            "PostgreSQL that does not wait for its disk",
-            None,
-        ),
+        (&["fsync=off"], "PostgreSQL that does not wait for its disk", None),
     ] {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         let mut crew = Crew::start(Kind::Fenced, 1, &settings)?;
@@ -42,10 +38,9 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
         };
         let (fenced, by_hand, bare) = (times("fenced"), times("by_hand"), times("bare"));
         let spread = |times: &[f64]| Spread::of(times.iter().copied()).ok_or("no batch");
-        for (against, theirs, target) in [
-            ("a token in a column, checked by hand", &by_hand, target),
-            ("no fence", &bare, None),
-        ] {
+        for (against, theirs, target) in
+            [("a token in a column, checked by hand", &by_hand, target), ("no fence", &bare, None)]
+        {
             let ratio = Spread::ratio(&fenced, theirs).ok_or("no time passed")?;
             say::note(format_args!("{disk}, {against}: {} ×", ratio.shown(number)));
             outcome.lines.push(Line {

@@ -19,11 +19,7 @@ impl Spread {
         let upper = *values.get(values.len() / 2)?;
         let lower = *values.get((values.len() - 1) / 2)?;
         let median = f64::midpoint(lower, upper);
-        Some(Self {
-            least,
-            median,
-            most,
-        })
+        Some(Self { least, median, most })
     }
 
     /// Each pair's ratio, not the ratio of the medians: what the machine did meanwhile hit both of a pair.

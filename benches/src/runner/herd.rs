@@ -81,11 +81,7 @@ fn lines(
 
 /// Counts in all rounds of one peer.
 fn counted(kind: Kind, processes: usize, pace: &Pace) -> Result<Spreads> {
-    let crowd = Crowd {
-        processes,
-        tasks: 1,
-        names: 1,
-    };
+    let crowd = Crowd { processes, tasks: 1, names: 1 };
     let server = Server::start()?;
     let mut side = Side::start(kind, crowd, &server.endpoint(), pace)?;
     let mut rounds = Vec::new();

@@ -41,16 +41,8 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
         return Err("two numbers of locks are compared".to_owned());
     };
     for (what, of, show) in [
-        (
-            "requests of any kind",
-            [few.requests, many.requests],
-            number as fn(f64) -> String,
-        ),
-        (
-            "processor time of the holder",
-            [few.processor, many.processor],
-            time,
-        ),
+        ("requests of any kind", [few.requests, many.requests], number as fn(f64) -> String),
+        ("processor time of the holder", [few.processor, many.processor], time),
     ] {
         let [few, many] = of;
         if few <= 0.0 {
@@ -58,11 +50,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
         }
         outcome.lines.push(Line {
             row: "B7",
-            work: format!(
-                "{what}, {} locks held for {:?}",
-                number(LOCKS[1].into()),
-                pace.held
-            ),
+            work: format!("{what}, {} locks held for {:?}", number(LOCKS[1].into()), pace.held),
             ours: show(many),
             against: format!("{} locks", LOCKS[0]),
             theirs: show(few),
@@ -119,11 +107,7 @@ fn renewals(locks: u32, counted: &Counted, pace: &Pace) -> Result<Line> {
     let expected = leases * periods;
     Ok(Line {
         row: "B7",
-        work: format!(
-            "renewals, {} locks held for {:?}",
-            number(locks.into()),
-            pace.held
-        ),
+        work: format!("renewals, {} locks held for {:?}", number(locks.into()), pace.held),
         ours: format!("{renewals} of {leases} lease(s)"),
         against: "1 a lease and TTL/3".to_owned(),
         theirs: number(expected),

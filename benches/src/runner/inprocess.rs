@@ -13,10 +13,7 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
         let spread = Spread::of(row.micros.iter().copied()).ok_or("B13 has no batches")?;
         say::note(format_args!("{}: {} µs", row.name, spread.shown(number)));
         let (against, theirs) = match row.floor.and_then(|floor| more(row, &rows, floor)) {
-            Some(more) => (
-                "more than the two transactions".to_owned(),
-                more.shown(number) + " µs",
-            ),
+            Some(more) => ("more than the two transactions".to_owned(), more.shown(number) + " µs"),
             None => Default::default(),
         };
         outcome.lines.push(Line {

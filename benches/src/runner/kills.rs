@@ -36,9 +36,7 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
     let mut after = Vec::new();
     for (at, next) in killed {
         let answers = next.answers(Duration::from_secs_f64(TTL))?;
-        let had = answers
-            .first()
-            .and_then(|answer| answer.get("at")?.as_f64());
+        let had = answers.first().and_then(|answer| answer.get("at")?.as_f64());
         let had = had.ok_or("the next holder does not say when it had the lock")?;
         let took = had - at.as_secs_f64();
         if took < 0.0 {

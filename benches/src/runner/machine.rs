@@ -39,11 +39,8 @@ pub(crate) fn busy() -> Result<f64> {
 fn processor_times() -> Result<(f64, f64)> {
     let stat = fs::read_to_string("/proc/stat").map_err(|e| format!("/proc/stat: {e}"))?;
     let line = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<f64> = line
-        .split_whitespace()
-        .skip(1)
-        .map_while(|field| field.parse().ok())
-        .collect();
+    let ticks: Vec<f64> =
+        line.split_whitespace().skip(1).map_while(|field| field.parse().ok()).collect();
     match ticks.get(3..5) {
         // The last two, guests, are in the first two already.
         Some([idle, waiting]) => Ok((idle + waiting, ticks.iter().take(8).sum())),
@@ -70,17 +67,11 @@ pub(crate) fn described() -> Result<String> {
     // etcd 3.4 requires this on arm64, and ignores it elsewhere.
     asked.arg("--version").env("ETCD_UNSUPPORTED_ARCH", "arm64");
     let etcd = output(&mut asked)?;
-    let etcd = etcd
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .replace("etcd Version:", "etcd");
+    let etcd = etcd.lines().next().unwrap_or_default().replace("etcd Version:", "etcd");
     let rustc = std::env::var("BENCH_RUSTC").map_or(String::new(), |rustc| format!(", {rustc}"));
     let go = std::env::var("BENCH_GO").map_or(String::new(), |go| format!(", {go}"));
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    Ok(format!(
-        "{processors} processors{model}, etcd on the same machine; {etcd}{rustc}{go}"
-    ))
+    Ok(format!("{processors} processors{model}, etcd on the same machine; {etcd}{rustc}{go}"))
 }
 
 /// Where etcd keeps its data, and what it costs to be sure of a write there.
@@ -91,9 +82,7 @@ pub(crate) fn disk() -> Result<String> {
     let mut times = Vec::new();
     for _ in 0..SYNCS {
         let from = Instant::now();
-        file.write_all(&[0; 512])
-            .and_then(|()| file.sync_data())
-            .map_err(io)?;
+        file.write_all(&[0; 512]).and_then(|()| file.sync_data()).map_err(io)?;
         times.push(from.elapsed().as_secs_f64());
     }
     let median = Spread::of(times).map_or(0.0, |spread| spread.median);

@@ -22,13 +22,8 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
 
 fn worker(kind: Kind, work: &str, tasks: u32, names: u32) -> Result<Value> {
     let server = Server::start()?;
-    let mut crew = Crew::at_work(
-        kind,
-        1,
-        work,
-        &server.endpoint(),
-        &[("tasks", &tasks), ("names", &names)],
-    )?;
+    let mut crew =
+        Crew::at_work(kind, 1, work, &server.endpoint(), &[("tasks", &tasks), ("names", &names)])?;
     let answer = crew.single(Duration::ZERO, PATIENCE)?;
     crew.end()?;
     Ok(answer)

@@ -87,10 +87,7 @@ pub(crate) fn main(asked: &Asked) -> Result<()> {
     println!("\n{}", report.machine());
     let missed = report.outcome().missed();
     if !failed.is_empty() {
-        return Err(format!(
-            "rows that could not be measured: {}",
-            failed.join("; ")
-        ));
+        return Err(format!("rows that could not be measured: {}", failed.join("; ")));
     }
     if let Some(folder) = &asked.write {
         report.write(folder)?;
@@ -137,11 +134,7 @@ impl Asked {
     }
 
     fn pace(&self) -> Pace {
-        let pace = if self.quick {
-            Pace::quick()
-        } else {
-            Pace::full()
-        };
+        let pace = if self.quick { Pace::quick() } else { Pace::full() };
         Pace {
             pairs: self.pairs.map_or(pace.pairs, NonZeroUsize::get),
             window: self.seconds.unwrap_or(pace.window),
@@ -196,10 +189,7 @@ mod tests {
         let ids: Vec<_> = asked.rows().iter().map(|row| row.id).collect();
         assert_eq!(ids, ["B2'", "B13"]);
         let pace = asked.pace();
-        assert_eq!(
-            (pace.pairs, pace.peers),
-            (7, vec![Kind::Ours, Kind::Python])
-        );
+        assert_eq!((pace.pairs, pace.peers), (7, vec![Kind::Ours, Kind::Python]));
     }
 
     #[test]

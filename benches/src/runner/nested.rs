@@ -115,23 +115,13 @@ impl Side {
                 ("witness", &witness.path().display()),
             ],
         )?;
-        Ok(Self {
-            crew,
-            witness,
-            seen: 0.0,
-            rates: Vec::new(),
-            each: Vec::new(),
-            failed: 0.0,
-        })
+        Ok(Self { crew, witness, seen: 0.0, rates: Vec::new(), each: Vec::new(), failed: 0.0 })
     }
 
     fn round(&mut self, pace: &Pace) -> Result<()> {
         let answers = self.crew.round(LEAD, window(pace))?;
         let sum = |field: &str| -> Result<f64> {
-            answers
-                .iter()
-                .map(|answer: &Value| number_of(answer, field))
-                .sum()
+            answers.iter().map(|answer: &Value| number_of(answer, field)).sum()
         };
         let count = sum("count")?;
         self.seen += sum("total")?;

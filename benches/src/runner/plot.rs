@@ -81,11 +81,7 @@ pub(crate) fn of(points: &[Point]) -> Result<Vec<Drawn>> {
         }
         let series = lines.into_iter().map(|(kind, mut points)| {
             points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-            Series {
-                name: kind.title().replace('`', ""),
-                color: color(kind),
-                points,
-            }
+            Series { name: kind.title().replace('`', ""), color: color(kind), points }
         });
         let svg = chart.svg(&series.collect::<Vec<_>>());
         drawn.push(Drawn {
@@ -103,24 +99,8 @@ fn on(file: &str, point: &Point) -> Option<(Kind, Vec<(f64, f64)>)> {
         ("tasks.svg", Point::Tasks(kind, x, y))
         | ("processes.svg", Point::Processes(kind, x, y)) => Some((*kind, vec![(*x, *y)])),
         ("time.svg", Point::Time(x, y)) => Some((Kind::Ours, vec![(*x, *y)])),
-        (
-            "latency-B1.svg",
-            Point::Latency {
-                row: "B1",
-                kind,
-                latency,
-                ..
-            },
-        )
-        | (
-            "latency-B3.svg",
-            Point::Latency {
-                row: "B3",
-                kind,
-                latency,
-                ..
-            },
-        ) => {
+        ("latency-B1.svg", Point::Latency { row: "B1", kind, latency, .. })
+        | ("latency-B3.svg", Point::Latency { row: "B3", kind, latency, .. }) => {
             // Under one in a thousand there are too few calls to draw a line through.
             let tail = latency.tail().filter(|(_, share)| *share > 1e-3);
             Some((*kind, tail.collect()))
@@ -165,12 +145,7 @@ mod tests {
         let drawn = of(&[
             Point::Tasks(Kind::Ours, 256.0, 17_000.0),
             Point::Tasks(Kind::Go, 1.0, 800.0),
-            Point::Latency {
-                row: "B3",
-                work: "2 processes",
-                kind: Kind::Python,
-                latency,
-            },
+            Point::Latency { row: "B3", work: "2 processes", kind: Kind::Python, latency },
         ]);
         let drawn = drawn.unwrap();
         let files: Vec<_> = drawn.iter().map(|plot| plot.file).collect();

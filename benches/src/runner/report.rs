@@ -28,12 +28,7 @@ impl Report {
             machine::disk()?,
             machine::load()
         );
-        Ok(Self {
-            pace: pace.clone(),
-            machine,
-            busy: Vec::new(),
-            all: Outcome::default(),
-        })
+        Ok(Self { pace: pace.clone(), machine, busy: Vec::new(), all: Outcome::default() })
     }
 
     pub(crate) fn add(&mut self, busy: f64, outcome: Outcome) {
@@ -84,16 +79,7 @@ impl Report {
         );
         text += "| row | work | ours | against | theirs | figure | target | |\n|---|---|---|---|---|---|---|---|\n";
         for line in &self.all.lines {
-            let Line {
-                row,
-                work,
-                ours,
-                against,
-                theirs,
-                figure,
-                target,
-                ..
-            } = line;
+            let Line { row, work, ours, against, theirs, figure, target, .. } = line;
             let target = target.map_or(String::new(), |target| target.to_string());
             // Writing to a string does not fail.
             let _ = writeln!(
@@ -117,13 +103,7 @@ impl Report {
 fn latencies(points: &[Point]) -> String {
     let mut text = "\n## How long a call takes\n\n| row | work | | half within | 99 % | 99.9 % |\n|---|---|---|---|---|---|\n".to_owned();
     for point in points {
-        let Point::Latency {
-            row,
-            work,
-            kind,
-            latency,
-        } = point
-        else {
+        let Point::Latency { row, work, kind, latency } = point else {
             continue;
         };
         let within = |share| latency.quantile(share).map_or(String::new(), time);
@@ -143,9 +123,7 @@ fn latencies(points: &[Point]) -> String {
 pub(crate) fn printed(outcome: &Outcome) -> String {
     let mut text = String::new();
     for line in &outcome.lines {
-        let target = line
-            .target
-            .map_or(String::new(), |t| format!("   target {t}"));
+        let target = line.target.map_or(String::new(), |t| format!("   target {t}"));
         let _ = writeln!(
             text,
             "{:<4} {}\n     ours {}   {} {}   → {}{target} {}",

@@ -16,18 +16,12 @@ const MOST: Target = Target::AtMost(1.1);
 
 pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     let server = Server::start()?;
-    let mut crew = Crew::ours(
-        "retained",
-        &server,
-        &[("tasks", &TASKS), ("names", &pace.retained)],
-    )?;
+    let mut crew =
+        Crew::ours("retained", &server, &[("tasks", &TASKS), ("names", &pace.retained)])?;
     let answer = crew.single(Duration::ZERO, PATIENCE)?;
     crew.end()?;
     let each = number_of(&answer, "each")?;
-    let [first, last] = [
-        number_of(&answer, "first")? / each,
-        number_of(&answer, "last")? / each,
-    ];
+    let [first, last] = [number_of(&answer, "first")? / each, number_of(&answer, "last")? / each];
     let names = number(pace.retained.into());
     let speed = rate(f64::from(pace.retained) / number_of(&answer, "seconds")?);
     say::note(format_args!("{names} names at {speed}"));

@@ -37,12 +37,7 @@ pub(crate) enum Point {
     /// Calls a second, so many seconds after the start.
     Time(f64, f64),
     /// How long calls took in this row.
-    Latency {
-        row: &'static str,
-        work: &'static str,
-        kind: Kind,
-        latency: Latency,
-    },
+    Latency { row: &'static str, work: &'static str, kind: Kind, latency: Latency },
 }
 
 #[derive(Debug, Default)]
@@ -56,10 +51,7 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// One line, and nothing else.
     pub(crate) fn of(line: Line) -> Self {
-        Self {
-            lines: vec![line],
-            ..Self::default()
-        }
+        Self { lines: vec![line], ..Self::default() }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -74,9 +66,7 @@ impl Outcome {
         let missed = lines.filter(|line| line.verdict() == Verdict::Missed);
         missed
             .map(|line| {
-                let target = line
-                    .target
-                    .map_or(String::new(), |target| target.to_string());
+                let target = line.target.map_or(String::new(), |target| target.to_string());
                 format!("{} {}: {}, not {target}", line.row, line.work, line.figure)
             })
             .collect()

@@ -51,11 +51,7 @@ impl Row {
 
 /// Measures by a function of its own, without peers.
 const fn own(id: &'static str, title: &'static str, run: fn(&Pace) -> Result<Outcome>) -> Row {
-    Row {
-        id,
-        title,
-        measure: Measure::Own(&[], run),
-    }
+    Row { id, title, measure: Measure::Own(&[], run) }
 }
 
 /// So many processes of so many tasks each, with so many names in all.
@@ -68,11 +64,7 @@ const fn contest(
     Contest {
         work,
         ours: Kind::Ours,
-        crowd: Crowd {
-            processes,
-            tasks,
-            names,
-        },
+        crowd: Crowd { processes, tasks, names },
         site: Site::Machine,
         against,
         others,
@@ -87,10 +79,7 @@ const fn apart(
     against: &'static [(Kind, f64)],
     others: &'static [Kind],
 ) -> Contest {
-    Contest {
-        plot: Plot::Tasks,
-        ..contest(work, [1, tasks, tasks], against, others)
-    }
+    Contest { plot: Plot::Tasks, ..contest(work, [1, tasks, tasks], against, others) }
 }
 
 /// Processes of one task each, all with the same name.
@@ -100,10 +89,7 @@ const fn together(
     against: &'static [(Kind, f64)],
     others: &'static [Kind],
 ) -> Contest {
-    Contest {
-        plot: Plot::Processes,
-        ..contest(work, [processes, 1, 1], against, others)
-    }
+    Contest { plot: Plot::Processes, ..contest(work, [processes, 1, 1], against, others) }
 }
 
 /// One task that does not wait until its locks are given back.
@@ -113,19 +99,12 @@ const fn released(
     against: &'static [(Kind, f64)],
     others: &'static [Kind],
 ) -> Contest {
-    Contest {
-        ours: Kind::Background,
-        ..contest(work, [1, 1, names], against, others)
-    }
+    Contest { ours: Kind::Background, ..contest(work, [1, 1, names], against, others) }
 }
 
 /// The same on a cluster with a network.
 const fn remote(contest: Contest) -> Contest {
-    Contest {
-        site: Site::Network,
-        plot: Plot::None,
-        ..contest
-    }
+    Contest { site: Site::Network, plot: Plot::None, ..contest }
 }
 
 /// Peers by hand: with etcd-client, and with our transactions.
@@ -215,23 +194,11 @@ pub(crate) const ROWS: &[Row] = &[
             &[Service],
         )]),
     },
-    own(
-        "B7",
-        "requests and processor time while locks are held",
-        idle::run,
-    ),
+    own("B7", "requests and processor time while locks are held", idle::run),
     own("B8", "memory", memory::run),
     own("B9", "the holder is killed", kills::run),
-    own(
-        "B13",
-        "calls on the embedded etcd, in this process",
-        inprocess::run,
-    ),
-    own(
-        "B14",
-        "tasks that hold a lock each and wait for one hot name",
-        nested::run,
-    ),
+    own("B13", "calls on the embedded etcd, in this process", inprocess::run),
+    own("B14", "tasks that hold a lock each and wait for one hot name", nested::run),
     own("B15", "single tries, thousands at once", tries::run),
     own("B16", "shutdown with very many locks held", shutdowns::run),
     own("B17", "`at_least` on very many names", retention::run),

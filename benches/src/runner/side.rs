@@ -34,11 +34,8 @@ impl Side {
         };
         let seconds = window.as_secs_f64();
         let file = witness.as_ref().map(|witness| witness.path().display());
-        let mut options: Vec<(&str, &dyn Display)> = vec![
-            ("tasks", &crowd.tasks),
-            ("names", &crowd.names),
-            ("seconds", &seconds),
-        ];
+        let mut options: Vec<(&str, &dyn Display)> =
+            vec![("tasks", &crowd.tasks), ("names", &crowd.names), ("seconds", &seconds)];
         options.extend(file.iter().map(|file| ("witness", file as &dyn Display)));
         Ok(Self {
             kind,

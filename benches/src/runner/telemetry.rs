@@ -16,11 +16,7 @@ pub(crate) const PROGRAMS: &[Kind] = &[Kind::Bare, Kind::Unobserved, Kind::Obser
 /// What runs in turn; the first is what the others are compared with. The targets are multiples of its time of a call.
 const SIDES: [(Kind, &str, Option<Target>); 4] = [
     (Kind::Bare, "", None),
-    (
-        Kind::Bare,
-        "annotated call, the same program in another process",
-        None,
-    ),
+    (Kind::Bare, "annotated call, the same program in another process", None),
     (
         Kind::Unobserved,
         "annotated call, spans and metrics, no subscriber or recorder",

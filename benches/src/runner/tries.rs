@@ -37,10 +37,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
         let spread = |times: &[f64]| Spread::of(times.iter().copied()).ok_or("no round");
         let tries = number(pace.tries.into());
         let half = number((pace.tries / 2).into());
-        say::note(format_args!(
-            "{tries} tries {what}: {} ×",
-            ratio.shown(number)
-        ));
+        say::note(format_args!("{tries} tries {what}: {} ×", ratio.shown(number)));
         outcome.lines.push(Line {
             row: "B15",
             work: format!("{tries} single tries at once, {what}"),

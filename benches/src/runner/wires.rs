@@ -35,11 +35,7 @@ impl Wires {
         let mut all = Vec::new();
         for member in cluster.members() {
             for (between, proxy, direct) in [
-                (
-                    Between::ClientAndMember,
-                    member.client_proxy(),
-                    member.direct(),
-                ),
+                (Between::ClientAndMember, member.client_proxy(), member.direct()),
                 (Between::Members, member.peer_proxy(), member.direct_peer()),
             ] {
                 let proxy = proxy.ok_or("a member of the cluster has no proxies")?;
@@ -76,11 +72,7 @@ impl Wire {
             stream.set_read_timeout(Some(PATIENCE))?;
             Ok::<_, io::Error>(stream)
         };
-        Ok(Self {
-            between,
-            by_proxy: open(proxy.address())?,
-            direct: open(direct)?,
-        })
+        Ok(Self { between, by_proxy: open(proxy.address())?, direct: open(direct)? })
     }
 
     /// How much longer an exchange takes by the proxy: what etcd takes itself is in both.

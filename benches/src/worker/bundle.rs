@@ -29,9 +29,9 @@ impl Bundle {
         Ok(Self {
             keys: match kind {
                 // As ours: in a family of its own.
-                Who::Guarded => names
-                    .map(|name| format!("guarded/{name}/{:x}", owner.lease))
-                    .collect(),
+                Who::Guarded => {
+                    names.map(|name| format!("guarded/{name}/{:x}", owner.lease)).collect()
+                }
                 _ => names.map(|name| format!("raw/{name}")).collect(),
             },
             owner,

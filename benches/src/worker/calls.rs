@@ -55,9 +55,7 @@ async fn repeat(
     let mut tally = Tally::default();
     let mut from = Instant::now();
     while !window.is_over(from) {
-        let calls = peer
-            .call(names.next().unwrap_or_default(), &witness)
-            .await?;
+        let calls = peer.call(names.next().unwrap_or_default(), &witness).await?;
         let to = Instant::now();
         tally.record(&window, from, to, calls);
         from = to;

@@ -126,10 +126,7 @@ pub(super) async fn waiters(spec: Spec) -> Result<(), Fault> {
         }
         if ours {
             // The engine answers this call after it has taken in every command submitted before.
-            etcd_locked::lock("waiters-counted")
-                .await?
-                .release()
-                .await?;
+            etcd_locked::lock("waiters-counted").await?.release().await?;
         }
         tokio::time::sleep(QUIET).await;
         let waiting = resident()?;

@@ -32,9 +32,7 @@ use spec::Work;
 pub(crate) type Fault = Box<dyn Error + Send + Sync>;
 
 pub(crate) fn main(spec: Spec) -> Result<(), Fault> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match spec.work {
             Work::Calls => calls::work(spec).await?,

@@ -105,10 +105,7 @@ impl Peer {
 impl Owner {
     async fn new(client: &Client) -> Result<Self, Fault> {
         let lease = client.lease_client().grant(TTL, None).await?.id();
-        Ok(Self {
-            client: client.clone(),
-            lease,
-        })
+        Ok(Self { client: client.clone(), lease })
     }
 
     /// What one writes without a library, where no other process wants the name.

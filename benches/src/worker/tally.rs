@@ -13,10 +13,7 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(begin: Instant, length: Duration) -> Self {
-        Self {
-            begin,
-            end: begin + length,
-        }
+        Self { begin, end: begin + length }
     }
 
     pub(super) fn is_over(&self, now: Instant) -> bool {

@@ -38,10 +38,8 @@ impl Watcher {
         let key = self.key.as_str();
         let lease = PutOptions::new().with_lease(self.owner.lease);
         let all = GetOptions::new().with_prefix().with_keys_only();
-        let put = Txn::new().and_then([
-            TxnOp::put(key, VALUE, Some(lease)),
-            TxnOp::get(FAMILY, Some(all)),
-        ]);
+        let put = Txn::new()
+            .and_then([TxnOp::put(key, VALUE, Some(lease)), TxnOp::get(FAMILY, Some(all))]);
         let mut before = BTreeMap::new();
         for answer in kv.txn(put).await?.op_responses() {
             if let TxnOpResponse::Get(all) = answer {
@@ -54,10 +52,7 @@ impl Watcher {
             let news = news.ok_or("etcd has ended the watch")?;
             for kv in news.events().iter().filter_map(|event| event.kv()) {
                 // It may be of an earlier turn of that process.
-                if before
-                    .get(kv.key())
-                    .is_some_and(|born| *born < kv.mod_revision())
-                {
+                if before.get(kv.key()).is_some_and(|born| *born < kv.mod_revision()) {
                     before.remove(kv.key());
                 }
             }

@@ -46,10 +46,7 @@ impl Witness {
 
     /// The sum of what was counted in this process since the last time.
     pub(super) fn take(&self) -> u64 {
-        self.counters
-            .iter()
-            .map(|counter| counter.swap(0, Ordering::Relaxed))
-            .sum()
+        self.counters.iter().map(|counter| counter.swap(0, Ordering::Relaxed)).sum()
     }
 
     /// How many calls since the last time came after one of another process.

@@ -20,11 +20,9 @@ pub(super) async fn alarms(client: &mut Client) -> Vec<Finding> {
             "run it once more; if that lasts, look at the members above",
         )],
         Ok(alarms) if alarms.alarms().is_empty() => vec![Finding::good("alarm.none", "no alarm")],
-        Ok(alarms) => alarms
-            .alarms()
-            .iter()
-            .map(|raised| alarm(raised.alarm(), raised.member_id()))
-            .collect(),
+        Ok(alarms) => {
+            alarms.alarms().iter().map(|raised| alarm(raised.alarm(), raised.member_id())).collect()
+        }
     }
 }
 

@@ -45,12 +45,7 @@ impl Finding {
         what: impl fmt::Display,
         mend: impl fmt::Display,
     ) -> Self {
-        Self {
-            code,
-            well,
-            what: what.to_string(),
-            mend: mend.to_string(),
-        }
+        Self { code, well, what: what.to_string(), mend: mend.to_string() }
     }
 
     /// False if it is to be mended.
@@ -59,12 +54,7 @@ impl Finding {
     }
 
     pub(super) fn object(&self) -> Value {
-        let Self {
-            code,
-            well,
-            what,
-            mend,
-        } = self;
+        let Self { code, well, what, mend } = self;
         json!({ "code": code, "ok": well, "what": what, "mend": mend })
     }
 }

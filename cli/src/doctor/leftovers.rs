@@ -105,11 +105,7 @@ struct Sessions {
 
 /// Reads the session keys, and the edges below them, page by page.
 async fn sessions(client: &Client, root: &str) -> Result<Sessions, Failure> {
-    let mut found = Sessions {
-        many: 0,
-        idle: BTreeSet::new(),
-        unleased: Leftovers::new(),
-    };
+    let mut found = Sessions { many: 0, idle: BTreeSet::new(), unleased: Leftovers::new() };
     // `0` comes after `/`, with which the root ends.
     let end = format!("{}0", root.trim_end_matches('/'));
     let mut next = Some(root.as_bytes().to_vec());
@@ -178,10 +174,7 @@ struct Leftovers {
 
 impl Leftovers {
     const fn new() -> Self {
-        Self {
-            many: 0,
-            first: Vec::new(),
-        }
+        Self { many: 0, first: Vec::new() }
     }
 
     fn add(&mut self, shown: impl FnOnce() -> String) {
@@ -192,11 +185,7 @@ impl Leftovers {
     }
 
     fn named(&self) -> String {
-        let more = if self.many > NAMED as u64 {
-            ", …"
-        } else {
-            ""
-        };
+        let more = if self.many > NAMED as u64 { ", …" } else { "" };
         format!("{}{more}", self.first.join(", "))
     }
 }

@@ -68,10 +68,7 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
     if !denied.is_empty() {
         findings.push(Finding::unseen(
             "member.hidden",
-            format!(
-                "answers, and tells only root its version and state: {}",
-                denied.join(", ")
-            ),
+            format!("answers, and tells only root its version and state: {}", denied.join(", ")),
             "to see versions, lag and the leader, run it once more as a user with the role root",
         ));
     }
@@ -99,11 +96,7 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
             "wait for the election; if it lasts, look at the network between the members",
         ));
     }
-    Ok(Members {
-        findings,
-        serving: serving.or(leaderless),
-        refuse,
-    })
+    Ok(Members { findings, serving: serving.or(leaderless), refuse })
 }
 
 /// Asks all at once; returns the answers in the order of the endpoints.
@@ -210,10 +203,7 @@ fn member(endpoint: &str, status: &StatusResponse, newest: u64) -> Finding {
         true => ", the leader",
         false => "",
     };
-    Finding::good(
-        "member.serves",
-        format!("{endpoint}: etcd {version}, {size:.1} MiB{leads}"),
-    )
+    Finding::good("member.serves", format!("{endpoint}: etcd {version}, {size:.1} MiB{leads}"))
 }
 
 /// What is known against a version.

@@ -22,16 +22,8 @@ pub(crate) async fn doctor(
     options: &Doctor,
     json: bool,
 ) -> Result<bool, Failure> {
-    let mut report = Report {
-        json,
-        is_read: true,
-        all_well: true,
-    };
-    let Members {
-        findings,
-        serving,
-        refuse,
-    } = members::members(connection).await?;
+    let mut report = Report { json, is_read: true, all_well: true };
+    let Members { findings, serving, refuse } = members::members(connection).await?;
     report.tell(&findings)?;
     // A client over all endpoints may ask a member that does not answer, and what it says then would be said of etcd.
     let Some(mut client) = serving else {

@@ -12,25 +12,16 @@ use crate::failure::Failure;
 pub(super) async fn rights(client: &mut Client, prefix: &str) -> (Vec<Finding>, bool) {
     let mut findings = Vec::new();
     let mut reads = true;
-    for (begins, what) in [
-        (prefix.to_owned(), "the locks"),
-        (session_root(prefix), "the session keys"),
-    ] {
+    for (begins, what) in
+        [(prefix.to_owned(), "the locks"), (session_root(prefix), "the session keys")]
+    {
         let key = format!("{begins}doctor");
         // No key has a negative version.
         let never = Compare::version(&*key, CompareOp::Less, 0);
-        let write = Txn::new()
-            .when([never])
-            .and_then([TxnOp::put(&*key, "", None)]);
-        let read = GetOptions::new()
-            .with_prefix()
-            .with_limit(1)
-            .with_keys_only();
+        let write = Txn::new().when([never]).and_then([TxnOp::put(&*key, "", None)]);
+        let read = GetOptions::new().with_prefix().with_limit(1).with_keys_only();
         for (does, result) in [
-            (
-                "read",
-                answer(client.get(&*begins, Some(read))).await.map(drop),
-            ),
+            ("read", answer(client.get(&*begins, Some(read))).await.map(drop)),
             ("write", answer(client.txn(write)).await.map(drop)),
         ] {
             if begins == prefix && does == "read" {
@@ -44,10 +35,7 @@ pub(super) async fn rights(client: &mut Client, prefix: &str) -> (Vec<Finding>, 
 
 fn right(begins: &str, what: &str, does: &str, result: Result<(), Failure>) -> Finding {
     match result {
-        Ok(()) => Finding::good(
-            "right.granted",
-            format!("this user may {does} {what}, {begins}*"),
-        ),
+        Ok(()) => Finding::good("right.granted", format!("this user may {does} {what}, {begins}*")),
         Err(Failure::Denied(_)) => Finding::bad(
             "right.missing",
             format!("this user may not {does} {what}, {begins}*"),

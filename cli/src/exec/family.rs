@@ -112,10 +112,7 @@ pub(super) fn end(
 
 /// Words for processes that do not die, for the user.
 pub(super) fn immortal(left: &[Pid]) -> String {
-    let pids: Vec<_> = left
-        .iter()
-        .map(|pid| pid.as_raw_pid().to_string())
-        .collect();
+    let pids: Vec<_> = left.iter().map(|pid| pid.as_raw_pid().to_string()).collect();
     format!(
         "waiting for the end of what was killed and still runs, because it waits for a disk or belongs to another user: process {}",
         pids.join(" ")

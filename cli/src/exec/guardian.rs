@@ -62,11 +62,7 @@ pub(crate) fn guardian(options: &Guardian) -> io::Result<()> {
         if over.is_some() {
             break;
         }
-        timerfd_settime(
-            &timer,
-            TimerfdTimerFlags::ABSTIME,
-            &at(guarded.watch.next()),
-        )?;
+        timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &at(guarded.watch.next()))?;
         if wait_for(&link, &wakeup, &timer, guarded.is_alone)? {
             ended = family::reap_orphans(guarded.leader);
         }
@@ -155,12 +151,7 @@ impl Guarded {
         let leader = Pid::from_child(&child);
         // So that a busy machine does not delay it; after the start, because the command would inherit it. It needs a right that not every user has.
         let _ = setpriority_process(None, HIGHEST_PRIORITY);
-        let guarded = Self {
-            leader,
-            watch,
-            is_alone: false,
-            speaker: Speaker::start(),
-        };
+        let guarded = Self { leader, watch, is_alone: false, speaker: Speaker::start() };
         early.into_iter().for_each(|it| guarded.pass_on(it));
         Ok(Some(guarded))
     }
@@ -194,9 +185,8 @@ impl Guarded {
                 };
                 self.signal(Signal::TERM);
                 let left = Duration::from_nanos(self.watch.left(now));
-                self.speaker.say(format!(
-                    "{why}: the command gets SIGTERM, and SIGKILL in {left:.1?}"
-                ));
+                self.speaker
+                    .say(format!("{why}: the command gets SIGTERM, and SIGKILL in {left:.1?}"));
                 None
             }
             Due::Kill => {
@@ -288,10 +278,7 @@ mod tests {
         }
         let grace = 1_000_000_000_000;
         for left in [0, grace / 2] {
-            let options = Guardian {
-                grace_ns: grace,
-                command: vec!["true".into()],
-            };
+            let options = Guardian { grace_ns: grace, command: vec!["true".into()] };
             let (stdin, _) = io::pipe().expect("a pipe");
             send(&near, Message::Until(now() + left));
             let guarded = Guarded::start(&options, &far, stdin.into()).expect("no error");
@@ -305,11 +292,7 @@ mod tests {
         let (near, far) = UnixStream::pair().expect("a pair");
         far.set_nonblocking(true).expect("a socket");
         let (late, renewed) = (now(), now() + 1_000_000_000_000);
-        for message in [
-            Message::Until(late),
-            Message::Signal(15),
-            Message::Until(renewed),
-        ] {
+        for message in [Message::Until(late), Message::Signal(15), Message::Until(renewed)] {
             send(&near, message);
         }
         let started = watch(&far, 1).expect("no error");

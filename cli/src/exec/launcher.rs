@@ -33,9 +33,7 @@ pub(crate) fn launcher(options: &Launcher) -> u8 {
     // A failed `exec` leaves SIGPIPE deadly, and standard error may be a closed pipe.
     let _ = signal_hook::flag::register(SIGPIPE, Arc::default());
     let program = program.to_string_lossy();
-    say(format_args!(
-        "etcd-locked: `{program}` cannot be run: {error}"
-    ));
+    say(format_args!("etcd-locked: `{program}` cannot be run: {error}"));
     match error.kind() {
         ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_RUNNABLE,

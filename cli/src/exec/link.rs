@@ -99,12 +99,7 @@ pub(super) fn send_file(link: &UnixStream, file: BorrowedFd<'_>) -> io::Result<(
     let mut files = SendAncillaryBuffer::new(&mut space);
     let all = [file];
     files.push(SendAncillaryMessage::ScmRights(&all));
-    sendmsg(
-        link.as_fd(),
-        &[IoSlice::new(b"f")],
-        &mut files,
-        SendFlags::NOSIGNAL,
-    )?;
+    sendmsg(link.as_fd(), &[IoSlice::new(b"f")], &mut files, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
@@ -112,12 +107,7 @@ pub(super) fn send_file(link: &UnixStream, file: BorrowedFd<'_>) -> io::Result<(
 pub(super) fn receive_file(link: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut files = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(
-        link.as_fd(),
-        &mut [IoSliceMut::new(&mut [0])],
-        &mut files,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
+    recvmsg(link.as_fd(), &mut [IoSliceMut::new(&mut [0])], &mut files, RecvFlags::CMSG_CLOEXEC)?;
     let received = files.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,
@@ -183,9 +173,7 @@ mod tests {
         send_file(&near, write.as_fd()).expect("sent");
         drop(write);
         let received = receive_file(&far).expect("received");
-        io::PipeWriter::from(received)
-            .write_all(b"it")
-            .expect("written");
+        io::PipeWriter::from(received).write_all(b"it").expect("written");
         let mut text = String::new();
         read.read_to_string(&mut text).expect("read");
         assert_eq!(text, "it");

@@ -23,12 +23,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(stop: u64, grace: u64) -> Self {
-        Self {
-            stop,
-            grace,
-            asked: false,
-            is_last: false,
-        }
+        Self { stop, grace, asked: false, is_last: false }
     }
 
     /// The lock was renewed: it is held until this moment. True whenever it is read, so a late message does no harm.

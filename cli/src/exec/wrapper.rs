@@ -84,14 +84,10 @@ async fn under_lock(
     match held.release().await {
         Ok(()) => {}
         Err(LockError::Lost { cause, .. }) => {
-            say(format_args!(
-                "etcd-locked: `{name}`: the lock was lost: {cause}"
-            ));
+            say(format_args!("etcd-locked: `{name}`: the lock was lost: {cause}"));
         }
         Err(error) => {
-            say(format_args!(
-                "etcd-locked: `{name}`: the lock is released later: {error}"
-            ));
+            say(format_args!("etcd-locked: `{name}`: the lock is released later: {error}"));
         }
     }
     outcome
@@ -115,15 +111,8 @@ fn call(locks: &Locks, options: &Exec, ttl: Duration) -> Acquire {
 /// Says who holds the lock; returns the exit status.
 fn not_acquired(options: &Exec, error: LockError) -> Result<u8, Failure> {
     let (holder, unleased, waited) = match error {
-        LockError::Held {
-            holder, unleased, ..
-        } => (holder, unleased, Duration::ZERO),
-        LockError::Timeout {
-            holder,
-            unleased,
-            waited,
-            ..
-        } => (holder, unleased, waited),
+        LockError::Held { holder, unleased, .. } => (holder, unleased, Duration::ZERO),
+        LockError::Timeout { holder, unleased, waited, .. } => (holder, unleased, waited),
         LockError::InvalidName { reason, .. } => {
             return Err(Failure::Usage(format!("`{}`: {reason}", options.name)));
         }
@@ -145,10 +134,7 @@ fn not_acquired(options: &Exec, error: LockError) -> Result<u8, Failure> {
         OnHeld::Skip if !for_ever => (" skipped:", 0),
         OnHeld::Skip | OnHeld::Fail => ("", crate::NOTHING),
     };
-    say(format_args!(
-        "etcd-locked:{skipped} `{}` {text}",
-        options.name
-    ));
+    say(format_args!("etcd-locked:{skipped} `{}` {text}", options.name));
     Ok(status)
 }
 
@@ -186,13 +172,7 @@ impl Guardian {
         send_file(&link, io::stdin().as_fd())?;
         link.set_nonblocking(true)?;
         let read = tokio::net::UnixStream::from_std(link.try_clone()?)?;
-        Ok(Self {
-            process,
-            others,
-            every: ttl / 20,
-            messages: messages(read),
-            link,
-        })
+        Ok(Self { process, others, every: ttl / 20, messages: messages(read), link })
     }
 
     /// Serves the guardian until nothing of the command is left; returns the exit status.
@@ -219,10 +199,9 @@ impl Guardian {
                 crate::NOTHING,
             ),
             Outcome::Overdue => (Some("the lock was lost: the command is killed"), KILLED),
-            Outcome::Said(_) | Outcome::Gone => (
-                Some("the guardian does not answer any more: the command is killed"),
-                KILLED,
-            ),
+            Outcome::Said(_) | Outcome::Gone => {
+                (Some("the guardian does not answer any more: the command is killed"), KILLED)
+            }
         };
         if let Some(why) = why {
             say(format_args!("etcd-locked: `{name}`: {why}"));

@@ -38,10 +38,7 @@ impl Rates {
 
 impl Counts {
     fn begin() -> Self {
-        Self {
-            names: HashMap::new(),
-            since: Instant::now(),
-        }
+        Self { names: HashMap::new(), since: Instant::now() }
     }
 }
 
@@ -68,10 +65,7 @@ impl Departures {
     pub(super) fn take(&self) -> Option<Rates> {
         let counts = mem::replace(self.lock().as_mut()?, Counts::begin());
         let time = counts.since.elapsed().max(Duration::from_millis(1));
-        Some(Rates {
-            names: counts.names,
-            seconds: time.as_secs_f64(),
-        })
+        Some(Rates { names: counts.names, seconds: time.as_secs_f64() })
     }
 }
 
@@ -97,12 +91,8 @@ async fn watch(
     below: &str,
     departures: &Departures,
 ) -> Result<(), etcd_client::Error> {
-    let options = WatchOptions::new()
-        .with_prefix()
-        .with_filters([WatchFilterType::NoPut]);
-    let mut events = client
-        .watch([prefix, below].concat(), Some(options))
-        .await?;
+    let options = WatchOptions::new().with_prefix().with_filters([WatchFilterType::NoPut]);
+    let mut events = client.watch([prefix, below].concat(), Some(options)).await?;
     while let Some(answer) = events.message().await? {
         if answer.canceled() {
             break;
@@ -114,9 +104,7 @@ async fn watch(
         let gone = gone.filter(|event| event.event_type() == EventType::Delete);
         for kv in gone.filter_map(|event| event.kv()) {
             let key = String::from_utf8_lossy(kv.key());
-            let name = key
-                .strip_prefix(prefix)
-                .and_then(|key| key.rsplit_once('/'));
+            let name = key.strip_prefix(prefix).and_then(|key| key.rsplit_once('/'));
             if let Some((name, _)) = name {
                 departures.add(name);
             }

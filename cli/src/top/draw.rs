@@ -122,8 +122,7 @@ fn names(frame: &mut Frame<'_>, area: Rect, model: &Model) -> String {
             time(row.held),
             row.waiting.to_string(),
             time(row.longest),
-            row.gone
-                .map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")),
+            row.gone.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")),
         ]
     });
     let columns = [
@@ -204,9 +203,7 @@ fn table(
     });
     let heads = columns.iter().take(fit).map(|(head, _)| *head);
     let rows = rows.map(|cells| Cells::new(cells.into_iter().take(fit)));
-    Table::new(rows, widths)
-        .column_spacing(GAP)
-        .header(Cells::new(heads).bold())
+    Table::new(rows, widths).column_spacing(GAP).header(Cells::new(heads).bold())
 }
 
 #[cfg(test)]
@@ -225,9 +222,7 @@ mod tests {
         let buffer = terminal.backend().buffer().clone();
         let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect();
         let lines = (0..height).map(line);
-        lines
-            .map(|line: String| line.trim_end().to_owned())
-            .collect()
+        lines.map(|line: String| line.trim_end().to_owned()).collect()
     }
 
     fn model() -> Model {
@@ -259,10 +254,7 @@ mod tests {
         let mut model = Model::new();
         model.update(rows);
         let lines = captured(&model, 100, 7);
-        assert!(
-            lines.iter().any(|line| line.contains(" shop web-1:1 ")),
-            "{lines:#?}"
-        );
+        assert!(lines.iter().any(|line| line.contains(" shop web-1:1 ")), "{lines:#?}");
     }
 
     #[test]
@@ -279,9 +271,7 @@ mod tests {
     #[test]
     fn filter_is_shown_while_it_is_typed() {
         let mut model = model();
-        "/19"
-            .chars()
-            .for_each(|it| _ = model.press(Press::Char(it)));
+        "/19".chars().for_each(|it| _ = model.press(Press::Char(it)));
         let lines = captured(&model, 100, 6);
         assert!(lines[0].ends_with("by waiters  filter: 19"), "{lines:#?}");
         assert!(lines[2].starts_with("orders/19 ") && lines[3].is_empty());
@@ -335,10 +325,7 @@ mod tests {
     #[test]
     fn narrow_terminal_drops_the_right_columns() {
         for (width, heads) in [
-            (
-                78,
-                "NAME       MODE      HOLDER               HELD FOR WAITING LONGEST WAIT GONE/S",
-            ),
+            (78, "NAME       MODE      HOLDER               HELD FOR WAITING LONGEST WAIT GONE/S"),
             (54, "NAME       MODE      HOLDER           HELD FOR WAITING"),
             (40, "NAME       MODE      HOLDER"),
             (30, "NAME                 MODE"),
@@ -372,10 +359,7 @@ mod tests {
         model.fail("etcd does not answer within 5s".to_owned());
         model.press(Press::Down);
         let lines = captured(&model, 60, 8);
-        assert_eq!(
-            lines[6],
-            "what is shown is old: etcd does not answer within 5s"
-        );
+        assert_eq!(lines[6], "what is shown is old: etcd does not answer within 5s");
     }
 
     #[test]

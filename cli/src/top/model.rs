@@ -147,14 +147,11 @@ impl Model {
 
     fn put_in_order(&mut self) {
         match self.sort {
-            Sort::Waiters => self
-                .rows
-                .sort_by_key(|row| Reverse((row.waiting, row.longest))),
+            Sort::Waiters => self.rows.sort_by_key(|row| Reverse((row.waiting, row.longest))),
             Sort::Held => self.rows.sort_by_key(|row| Reverse(row.held)),
             Sort::Gone => {
                 let of = |row: &Row| row.gone.unwrap_or(-1.0);
-                self.rows
-                    .sort_by(|one, other| of(other).total_cmp(&of(one)));
+                self.rows.sort_by(|one, other| of(other).total_cmp(&of(one)));
             }
             Sort::Name => self.rows.sort_by(|one, other| one.name.cmp(&other.name)),
         }
@@ -201,9 +198,7 @@ impl Model {
     }
 
     fn at_among(&self, shown: &[&Row]) -> Option<usize> {
-        let of_name = shown
-            .iter()
-            .position(|row| Some(&row.name) == self.selected.as_ref());
+        let of_name = shown.iter().position(|row| Some(&row.name) == self.selected.as_ref());
         of_name.or((!shown.is_empty()).then_some(0))
     }
 
@@ -420,9 +415,7 @@ pub(super) mod tests {
         assert_eq!((&*model.filter, names(&model)), ("qs", vec![]));
         model.press(Press::Backspace);
         model.press(Press::Backspace);
-        "orders"
-            .chars()
-            .for_each(|it| _ = model.press(Press::Char(it)));
+        "orders".chars().for_each(|it| _ = model.press(Press::Char(it)));
         model.press(Press::Enter);
         assert_eq!(names(&model), ["orders/7", "orders/19"]);
         model.press(Press::Escape);
@@ -483,12 +476,7 @@ pub(super) mod tests {
 
     #[test]
     fn any_other_answer_kicks_nothing() {
-        for press in [
-            Press::Char('n'),
-            Press::Enter,
-            Press::Escape,
-            Press::Char('q'),
-        ] {
+        for press in [Press::Char('n'), Press::Enter, Press::Escape, Press::Char('q')] {
             let mut model = model();
             model.press(Press::Enter);
             model.look(places());
@@ -545,12 +533,9 @@ pub(super) mod tests {
         let mut model = model();
         model.press(Press::Enter);
         model.look(places());
-        for (press, first) in [
-            (Press::Down, 1),
-            (Press::PageDown, 1),
-            (Press::PageUp, 0),
-            (Press::Up, 0),
-        ] {
+        for (press, first) in
+            [(Press::Down, 1), (Press::PageDown, 1), (Press::PageUp, 0), (Press::Up, 0)]
+        {
             model.press(press);
             assert_eq!(model.first, first, "{press:?}");
         }

@@ -301,9 +301,7 @@ async fn take_all(client: Client, holders: Vec<Place>) -> String {
     }
     if let Some(failure) = failure {
         let from = few(&failed);
-        said.push(format!(
-            "whether it was taken from {from} is not known: {failure}"
-        ));
+        said.push(format!("whether it was taken from {from} is not known: {failure}"));
     }
     said.join("; ")
 }

@@ -125,10 +125,7 @@ fn who_looks_at_the_oldest_of_many_readers_only() {
     let output = scene.run(&["who", "--json", "a"]);
     assert!(output.status.success());
     let contenders = object(&output)["contenders"].as_array().map(Vec::len);
-    assert_eq!(
-        (contenders, &object(&output)["cycle"]),
-        (Some(201), &Value::Null)
-    );
+    assert_eq!((contenders, &object(&output)["cycle"]), (Some(201), &Value::Null));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("only the oldest 128"), "{said}");
 }

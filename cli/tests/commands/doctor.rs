@@ -111,11 +111,7 @@ fn keep_busy(runtime: &Runtime, endpoint: &str) {
             loop {
                 // Faults are none of its business, but for the end of the runtime: then a put fails without a wait, and only a wait
                 // lets the runtime end this task.
-                if client
-                    .put(format!("load/{writer}"), "", None)
-                    .await
-                    .is_err()
-                {
+                if client.put(format!("load/{writer}"), "", None).await.is_err() {
                     yield_now().await;
                 }
             }
@@ -205,11 +201,8 @@ fn sessions_without_a_holder_are_counted() {
 fn reader_that_goes_does_not_make_it_well() {
     let scene = Scene::new();
     scene.put("locks/orders/7/operator");
-    let mut doctor = scene
-        .command(&["doctor"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the command line runs");
+    let mut doctor =
+        scene.command(&["doctor"]).stdout(Stdio::piped()).spawn().expect("the command line runs");
     drop(doctor.stdout.take());
     assert_eq!(doctor.wait().expect("its end").code(), Some(1));
 }
@@ -222,11 +215,7 @@ fn codes() -> BTreeSet<String> {
         let source = fs::read_to_string(file.expect("a file").path()).expect("text");
         let findings = source.split("Finding::").skip(1);
         let first = findings.filter_map(|finding| finding.split_once('(')?.1.split('"').nth(1));
-        codes.extend(
-            first
-                .filter(|it| it.contains('.') && !it.contains(' '))
-                .map(String::from),
-        );
+        codes.extend(first.filter(|it| it.contains('.') && !it.contains(' ')).map(String::from));
     }
     codes
 }
@@ -236,9 +225,7 @@ fn every_finding_has_a_code_that_is_documented() {
     let codes = codes();
     assert!(codes.contains("member.behind"), "{codes:?}");
     let page = include_str!("../../JSON.md");
-    let unknown = codes
-        .iter()
-        .filter(|code| !page.contains(&format!("| `{code}` |")));
+    let unknown = codes.iter().filter(|code| !page.contains(&format!("| `{code}` |")));
     assert_eq!(unknown.count(), 0, "of {codes:?}");
 
     for object in Scene::new().json(&["doctor"]) {

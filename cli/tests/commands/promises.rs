@@ -73,10 +73,7 @@ fn ls_shows_who_holds_each_name_and_how_many_wait() {
     assert!(plain.status.success());
     let line = text(&plain);
     let fields: Vec<&str> = line.trim_end().split('\t').collect();
-    assert_eq!(
-        (fields.len(), fields[0], fields[1], fields[4]),
-        (6, "orders/7", "exclusive", "1")
-    );
+    assert_eq!((fields.len(), fields[0], fields[1], fields[4]), (6, "orders/7", "exclusive", "1"));
 
     scene.release(held);
     scene.serve(waiting);
@@ -147,21 +144,12 @@ fn who_shows_all_contenders_in_their_order() {
     }
     let found = scene.json(&["who", "orders/7"]).remove(0);
     let all = found["contenders"].as_array().expect("a list");
-    let who: Vec<_> = all
-        .iter()
-        .map(|it| (it["standing"].as_str(), it["service"].as_str()))
-        .collect();
+    let who: Vec<_> =
+        all.iter().map(|it| (it["standing"].as_str(), it["service"].as_str())).collect();
     let expected = [("holds", "one"), ("waits", "two"), ("waits", "three")];
-    assert_eq!(
-        who,
-        expected.map(|(standing, service)| (Some(standing), Some(service)))
-    );
+    assert_eq!(who, expected.map(|(standing, service)| (Some(standing), Some(service))));
     let group = all[0]["group"].as_array().expect("a list");
-    assert!(
-        group[0]
-            .as_str()
-            .is_some_and(|key| key.starts_with("locks/accounts/3/"))
-    );
+    assert!(group[0].as_str().is_some_and(|key| key.starts_with("locks/accounts/3/")));
     scene.release(held);
     for call in waiting {
         scene.serve(call);
@@ -175,9 +163,7 @@ fn kick_takes_a_lock_from_its_holder_and_the_next_one_gets_it() {
     let scene = Scene::new();
     let (shop, bank) = (scene.service("shop"), scene.service("bank"));
     let held = scene.take(shop.lock("orders/7"));
-    let body = scene
-        .runtime
-        .spawn(async move { held.hold(std::future::pending::<()>()).await });
+    let body = scene.runtime.spawn(async move { held.hold(std::future::pending::<()>()).await });
     let next = scene.queue(bank.lock("orders/7"));
     scene.await_contenders("orders/7", 2);
 
@@ -186,11 +172,7 @@ fn kick_takes_a_lock_from_its_holder_and_the_next_one_gets_it() {
     let kicked = scene.run(&["kick", "orders/7", "--yes"]);
     assert!(kicked.status.success(), "{}", text(&kicked));
     assert!(text(&kicked).contains("next is bank"), "{}", text(&kicked));
-    let lost = scene
-        .runtime
-        .block_on(body)
-        .expect("no panic")
-        .expect_err("its lock is gone");
+    let lost = scene.runtime.block_on(body).expect("no panic").expect_err("its lock is gone");
     let LockError::Lost { cause, .. } = lost else {
         panic!("{lost:?}");
     };
@@ -232,14 +214,8 @@ fn kick_never_hits_a_later_holder() {
         taken.extend(hit.filter_map(|it| it["holder"]["create_revision"].as_i64()));
     }
     let lost = scene.runtime.block_on(churn).expect("no panic");
-    let strays: Vec<_> = lost
-        .iter()
-        .filter(|created| !taken.contains(created))
-        .collect();
-    assert!(
-        strays.is_empty(),
-        "{strays:?} were lost, and {taken:?} were meant"
-    );
+    let strays: Vec<_> = lost.iter().filter(|created| !taken.contains(created)).collect();
+    assert!(strays.is_empty(), "{strays:?} were lost, and {taken:?} were meant");
 }
 
 /// A process hands its key on to its next call without a write: the key is the same, and yet another call has the lock.
@@ -271,10 +247,7 @@ fn kick_takes_no_permit_that_may_be_waited_for() {
     let waiting = scene.runtime.spawn(permit(&bank).into_future());
     scene.await_contenders("smtp", 2);
     let kicked = scene.json(&["kick", "smtp", "--yes"]);
-    let hit: Vec<_> = kicked
-        .iter()
-        .map(|it| it["holder"]["service"].as_str())
-        .collect();
+    let hit: Vec<_> = kicked.iter().map(|it| it["holder"]["service"].as_str()).collect();
     assert_eq!(hit, [Some("shop")]);
     drop(held);
     let served = scene.runtime.block_on(waiting).expect("no panic");

@@ -61,10 +61,7 @@ fn doctor_tells_a_wrong_authority_from_an_etcd_that_is_down() {
     let refused = Certificate::new().run(&cluster, &["doctor"]);
     let found = text(&refused);
     assert_eq!(refused.status.code(), Some(1), "{found}");
-    let named = format!(
-        "BAD {}: invalid peer certificate",
-        cluster.endpoints().concat()
-    );
+    let named = format!("BAD {}: invalid peer certificate", cluster.endpoints().concat());
     assert!(found.contains(&named), "{found}");
     assert!(found.contains("look at --endpoints, --cacert:"), "{found}");
     assert!(!found.contains("no endpoint"), "{found}");

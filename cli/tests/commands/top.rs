@@ -72,10 +72,7 @@ fn top_is_left_while_etcd_does_not_answer_a_kick() {
     terminal.press(b"q").expect("it reads keys");
     terminal.wait(SOON).expect("it ends");
     let text = terminal.written();
-    assert!(
-        text.contains("what it has taken away is not known"),
-        "{text}"
-    );
+    assert!(text.contains("what it has taken away is not known"), "{text}");
 }
 
 #[test]

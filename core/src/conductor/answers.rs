@@ -185,10 +185,7 @@ impl Core {
             let contender = self.contenders.get(id);
             let held = |it: &&Contender| it.held().is_some_and(|held| held.got() <= sent);
             let listed = |key: &Key| keys.contains(key.as_bytes());
-            if contender
-                .filter(held)
-                .is_some_and(|it| !it.keys().all(listed))
-            {
+            if contender.filter(held).is_some_and(|it| !it.keys().all(listed)) {
                 self.observe.read(id, false);
             }
         }
@@ -583,10 +580,7 @@ impl Core {
                 continue;
             };
             contender.unsent();
-            contender
-                .names()
-                .iter()
-                .for_each(|name| self.work.push(name));
+            contender.names().iter().for_each(|name| self.work.push(name));
             match contender.is_detached() {
                 true => self.remove(id),
                 false => wanted.push(id),
@@ -637,9 +631,7 @@ impl Core {
                     } else {
                         self.remove(id);
                     }
-                    served
-                        .into_iter()
-                        .for_each(|call| self.refuse(call, why.clone()));
+                    served.into_iter().for_each(|call| self.refuse(call, why.clone()));
                 }
             }
         }
@@ -848,9 +840,7 @@ impl Core {
     /// What the keys of a contender are to say of the call that holds it, if one has for a second.
     fn descriptions(&self, id: ContenderId) -> Option<Vec<Description>> {
         let contender = self.contenders.get(id)?;
-        let ownership = contender
-            .held()
-            .filter(|it| it.got() + GUARD_AFTER <= self.now)?;
+        let ownership = contender.held().filter(|it| it.got() + GUARD_AFTER <= self.now)?;
         let record = self.record_of(ownership)?;
         let lease = self.sessions.get(contender.session())?.lease()?;
         let keys: Vec<Key> = contender.keys().cloned().collect();
@@ -891,8 +881,7 @@ impl Core {
         }
         for read in reads {
             let pause = self.pause(failures);
-            self.timers
-                .set(Timer::Read(read.contender), self.now + pause);
+            self.timers.set(Timer::Read(read.contender), self.now + pause);
         }
     }
 

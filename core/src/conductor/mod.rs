@@ -140,10 +140,7 @@ impl Core {
     /// Takes one input in; `now` never goes back.
     pub fn handle(&mut self, now: Moment, input: Input) {
         self.now = now;
-        let brought = matches!(
-            input,
-            Input::Acquire(_) | Input::Release { .. } | Input::Cancel(_)
-        );
+        let brought = matches!(input, Input::Acquire(_) | Input::Release { .. } | Input::Cancel(_));
         self.deferring = self.settings.defers && brought;
         // A thread that was held up handles a call after the timers that were due: expired waits form no cycles.
         if matches!(input, Input::Acquire(_)) {

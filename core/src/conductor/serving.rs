@@ -63,16 +63,8 @@ impl Core {
             Wait::Once => Some(self.now + self.exchanges.patience()),
             Wait::Forever => None,
         };
-        let waiting = Waiting {
-            ticket,
-            tries: !waits,
-            requeued: 0,
-        };
-        let purpose = Purpose {
-            names: names.clone(),
-            mode,
-            ttl_secs: acquire.ttl_secs,
-        };
+        let waiting = Waiting { ticket, tries: !waits, requeued: 0 };
+        let purpose = Purpose { names: names.clone(), mode, ttl_secs: acquire.ttl_secs };
         let new = Call::new(self.now, purpose, acquire.record, waiting);
         self.calls.add(call, new, acquire.holds);
         if taken {
@@ -194,11 +186,9 @@ impl Core {
         // A group waited for another name, and its put has no answer yet: etcd is not silent.
         let heard = || Some((call.names().iter().position(heard)?, None));
         match obstacle.or_else(heard) {
-            Some((name, owner)) => Refused::Timeout {
-                name,
-                owner,
-                waited: self.now - call.since(),
-            },
+            Some((name, owner)) => {
+                Refused::Timeout { name, owner, waited: self.now - call.since() }
+            }
             None => Refused::Backend(self.exchanges.cause()),
         }
     }
@@ -423,12 +413,7 @@ impl Core {
             self.observe.read(id, true);
         }
         let owned = names.iter().filter_map(|name| contender.owned(name));
-        let grant = Grant {
-            call,
-            mode: contender.mode(),
-            owned: owned.collect(),
-            deadline,
-        };
+        let grant = Grant { call, mode: contender.mode(), owned: owned.collect(), deadline };
         self.queues.leave(&names, waiting.ticket);
         self.calls.hold(call, id);
         self.stops_waiting(call);
@@ -558,8 +543,7 @@ impl Core {
     /// Sets the timer of the keys that linger.
     fn set_linger_timer(&mut self) -> Option<()> {
         let until = self.contenders.lingers_until()?;
-        self.timers
-            .set_by(Timer::Linger, until.rounded_up(TOGETHER));
+        self.timers.set_by(Timer::Linger, until.rounded_up(TOGETHER));
         Some(())
     }
 
@@ -981,10 +965,7 @@ impl Core {
             let whole = whole.filter(|name| seen.insert(*name));
             let whole = whole.filter_map(|name| self.queues.get(name));
             let relying = (!stays).then(|| self.relying_on(of));
-            for other in whole
-                .flat_map(WaitQueue::waiters)
-                .chain(relying.into_iter().flatten())
-            {
+            for other in whole.flat_map(WaitQueue::waiters).chain(relying.into_iter().flatten()) {
                 step();
                 let hands_on = is_group(other) || self.calls.is_nested(other);
                 if hands_on && resting.insert(other) {

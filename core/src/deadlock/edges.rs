@@ -48,10 +48,7 @@ impl Edge {
         let key = std::str::from_utf8(key).ok()?;
         let waits = key.strip_prefix(&*edges_of(root, &held.0))?;
         let (waits, created) = waits.rsplit_once('%')?;
-        let edge = Self {
-            held: held.clone(),
-            waits: (waits.into(), revision(created)?),
-        };
+        let edge = Self { held: held.clone(), waits: (waits.into(), revision(created)?) };
         (revision(std::str::from_utf8(value).ok()?)? == held.1).then_some(edge)
     }
 }

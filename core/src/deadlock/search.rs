@@ -272,9 +272,7 @@ impl Cycle {
 
     /// The conditions under which it still stands; few enough for one transaction.
     pub fn conditions(&self, root: &str) -> Vec<Compare> {
-        let keys = self
-            .keys()
-            .map(|(key, created)| Compare::Created(key, created));
+        let keys = self.keys().map(|(key, created)| Compare::Created(key, created));
         let edges = self.path.iter().filter_map(|step| match &step.by {
             By::Edge(edge, modified) => Some(Compare::Modified(edge.key(root), *modified)),
             By::Exclusion | By::Group => None,

@@ -248,9 +248,7 @@ fn try_of_free_names_reads_nothing() {
     let mut rig = Rig::warm();
     rig.acquire_all(1, &["locks/a", "locks/b"], Wait::Once);
     let put = rig.take_put();
-    let Request::Txn(txn) = &put.1 else {
-        panic!("no transaction")
-    };
+    let Request::Txn(txn) = &put.1 else { panic!("no transaction") };
     assert!(txn.then.iter().all(|op| matches!(op, Op::Put { .. })));
     rig.carry_out(put);
     assert_eq!(rig.granted(1).owned.len(), 2);
@@ -275,10 +273,7 @@ fn waiter_that_gives_up_learns_the_holder() {
     rig.live(crate::SOON);
     assert!(matches!(
         rig.output(1),
-        Some(Output::Refused {
-            why: Refused::Timeout { owner: Some(_), .. },
-            ..
-        })
+        Some(Output::Refused { why: Refused::Timeout { owner: Some(_), .. }, .. })
     ));
     assert!(!rig.has("locks/a/a1"));
 }

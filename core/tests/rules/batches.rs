@@ -145,11 +145,7 @@ fn stuck_transactions_hold_nothing_back_once_etcd_answers() {
     rig.carry_out(barrier);
     let before = rig.sent.len();
     rig.acquire(100, "locks/100", Wait::Forever);
-    assert_eq!(
-        rig.sent.len(),
-        before + 1,
-        "63 travel, and may never arrive"
-    );
+    assert_eq!(rig.sent.len(), before + 1, "63 travel, and may never arrive");
 }
 
 /// Call 1 gives `locks/a` back, and call 2 wants `locks/b`: neither request has been sent.

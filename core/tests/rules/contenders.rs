@@ -18,10 +18,7 @@ fn unanswered_put_is_barred_before_the_next() {
     rig.pass(SOON);
     let (id, barrier) = rig.take();
     assert_eq!(puts(&barrier), ["locks%s/a1"]);
-    assert!(
-        rig.sent.is_empty(),
-        "nothing is put while the barrier is under way"
-    );
+    assert!(rig.sent.is_empty(), "nothing is put while the barrier is under way");
     let barred = rig.store.apply(rig.now, &barrier);
     // The put arrives late, and applies no more.
     rig.store.apply(rig.now, &put).expect("a value");
@@ -49,10 +46,7 @@ fn name_is_closed_while_its_delete_is_unresolved() {
         rig.pass(crate::SOON);
     }
     rig.serve();
-    assert!(matches!(
-        rig.output(1),
-        Some(Output::Released { result: Ok(()), .. })
-    ));
+    assert!(matches!(rig.output(1), Some(Output::Released { result: Ok(()), .. })));
     rig.granted(2);
 }
 
@@ -174,10 +168,7 @@ fn timers_do_not_pile_up_while_calls_come_and_go() {
         rig.granted(call);
         rig.give_back(call);
         let output = rig.output(call);
-        assert!(matches!(
-            output,
-            Some(Output::Released { result: Ok(()), .. })
-        ));
+        assert!(matches!(output, Some(Output::Released { result: Ok(()), .. })));
     }
     assert!(rig.core.pending().0 < 20, "{:?}", rig.core.pending());
 }
@@ -244,11 +235,7 @@ fn refused_delete_is_sent_again_slowly() {
     let mut sent = 0;
     for _ in 0..200 {
         rig.pass(SOON / 8);
-        sent += rig
-            .sent
-            .iter()
-            .filter(|(_, it)| !deletes(it).is_empty())
-            .count();
+        sent += rig.sent.iter().filter(|(_, it)| !deletes(it).is_empty()).count();
         rig.serve();
     }
     assert!((2..40).contains(&sent), "{sent} in ten seconds");

@@ -105,10 +105,8 @@ fn cycle_inside_a_process_is_refused_at_once() {
     let (11, Refused::Deadlock { name: 0, cycle }) = refusals[0] else {
         panic!("{refusals:?}");
     };
-    let records: Vec<_> = cycle
-        .iter()
-        .map(|blocker| String::from_utf8_lossy(&blocker.record))
-        .collect();
+    let records: Vec<_> =
+        cycle.iter().map(|blocker| String::from_utf8_lossy(&blocker.record)).collect();
     assert_eq!(records, ["{\"call\":0}", "{\"call\":10}", "{\"call\":1}"]);
     town.release(0, 1);
     town.live(SECOND);
@@ -118,10 +116,7 @@ fn cycle_inside_a_process_is_refused_at_once() {
 /// The process was held up: the call comes before the timers are served that are due.
 #[test]
 fn wait_that_is_over_closes_no_cycle_in_a_process() {
-    for (wait, held_up) in [
-        (Wait::For(2 * SECOND), 5 * SECOND),
-        (Wait::Forever, 40 * SECOND),
-    ] {
+    for (wait, held_up) in [(Wait::For(2 * SECOND), 5 * SECOND), (Wait::Forever, 40 * SECOND)] {
         let mut town = Town::of(1);
         town.take(0, 0, &["a"]);
         town.take(0, 1, &["b"]);
@@ -148,10 +143,7 @@ fn group_steps_back_inside_a_process() {
     town.release(0, 10);
     town.release(0, 0);
     town.live(SECOND);
-    assert!(
-        town.is_granted(0, 2) && !town.is_granted(0, 1),
-        "at the end of all its queues"
-    );
+    assert!(town.is_granted(0, 2) && !town.is_granted(0, 1), "at the end of all its queues");
     town.release(0, 2);
     town.live(SECOND);
     assert!(town.is_granted(0, 1));
@@ -300,10 +292,7 @@ fn abort_that_arrives_late_does_nothing() {
     for request in late {
         town.store.apply(town.now, &request).expect("a value");
     }
-    assert_eq!(
-        (town.keys("n0"), town.keys("n1"), town.store.revision()),
-        before
-    );
+    assert_eq!((town.keys("n0"), town.keys("n1"), town.store.revision()), before);
 }
 
 #[test]

@@ -28,9 +28,7 @@ fn cycle_in_a_process_lasts_as_long_as_the_writer() {
         read(&mut town, 0, 15, &[5]);
         town.live(5 * SECOND);
         let deadlocks = town.refusals();
-        let deadlocks = deadlocks
-            .iter()
-            .filter(|(_, why)| matches!(why, Refused::Deadlock { .. }));
+        let deadlocks = deadlocks.iter().filter(|(_, why)| matches!(why, Refused::Deadlock { .. }));
         assert_eq!(deadlocks.count(), usize::from(!has_gone));
         assert_eq!(town.is_granted(0, 15), has_gone);
     }
@@ -71,10 +69,7 @@ fn cycle_across_processes_is_detected() {
     let took = town.until(|town| !town.refusals().is_empty());
     assert!(took < 6 * SECOND, "{took:?}");
     let refusals = town.refusals();
-    assert!(
-        matches!(refusals[..], [(_, Refused::Deadlock { .. })]),
-        "{refusals:?}"
-    );
+    assert!(matches!(refusals[..], [(_, Refused::Deadlock { .. })]), "{refusals:?}");
 }
 
 /// A reader of several names waits for the readers of one while it cannot have the other, and later calls wait behind it. It lets

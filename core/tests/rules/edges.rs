@@ -34,10 +34,7 @@ fn edge_is_put_once_the_wait_has_stalled() {
     assert!(town.edges().is_empty());
     town.live(SECOND);
     assert_eq!(town.edges(), [EDGE]);
-    let edge = town
-        .store
-        .kvs()
-        .find(|kv| kv.key.starts_with(b"locks%s/w/"));
+    let edge = town.store.kvs().find(|kv| kv.key.starts_with(b"locks%s/w/"));
     let held = town.store.kv(b"locks/a/a1");
     assert_eq!(edge.map(|kv| kv.lease), held.map(|kv| kv.lease));
 }
@@ -90,10 +87,7 @@ fn edge_is_deleted_before_its_call_learns_of_the_timeout() {
     assert!(town.refusals().is_empty() && town.edges() == [EDGE]);
     town.let_through();
     assert!(town.edges().is_empty());
-    assert!(matches!(
-        town.refusals()[..],
-        [(10, Refused::Timeout { .. })]
-    ));
+    assert!(matches!(town.refusals()[..], [(10, Refused::Timeout { .. })]));
     // The edge misleads no process: the other task asks for what the first still has.
     town.ask(1, 11, &["a"], &[1]);
     town.live(10 * SECOND);
@@ -177,9 +171,7 @@ fn edge_leads_to_the_key_of_the_call_ahead() {
     town.ask_for(0, 3, &["b", "c"], &[], Wait::For(3 * SECOND));
     town.ask(0, 10, &["b"], &[0]);
     town.until(|town| {
-        town.edges()
-            .iter()
-            .any(|edge| edge.ends_with("locks/c/a1") || edge.ends_with("locks/b/a1"))
+        town.edges().iter().any(|edge| edge.ends_with("locks/c/a1") || edge.ends_with("locks/b/a1"))
     });
     town.until(|town| !town.refusals().is_empty());
     assert!(town.edges().is_empty());
@@ -204,10 +196,7 @@ fn edge_behind_two_groups_goes_before_a_third_times_out() {
     assert!(town.refusals().is_empty() && !town.edges().is_empty());
     town.let_through();
     assert!(town.edges().is_empty());
-    assert!(matches!(
-        town.refusals()[..],
-        [(3, Refused::Timeout { .. })]
-    ));
+    assert!(matches!(town.refusals()[..], [(3, Refused::Timeout { .. })]));
 }
 
 /// A reader waits for `b` of another process, and behind it a nested writer, whose edge leads to the reader's key.
@@ -229,10 +218,7 @@ fn edge_to_a_readers_key_goes_before_the_reader_times_out() {
     town.live(SECOND / 2);
     assert!(town.refusals().is_empty() && !town.edges().is_empty());
     town.let_through();
-    assert!(matches!(
-        town.refusals()[..],
-        [(3, Refused::Timeout { .. })]
-    ));
+    assert!(matches!(town.refusals()[..], [(3, Refused::Timeout { .. })]));
     // The writer waits on, and says so anew.
     town.until(|town| town.edges() == [EDGE]);
 }

@@ -31,11 +31,7 @@ fn group_is_put_at_once_and_has_one_rank() {
     rig.carry_out((put, request));
     let owned = rig.granted(1).owned;
     let keys: Vec<&str> = owned.iter().map(|it| &*it.key).collect();
-    assert_eq!(
-        keys,
-        ["locks/b/a1", "locks/a/a1", "locks/c/a1"],
-        "in the order of the names"
-    );
+    assert_eq!(keys, ["locks/b/a1", "locks/a/a1", "locks/c/a1"], "in the order of the names");
     assert!(owned.iter().all(|it| it.created == rig.revision()));
 }
 
@@ -121,11 +117,7 @@ fn waiting_group_that_loses_its_lease_queues_again_as_one() {
 fn cancelled_group_leaves_no_key() {
     let mut rig = half_ready();
     rig.cancel(1);
-    let (_, request) = rig
-        .sent
-        .iter()
-        .find(|it| !deletes(&it.1).is_empty())
-        .expect("a value");
+    let (_, request) = rig.sent.iter().find(|it| !deletes(&it.1).is_empty()).expect("a value");
     assert!(!deletes(request).is_empty());
     rig.serve();
     assert!(!rig.has("locks/a/a1") && !rig.has("locks/b/a1"));
@@ -134,12 +126,7 @@ fn cancelled_group_leaves_no_key() {
 
 #[test]
 fn cancelled_call_without_an_answer_leaves_no_key() {
-    for (names, applied) in [
-        (&[A][..], true),
-        (&[A], false),
-        (&[A, B], true),
-        (&[A, B], false),
-    ] {
+    for (names, applied) in [(&[A][..], true), (&[A], false), (&[A, B], true), (&[A, B], false)] {
         let mut rig = Rig::warm();
         rig.acquire_all(1, names, Wait::Forever);
         let (id, put) = rig.take();
@@ -236,11 +223,7 @@ fn try_takes_all_names_or_none() {
     rig.serve();
     assert_eq!(rig.granted(1).owned.len(), 2);
     rig.acquire_all(2, &[C, B], Wait::Once);
-    let Refused::Held {
-        name: 1,
-        owner: Some(Owner { record, .. }),
-    } = rig.refused(2)
-    else {
+    let Refused::Held { name: 1, owner: Some(Owner { record, .. }) } = rig.refused(2) else {
         panic!("not the second")
     };
     assert_eq!(&*record, b"call 1");
@@ -251,12 +234,9 @@ fn try_takes_all_names_or_none() {
 
 #[test]
 fn refused_try_names_the_name_that_is_taken() {
-    for (names, deeper) in [
-        (&[C][..], false),
-        (&[C], true),
-        (&[A, B, C], false),
-        (&[A, B, C], true),
-    ] {
+    for (names, deeper) in
+        [(&[C][..], false), (&[C], true), (&[A, B, C], false), (&[A, B, C], true)]
+    {
         let mut holder = Rig::warm();
         if deeper {
             holder.contend("locks/c/b/c");
@@ -267,11 +247,7 @@ fn refused_try_names_the_name_that_is_taken() {
         rig.acquire_all(1, names, Wait::Once);
         rig.serve();
         let why = rig.refused(1);
-        let Refused::Held {
-            name,
-            owner: Some(Owner { record, .. }),
-        } = &why
-        else {
+        let Refused::Held { name, owner: Some(Owner { record, .. }) } = &why else {
             panic!("{why:?}")
         };
         assert_eq!((*name, &**record), (names.len() - 1, &b"call 7"[..]));
@@ -300,12 +276,7 @@ fn group_that_gives_up_learns_the_holder() {
     rig.acquire_all(1, &[A, B, C], Wait::For(SOON));
     rig.serve();
     rig.live(SOON);
-    let Refused::Timeout {
-        name: 1,
-        owner: Some(Owner { record, .. }),
-        ..
-    } = rig.refused(1)
-    else {
+    let Refused::Timeout { name: 1, owner: Some(Owner { record, .. }), .. } = rig.refused(1) else {
         panic!("not the second")
     };
     assert_eq!(&*record, b"call 7");
@@ -317,14 +288,7 @@ fn group_that_gives_up_learns_the_call_ahead_in_its_process() {
     rig.hold(7, C);
     rig.acquire_all(1, &[A, C], Wait::For(SOON));
     rig.live(SOON);
-    assert!(matches!(
-        rig.refused(1),
-        Refused::Timeout {
-            name: 1,
-            owner: Some(_),
-            ..
-        }
-    ));
+    assert!(matches!(rig.refused(1), Refused::Timeout { name: 1, owner: Some(_), .. }));
 }
 
 #[test]
@@ -351,10 +315,7 @@ fn group_loses_its_lease_once() {
     rig.lost(1);
     assert!(rig.output(1).is_none());
     rig.release(1);
-    assert!(matches!(
-        rig.output(1),
-        Some(Output::Released { result: Err(_), .. })
-    ));
+    assert!(matches!(rig.output(1), Some(Output::Released { result: Err(_), .. })));
     assert!(rig.output(1).is_none());
 }
 

@@ -27,10 +27,7 @@ fn chain(waiting: u64) -> Rig {
 /// The call ends, and the next has the lock in the same step.
 fn pass_on(rig: &mut Rig, call: CallId) -> Grant {
     rig.release(call);
-    assert!(matches!(
-        rig.output(call),
-        Some(Output::Released { result: Ok(()), .. })
-    ));
+    assert!(matches!(rig.output(call), Some(Output::Released { result: Ok(()), .. })));
     rig.granted(call + 1)
 }
 
@@ -133,10 +130,7 @@ fn lock_is_released_when_its_token_can_count_no_further() {
     rig.hold(0, A);
     for call in 0..last {
         rig.acquire(call + 1, A, Wait::Forever);
-        assert_eq!(
-            u64::from(pass_on(&mut rig, call).owned[0].handover),
-            call + 1
-        );
+        assert_eq!(u64::from(pass_on(&mut rig, call).owned[0].handover), call + 1);
         rig.serve();
     }
     rig.acquire(last + 1, A, Wait::Forever);
@@ -160,11 +154,7 @@ fn refused_try_names_the_holder_after_a_hand_over() {
     let mut rig = chain(1);
     pass_on(&mut rig, 0);
     rig.acquire(2, A, Wait::Once);
-    let Refused::Held {
-        owner: Some(Owner { record, .. }),
-        ..
-    } = rig.refused(2)
-    else {
+    let Refused::Held { owner: Some(Owner { record, .. }), .. } = rig.refused(2) else {
         panic!("no holder")
     };
     assert_eq!(&*record, b"call 1");
@@ -203,11 +193,7 @@ fn group_is_handed_over_in_the_order_of_the_heirs_names() {
     let owned = rig.granted(2).owned;
     let keys: Vec<&str> = owned.iter().map(|it| &*it.key).collect();
     assert_eq!(keys, ["locks/c/a1", "locks/a/a1", "locks/b/a1"]);
-    assert!(
-        owned
-            .iter()
-            .all(|it| (it.created, it.handover) == (rank, 1))
-    );
+    assert!(owned.iter().all(|it| (it.created, it.handover) == (rank, 1)));
     assert!(rig.sent.is_empty());
 }
 
@@ -412,9 +398,5 @@ fn timers_do_not_pile_up_while_a_key_lingers() {
         rig.serve();
         rig.granted(call);
     }
-    assert!(
-        rig.core.pending().0 <= before + 3,
-        "{:?}",
-        rig.core.pending()
-    );
+    assert!(rig.core.pending().0 <= before + 3, "{:?}", rig.core.pending());
 }

@@ -76,10 +76,7 @@ fn try_takes_a_free_permit_and_does_not_wait() {
     }
     let refusals = town.refusals();
     assert!(
-        matches!(
-            refusals[..],
-            [(3, Refused::Held { .. }), (4, Refused::Held { .. })]
-        ),
+        matches!(refusals[..], [(3, Refused::Held { .. }), (4, Refused::Held { .. })]),
         "{refusals:?}"
     );
     assert_eq!(town.keys("p").len(), 2, "and leaves nothing");
@@ -107,10 +104,7 @@ fn writers_and_readers_exclude_permits() {
     town.ask_as(2, 3, Mode::Shared, &["p"], &[], Wait::Forever);
     town.live(SECOND);
     try_to_get(&mut town, 0, 4, 2);
-    assert!(
-        matches!(town.refusals()[..], [(4, Refused::Held { .. })]),
-        "they came first"
-    );
+    assert!(matches!(town.refusals()[..], [(4, Refused::Held { .. })]), "they came first");
     assert!(!town.is_granted(1, 2) && !town.is_granted(2, 3));
     town.release(0, 1);
     town.until(|town| town.is_granted(1, 2));

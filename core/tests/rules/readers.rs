@@ -65,10 +65,7 @@ fn readers_of_several_processes_hold_together() {
     read(&mut town, 1, 2, &[]);
     try_to_read(&mut town, 2, 3);
     assert_eq!(granted(&town, &[2, 3]), [true, true]);
-    assert_eq!(
-        town.keys("s"),
-        ["locks/s/a1.r0", "locks/s/a2.r0", "locks/s/a3.r0"]
-    );
+    assert_eq!(town.keys("s"), ["locks/s/a1.r0", "locks/s/a2.r0", "locks/s/a3.r0"]);
 }
 
 #[test]
@@ -164,10 +161,7 @@ fn key_of_an_unknown_form_excludes_all() {
     town.contend("locks/s/694e");
     town.live(LATER);
     try_to_read(&mut town, 0, 4);
-    assert!(matches!(
-        town.refusals()[..],
-        [_, (4, Refused::Held { .. })]
-    ));
+    assert!(matches!(town.refusals()[..], [_, (4, Refused::Held { .. })]));
 }
 
 #[test]
@@ -223,11 +217,7 @@ fn waiting_reader_reads_a_few_times_a_second_at_most() {
     town.live(3 * SECOND);
     let requests = town.requests;
     town.live(10 * SECOND);
-    assert!(
-        town.requests - requests < 60,
-        "{}",
-        town.requests - requests
-    );
+    assert!(town.requests - requests < 60, "{}", town.requests - requests);
     town.cancel(1, 2);
     let took = town.until(|town| town.is_granted(0, 3));
     assert!(took <= SECOND / 2, "{took:?}");
@@ -268,10 +258,7 @@ fn try_that_needs_a_read_is_refused_in_time_in_an_outage() {
     }
     assert!(town.now - begun > 4 * SECOND);
     let refusals = town.refusals();
-    assert!(
-        matches!(refusals[..], [(2, Refused::Backend(_))]),
-        "{refusals:?}"
-    );
+    assert!(matches!(refusals[..], [(2, Refused::Backend(_))]), "{refusals:?}");
     // Those who have it go on, and when etcd is back others join them.
     town.withhold = |_| false;
     town.live(SECOND);
@@ -318,13 +305,7 @@ fn all_readers_of_a_key_lose_its_lease() {
         rig.release(call);
         let output = rig.output(call);
         assert!(
-            matches!(
-                output,
-                Some(Output::Released {
-                    result: Err(Refused::Lost { .. }),
-                    ..
-                })
-            ),
+            matches!(output, Some(Output::Released { result: Err(Refused::Lost { .. }), .. })),
             "{output:?}"
         );
     }

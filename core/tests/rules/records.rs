@@ -191,9 +191,7 @@ fn description_without_a_response_is_no_put_of_another_client() {
     rig.acquire(2, A, Wait::Forever);
     rig.release(1);
     rig.granted(2);
-    let read = rig
-        .find(reads)
-        .expect("a read whether another process waits");
+    let read = rig.find(reads).expect("a read whether another process waits");
     rig.carry_out(read);
     let again = rig.find(reads).expect("a read with the lease");
     rig.carry_out(again);
@@ -206,10 +204,7 @@ fn description_leaves_the_key_of_another_client_alone() {
     let (mut rig, description) = describing(&[]);
     let other = rig.contend(KEY);
     rig.carry_out(description);
-    assert_eq!(
-        rig.store.kv(KEY.as_bytes()).and_then(|kv| kv.lease),
-        Some(other)
-    );
+    assert_eq!(rig.store.kv(KEY.as_bytes()).and_then(|kv| kv.lease), Some(other));
     rig.report();
     assert_eq!(rig.lost(1), LossCause::Overwritten);
 }
@@ -253,12 +248,7 @@ fn refusal_says_since_when_a_call_of_this_process_holds() {
     for (call, expected) in [(2, "call 1"), (3, "call 1,\"waited\":0}")] {
         rig.acquire(call, A, Wait::Once);
         let refused = rig.refused(call);
-        let Refused::Held {
-            owner: Some(owner), ..
-        } = refused
-        else {
-            panic!("{refused:?}")
-        };
+        let Refused::Held { owner: Some(owner), .. } = refused else { panic!("{refused:?}") };
         assert_eq!(String::from_utf8_lossy(&owner.record), expected);
         rig.live(SECOND);
     }

@@ -94,18 +94,14 @@ fn refused_try_names_the_last_holder() {
     rig.give_back(1);
     rig.acquire(2, "locks/a", Wait::Once);
     match rig.refused(2) {
-        Refused::Held {
-            owner: Some(Owner { record: holder, .. }),
-            ..
-        } => assert_eq!(&*holder, b"call 1"),
+        Refused::Held { owner: Some(Owner { record: holder, .. }), .. } => {
+            assert_eq!(&*holder, b"call 1")
+        }
         other => panic!("{other:?}"),
     }
     rig.acquire(3, "locks/a", Wait::For(SOON));
     rig.live(SOON * 2);
-    assert!(matches!(
-        rig.refused(3),
-        Refused::Timeout { owner: Some(_), .. }
-    ));
+    assert!(matches!(rig.refused(3), Refused::Timeout { owner: Some(_), .. }));
 }
 
 #[test]
@@ -163,10 +159,7 @@ fn shutdown_without_etcd_ends_with_the_lease() {
 }
 
 fn deletes_of(rig: &Rig) -> Vec<&str> {
-    rig.sent
-        .iter()
-        .flat_map(|(_, request)| deletes(request))
-        .collect()
+    rig.sent.iter().flat_map(|(_, request)| deletes(request)).collect()
 }
 
 #[test]
@@ -213,12 +206,7 @@ fn session_lives_until_the_key_has_its_own_lease() {
     rig.serve();
     let (own, _) = key(&rig).expect("renewed meanwhile");
     // From now on it may be lost with all that is under it.
-    let pooled: Vec<_> = rig
-        .store
-        .leases()
-        .into_iter()
-        .filter(|lease| *lease != own)
-        .collect();
+    let pooled: Vec<_> = rig.store.leases().into_iter().filter(|lease| *lease != own).collect();
     for lease in pooled {
         rig.store.revoke(lease);
     }
@@ -408,11 +396,7 @@ fn retention_ends_in_time_though_its_lease_is_longer() {
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.live(LONG - SOON);
     rig.release(1);
-    assert!(
-        rig.sent
-            .iter()
-            .any(|(_, request)| matches!(request, Request::Reserve(2)))
-    );
+    assert!(rig.sent.iter().any(|(_, request)| matches!(request, Request::Reserve(2))));
     rig.serve();
     rig.live(SOON * 2);
     rig.granted(2);

@@ -43,12 +43,7 @@ impl Rig {
     }
 
     fn of(contenders_per_session: usize, max_waiters: Option<usize>) -> Self {
-        Self::with(Settings {
-            contenders_per_session,
-            max_waiters,
-            defers: false,
-            ..settings(1)
-        })
+        Self::with(Settings { contenders_per_session, max_waiters, defers: false, ..settings(1) })
     }
 
     fn with(settings: Settings) -> Self {
@@ -75,19 +70,12 @@ impl Rig {
 
     /// With an open session, and requests that leave with the next tick; so many bodies under one session before the next gets some.
     pub(crate) fn deferring(contenders_per_session: usize) -> Self {
-        let settings = Settings {
-            contenders_per_session,
-            defers: true,
-            ..settings(1)
-        };
+        let settings = Settings { contenders_per_session, defers: true, ..settings(1) };
         Self::with(settings).warmed()
     }
 
     fn warmed(mut self) -> Self {
-        self.submit(Input::Warm {
-            call: WARM.into(),
-            ttl_secs: TTL,
-        });
+        self.submit(Input::Warm { call: WARM.into(), ttl_secs: TTL });
         self.serve();
         assert!(matches!(self.outputs.pop(), Some(Output::Ready(..))));
         self
@@ -98,9 +86,7 @@ impl Rig {
         for output in stack::handle(&mut self.core, self.now, input) {
             match output {
                 Output::Send { id, request } => self.sent.push_back((id, request)),
-                Output::Watch {
-                    id, prefix, puts, ..
-                } => {
+                Output::Watch { id, prefix, puts, .. } => {
                     self.opened += 1;
                     self.watches.insert(id, (prefix, puts));
                 }

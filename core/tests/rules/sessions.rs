@@ -34,17 +34,8 @@ fn deadline_counts_from_when_a_renewal_was_sent() {
     let (renewal, request) = rig.take();
     assert!(matches!(request, Request::KeepAlive { .. }));
     rig.pass(SOON);
-    rig.answer(
-        renewal,
-        Ok(Response::KeptAlive {
-            ttl: WHOLE,
-            revision: None,
-        }),
-    );
-    assert_eq!(
-        deadline.stop(),
-        Some(sent + WHOLE.mul_f64(0.99) - WHOLE / 10)
-    );
+    rig.answer(renewal, Ok(Response::KeptAlive { ttl: WHOLE, revision: None }));
+    assert_eq!(deadline.stop(), Some(sent + WHOLE.mul_f64(0.99) - WHOLE / 10));
 }
 
 #[test]
@@ -54,13 +45,7 @@ fn late_renewal_does_not_bring_a_lost_lock_back() {
     rig.pass(WHOLE / 3);
     let (renewal, _) = rig.take();
     rig.now = rig.now + WHOLE;
-    rig.answer(
-        renewal,
-        Ok(Response::KeptAlive {
-            ttl: WHOLE,
-            revision: None,
-        }),
-    );
+    rig.answer(renewal, Ok(Response::KeptAlive { ttl: WHOLE, revision: None }));
     assert_eq!(rig.lost(1), LossCause::Expired);
     assert!(deadline.is_over(rig.now) && deadline.stop().is_none());
     let renews = |request: &Request| matches!(request, Request::KeepAlive { .. });
@@ -147,9 +132,7 @@ fn read_from_a_lagging_member_is_no_lost_history() {
     let request = rig.take_put();
     rig.carry_out(request);
     let (read, request) = rig.take();
-    let Request::Txn(txn) = request else {
-        panic!("not a read")
-    };
+    let Request::Txn(txn) = request else { panic!("not a read") };
     let stale = rig.store.stale(&txn, 3);
     rig.answer(read, Ok(Response::Txn(stale)));
     rig.serve();
@@ -201,10 +184,7 @@ fn session_without_its_key_keeps_its_bodies_alone() {
     rig.store.delete(b"locks%s/a1");
     assert_eq!(&*rig.hold(2, "locks/b").owned[0].key, "locks/b/a2");
     rig.live(WHOLE * 2);
-    assert!(
-        rig.output(1).is_none() && rig.has("locks/a/a1"),
-        "the first is still renewed"
-    );
+    assert!(rig.output(1).is_none() && rig.has("locks/a/a1"), "the first is still renewed");
     rig.give_back(1);
     assert_eq!(rig.store.leases(), [0xa2]);
 }
@@ -218,11 +198,7 @@ fn session_without_an_answer_to_its_barrier_retires() {
         for (id, request) in std::mem::take(&mut rig.sent) {
             let writes = matches!(request, Request::Txn(_))
                 && rig.core.sessions().any(|it| it.lease() == Some(0xa1));
-            let result = if writes {
-                Err(unknown())
-            } else {
-                rig.store.apply(rig.now, &request)
-            };
+            let result = if writes { Err(unknown()) } else { rig.store.apply(rig.now, &request) };
             rig.answer(id, result);
         }
     }
@@ -412,10 +388,7 @@ fn many_locks_are_spread_over_a_few_sessions() {
         rig.hold(call, &format!("locks/{call}"));
     }
     let sessions = rig.sessions();
-    assert!(
-        (2..=MOST).contains(&sessions.len()),
-        "renewals do not grow with the locks"
-    );
+    assert!((2..=MOST).contains(&sessions.len()), "renewals do not grow with the locks");
     assert!(sessions.iter().all(|session| session.bodies() >= 3));
     let (lease, bodies) = (sessions[0].lease(), sessions[0].bodies());
     rig.store.revoke(lease.expect("a value"));
@@ -444,10 +417,7 @@ fn idle_sessions_are_revoked_in_the_end() {
 #[test]
 fn lease_is_asked_for_no_more_once_its_call_has_gone() {
     let mut rig = Rig::new();
-    rig.submit(Input::Warm {
-        call: 1.into(),
-        ttl_secs: TTL,
-    });
+    rig.submit(Input::Warm { call: 1.into(), ttl_secs: TTL });
     let (grant, _) = rig.take();
     rig.cancel(1);
     rig.answer(grant, Err(unknown()));

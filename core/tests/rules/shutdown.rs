@@ -26,10 +26,7 @@ fn shutdown_refuses_calls_and_waits_for_bodies() {
     rig.live(SOON * 2);
     assert!(!rig.is_finished() && rig.output(1).is_none() && rig.has("locks/a/a1"));
     rig.give_back(1);
-    assert!(matches!(
-        rig.output(1),
-        Some(Output::Released { result: Ok(()), .. })
-    ));
+    assert!(matches!(rig.output(1), Some(Output::Released { result: Ok(()), .. })));
     assert!(rig.is_finished() && rig.store.kvs().next().is_none() && rig.store.leases().is_empty());
 }
 
@@ -49,10 +46,7 @@ fn lease_of_a_body_that_does_not_end_runs_out() {
     rig.live(SOON * 2);
     assert_eq!(rig.lost(1), LossCause::Shutdown);
     rig.live(Duration::from_secs(TTL as u64 + 3));
-    assert!(
-        rig.is_finished() && rig.store.kvs().next().is_none(),
-        "neither renewed nor revoked"
-    );
+    assert!(rig.is_finished() && rig.store.kvs().next().is_none(), "neither renewed nor revoked");
 }
 
 /// The first call has asked for it.

@@ -15,10 +15,8 @@ pub(crate) fn handle(core: &mut Core, now: Moment, input: Input) -> Vec<Output> 
         std::iter::from_fn(|| core.poll()).collect()
     };
     thread::scope(|scope| {
-        let thread = thread::Builder::new()
-            .stack_size(STACK)
-            .spawn_scoped(scope, turn)
-            .expect("a thread");
+        let thread =
+            thread::Builder::new().stack_size(STACK).spawn_scoped(scope, turn).expect("a thread");
         thread.join().unwrap_or_else(|panic| resume_unwind(panic))
     })
 }

@@ -67,12 +67,7 @@ impl Town {
         for output in stack::handle(&mut process.core, self.now, input) {
             match output {
                 Output::Send { id, request } => process.sent.push_back((id, request)),
-                Output::Watch {
-                    id,
-                    prefix,
-                    from,
-                    puts,
-                } => {
+                Output::Watch { id, prefix, from, puts } => {
                     process.watches.insert(id, (prefix, from.get(), puts));
                 }
                 Output::Unwatch(id) => drop(process.watches.remove(&id)),
@@ -128,11 +123,7 @@ impl Town {
     }
 
     pub(crate) fn release(&mut self, n: usize, call: CallId) {
-        let input = Input::Release {
-            call: call.into(),
-            how: Release::Unconfirmed,
-            fenced: false,
-        };
+        let input = Input::Release { call: call.into(), how: Release::Unconfirmed, fenced: false };
         self.submit(n, input);
         self.serve();
     }
@@ -315,14 +306,6 @@ pub(crate) fn is_abort(request: &Request) -> bool {
 
 /// Whether a request is a read of a search for cycles.
 pub(crate) fn is_search(request: &Request) -> bool {
-    let many = |op: &Op| {
-        matches!(
-            op,
-            Op::Range {
-                limit: Some(128),
-                ..
-            }
-        )
-    };
+    let many = |op: &Op| matches!(op, Op::Range { limit: Some(128), .. });
     txn(request).is_some_and(|txn| txn.then.iter().any(many))
 }

@@ -77,11 +77,7 @@ fn key_says_its_seat() {
         ("694d8a.p+5", Seat::Exclusive),
         ("694d8a.p65536", Seat::Exclusive),
     ] {
-        assert_eq!(
-            Seat::of_key(format!("l/a/{child}").as_bytes()),
-            seat,
-            "{child}"
-        );
+        assert_eq!(Seat::of_key(format!("l/a/{child}").as_bytes()), seat, "{child}");
     }
     for seat in [Seat::Exclusive, Seat::Shared(3), Seat::Permit(7)] {
         assert_eq!(Seat::of_key(format!("a0{seat}").as_bytes()), seat);

@@ -25,21 +25,13 @@ impl PbClusterService for Cluster {
         let member = PbMember {
             id: MEMBER_ID,
             name: "embedded".to_owned(),
-            client_ur_ls: addresses
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+            client_ur_ls: addresses.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             ..PbMember::default()
         };
         // etcd leaves the revision out of this header.
-        let header = PbResponseHeader {
-            revision: 0,
-            ..self.0.with(|state, _| state.store.header())
-        };
-        Ok(Response::new(PbMemberListResponse {
-            header: Some(header),
-            members: vec![member],
-        }))
+        let header =
+            PbResponseHeader { revision: 0, ..self.0.with(|state, _| state.store.header()) };
+        Ok(Response::new(PbMemberListResponse { header: Some(header), members: vec![member] }))
     }
 
     async fn member_add(&self, _: Request<PbMemberAddRequest>) -> Answer<PbMemberAddResponse> {

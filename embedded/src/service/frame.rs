@@ -123,11 +123,8 @@ mod tests {
     }
 
     async fn framed() -> (PbPutRequest, Vec<u8>) {
-        let message = PbPutRequest {
-            key: b"a".to_vec(),
-            value: vec![7; 300],
-            ..PbPutRequest::default()
-        };
+        let message =
+            PbPutRequest { key: b"a".to_vec(), value: vec![7; 300], ..PbPutRequest::default() };
         let mut body = written(&message).into_body();
         let mut bytes = Vec::new();
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {

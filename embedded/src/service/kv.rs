@@ -21,9 +21,9 @@ impl Kv {
     /// The generated service is not used: it is made for streams, and costs more than the store.
     pub(crate) async fn answer(self, request: Request) -> Result<Response, Infallible> {
         let done = match method(&request) {
-            Ok(method) => read(request.into_body())
-                .await
-                .and_then(|message| method(&self.0, &message)),
+            Ok(method) => {
+                read(request.into_body()).await.and_then(|message| method(&self.0, &message))
+            }
             Err(unknown) => Err(unknown),
         };
         Ok(done.unwrap_or_else(Status::into_http))

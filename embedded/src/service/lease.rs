@@ -29,9 +29,7 @@ impl PbLeaseService for Lease {
         &self,
         request: Request<PbLeaseGrantRequest>,
     ) -> Answer<PbLeaseGrantResponse> {
-        let granted = self
-            .0
-            .with(|state, now| state.store.lease_grant(now, request.get_ref()));
+        let granted = self.0.with(|state, now| state.store.lease_grant(now, request.get_ref()));
         Ok(Response::new(granted?))
     }
 
@@ -39,9 +37,7 @@ impl PbLeaseService for Lease {
         &self,
         request: Request<PbLeaseRevokeRequest>,
     ) -> Answer<PbLeaseRevokeResponse> {
-        let revoked = self
-            .0
-            .with(|state, _| state.store.lease_revoke(request.get_ref()));
+        let revoked = self.0.with(|state, _| state.store.lease_revoke(request.get_ref()));
         Ok(Response::new(revoked?))
     }
 
@@ -75,9 +71,7 @@ impl PbLeaseService for Lease {
         &self,
         request: Request<PbLeaseTimeToLiveRequest>,
     ) -> Answer<PbLeaseTimeToLiveResponse> {
-        let left = self
-            .0
-            .with(|state, now| state.store.lease_time_to_live(now, request.get_ref()));
+        let left = self.0.with(|state, now| state.store.lease_time_to_live(now, request.get_ref()));
         Ok(Response::new(left))
     }
 

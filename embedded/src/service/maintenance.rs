@@ -52,10 +52,7 @@ impl PbMaintenanceService for Maintenance {
     /// Answers that there is no alarm.
     async fn alarm(&self, _: Request<PbAlarmRequest>) -> Answer<PbAlarmResponse> {
         let header = self.0.with(|state, _| state.store.header());
-        Ok(Response::new(PbAlarmResponse {
-            header: Some(header),
-            ..PbAlarmResponse::default()
-        }))
+        Ok(Response::new(PbAlarmResponse { header: Some(header), ..PbAlarmResponse::default() }))
     }
 
     /// Does nothing: there is nothing to defragment.

@@ -28,9 +28,7 @@ type None<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Refuses a method in the words of gRPC for an unknown one.
 fn unknown<T>(service: &str, method: &str) -> Result<T, Status> {
-    Err(Status::unimplemented(format!(
-        "unknown method {method} for service {service}"
-    )))
+    Err(Status::unimplemented(format!("unknown method {method} for service {service}")))
 }
 
 /// Refusal of streams outside a tokio runtime, as a task serves them.

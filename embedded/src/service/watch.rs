@@ -91,9 +91,7 @@ pub(crate) struct Responses {
 
 impl fmt::Debug for Responses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Responses")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
+        f.debug_struct("Responses").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
@@ -114,9 +112,7 @@ impl Stream for Responses {
         }
         loop {
             let (next, expiry) = this.shared.with(|state, now| {
-                let next = state
-                    .watches
-                    .next(&state.store, now, this.id, context.waker());
+                let next = state.watches.next(&state.store, now, this.id, context.waker());
                 (next, state.store.next_expiry())
             });
             let progress = match next {

@@ -79,11 +79,7 @@ fn key(key: &[u8]) -> Result<(), Refusal> {
 
 /// Checks the operations of a transaction. A nested one may have as many as the outer one left.
 fn operations(request: &PbTxnRequest, limit: usize) -> Result<(), Refusal> {
-    let most = request
-        .compare
-        .len()
-        .max(request.success.len())
-        .max(request.failure.len());
+    let most = request.compare.len().max(request.success.len()).max(request.failure.len());
     let Some(left) = limit.checked_sub(most) else {
         return Err(Refusal::too_many_operations());
     };

@@ -26,8 +26,6 @@ impl Store {
             self.keys.compact(&change.kv.key, self.compacted);
         }
         self.history.compact(self.compacted);
-        Ok(PbCompactionResponse {
-            header: Some(self.header()),
-        })
+        Ok(PbCompactionResponse { header: Some(self.header()) })
     }
 }

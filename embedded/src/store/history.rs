@@ -41,29 +41,22 @@ impl History {
     }
 
     pub(super) fn since(&self, revision: i64) -> impl Iterator<Item = &Change> {
-        let first = self
-            .changes
-            .partition_point(|change| change.revision() < revision);
+        let first = self.changes.partition_point(|change| change.revision() < revision);
         self.changes.range(first..)
     }
 
     fn at(&self, revision: i64) -> impl Iterator<Item = &Change> {
-        self.since(revision)
-            .take_while(move |change| change.revision() == revision)
+        self.since(revision).take_while(move |change| change.revision() == revision)
     }
 
     /// Returns the changes up to and with this revision.
     pub(super) fn until(&self, revision: i64) -> impl Iterator<Item = &Change> {
-        self.changes
-            .iter()
-            .take_while(move |change| change.revision() <= revision)
+        self.changes.iter().take_while(move |change| change.revision() <= revision)
     }
 
     /// Forgets the changes before this revision; of the revision itself, keeps the last change of each key.
     pub(super) fn compact(&mut self, revision: i64) {
-        let later = self
-            .changes
-            .partition_point(|change| change.revision() <= revision);
+        let later = self.changes.partition_point(|change| change.revision() <= revision);
         let mut kept: Vec<Change> = Vec::new();
         for change in self.changes.drain(..later) {
             if change.revision() == revision {
@@ -94,9 +87,7 @@ impl Store {
         prev_kv: bool,
     ) -> Result<Vec<Vec<PbEvent>>, Compacted> {
         if from < self.compacted {
-            return Err(Compacted {
-                revision: self.compacted,
-            });
+            return Err(Compacted { revision: self.compacted });
         }
         let span = Span::new(key, range_end);
         let mut touched = self.keys.revisions(span, from);

@@ -56,9 +56,7 @@ impl Keys {
 
     /// Returns the revisions from this one on at which a key of the span changed.
     pub(super) fn revisions(&self, span: Span<'_>, from: i64) -> BTreeSet<i64> {
-        let changed = span
-            .bounds()
-            .map(|bounds| self.changes.range::<[u8], _>(bounds));
+        let changed = span.bounds().map(|bounds| self.changes.range::<[u8], _>(bounds));
         changed
             .into_iter()
             .flatten()

@@ -64,12 +64,7 @@ impl Store {
         };
         let ttl = request.ttl.max(MIN_TTL);
         self.leases.insert(id, ttl, now);
-        Ok(PbLeaseGrantResponse {
-            header: Some(self.header()),
-            id,
-            ttl,
-            error: String::new(),
-        })
+        Ok(PbLeaseGrantResponse { header: Some(self.header()), id, ttl, error: String::new() })
     }
 
     /// Ends a lease, with its keys as one revision.
@@ -85,9 +80,7 @@ impl Store {
             return Err(Refusal::lease_not_found());
         }
         self.end_lease(request.id);
-        Ok(PbLeaseRevokeResponse {
-            header: Some(self.header()),
-        })
+        Ok(PbLeaseRevokeResponse { header: Some(self.header()) })
     }
 
     /// Gives a lease its whole TTL again. A TTL of 0 in the answer means that there is no such lease.
@@ -120,11 +113,7 @@ impl Store {
             id: request.id,
             ttl: i64::try_from(left).unwrap_or(i64::MAX),
             granted_ttl: lease.ttl,
-            keys: if request.keys {
-                lease.keys.iter().cloned().collect()
-            } else {
-                Vec::new()
-            },
+            keys: if request.keys { lease.keys.iter().cloned().collect() } else { Vec::new() },
         }
     }
 
@@ -132,11 +121,7 @@ impl Store {
     pub fn lease_leases(&self) -> PbLeaseLeasesResponse {
         PbLeaseLeasesResponse {
             header: Some(self.header()),
-            leases: self
-                .leases
-                .by_end()
-                .map(|(_, id)| PbLeaseStatus { id })
-                .collect(),
+            leases: self.leases.by_end().map(|(_, id)| PbLeaseStatus { id }).collect(),
         }
     }
 

@@ -19,11 +19,7 @@ pub(super) struct Leases {
 
 impl Leases {
     pub(super) fn starting_at(first: i64) -> Self {
-        Self {
-            leases: BTreeMap::new(),
-            by_end: BTreeSet::new(),
-            next: first.max(1),
-        }
+        Self { leases: BTreeMap::new(), by_end: BTreeSet::new(), next: first.max(1) }
     }
 
     /// Chooses an id that no lease has.
@@ -48,14 +44,7 @@ impl Leases {
     pub(super) fn insert(&mut self, id: i64, ttl: i64, now: Duration) {
         let until = now.saturating_add(seconds(ttl));
         self.by_end.insert((until, id));
-        self.leases.insert(
-            id,
-            Lease {
-                ttl,
-                until,
-                keys: BTreeSet::new(),
-            },
-        );
+        self.leases.insert(id, Lease { ttl, until, keys: BTreeSet::new() });
     }
 
     pub(super) fn remove(&mut self, id: i64) -> Option<Lease> {

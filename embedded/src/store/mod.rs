@@ -119,8 +119,5 @@ impl Store {
 
 /// Makes the header of an answer inside a transaction's answer: etcd fills in the revision only.
 fn inner_header(revision: i64) -> PbResponseHeader {
-    PbResponseHeader {
-        revision,
-        ..PbResponseHeader::default()
-    }
+    PbResponseHeader { revision, ..PbResponseHeader::default() }
 }

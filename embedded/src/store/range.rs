@@ -77,10 +77,7 @@ impl Store {
         }
         PbRangeResponse {
             header: Some(header),
-            kvs: found
-                .into_iter()
-                .map(|kv| copy(kv, request.keys_only, target))
-                .collect(),
+            kvs: found.into_iter().map(|kv| copy(kv, request.keys_only, target)).collect(),
             more,
             count: count(total),
         }
@@ -106,14 +103,8 @@ impl Bounds {
         .iter()
         .any(|bound| *bound != 0);
         any.then(|| Self {
-            modified: (
-                lower(request.min_mod_revision),
-                upper(request.max_mod_revision),
-            ),
-            created: (
-                lower(request.min_create_revision),
-                upper(request.max_create_revision),
-            ),
+            modified: (lower(request.min_mod_revision), upper(request.max_mod_revision)),
+            created: (lower(request.min_create_revision), upper(request.max_create_revision)),
         })
     }
 

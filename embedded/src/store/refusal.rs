@@ -30,10 +30,7 @@ impl From<Refusal> for tonic::Status {
 
 impl Refusal {
     fn new(code: Code, message: &str) -> Self {
-        Self {
-            code,
-            message: message.to_owned(),
-        }
+        Self { code, message: message.to_owned() }
     }
 
     pub(super) fn empty_key() -> Self {
@@ -53,17 +50,11 @@ impl Refusal {
     }
 
     pub(super) fn too_many_operations() -> Self {
-        Self::new(
-            Code::InvalidArgument,
-            "etcdserver: too many operations in txn request",
-        )
+        Self::new(Code::InvalidArgument, "etcdserver: too many operations in txn request")
     }
 
     pub(super) fn duplicate_key() -> Self {
-        Self::new(
-            Code::InvalidArgument,
-            "etcdserver: duplicate key given in txn request",
-        )
+        Self::new(Code::InvalidArgument, "etcdserver: duplicate key given in txn request")
     }
 
     pub(super) fn invalid_sort() -> Self {
@@ -71,17 +62,11 @@ impl Refusal {
     }
 
     pub(super) fn compacted() -> Self {
-        Self::new(
-            Code::OutOfRange,
-            "etcdserver: mvcc: required revision has been compacted",
-        )
+        Self::new(Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted")
     }
 
     pub(super) fn future_revision() -> Self {
-        Self::new(
-            Code::OutOfRange,
-            "etcdserver: mvcc: required revision is a future revision",
-        )
+        Self::new(Code::OutOfRange, "etcdserver: mvcc: required revision is a future revision")
     }
 
     pub(super) fn lease_not_found() -> Self {

@@ -74,11 +74,7 @@ impl Store {
 }
 
 fn branch(request: &PbTxnRequest, succeeded: bool) -> &[PbTxnRequestOp] {
-    if succeeded {
-        &request.success
-    } else {
-        &request.failure
-    }
+    if succeeded { &request.success } else { &request.failure }
 }
 
 /// Returns true for a transaction that only reads. As in etcd, a nested transaction counts as a write.

@@ -18,10 +18,7 @@ pub(super) struct Write<'a> {
 
 impl Store {
     pub(super) fn write<T>(&mut self, writing: impl FnOnce(&mut Write<'_>) -> T) -> T {
-        let mut write = Write {
-            store: self,
-            changed: false,
-        };
+        let mut write = Write { store: self, changed: false };
         let made = writing(&mut write);
         if write.changed {
             self.revision += 1;
@@ -79,10 +76,7 @@ impl Write<'_> {
         if kept.is_none_or(|kv| kv.lease != lease) {
             leases.attach(lease, &kv.key);
         }
-        self.record(Change {
-            kv: Arc::new(kv),
-            deleted: false,
-        });
+        self.record(Change { kv: Arc::new(kv), deleted: false });
         PbPutResponse {
             header: Some(header(revision)),
             prev_kv: previous.filter(|_| request.prev_kv).map(|kv| (*kv).clone()),
@@ -95,12 +89,7 @@ impl Write<'_> {
         header: impl FnOnce(i64) -> PbResponseHeader,
     ) -> PbDeleteResponse {
         let span = Span::new(&request.key, &request.range_end);
-        let gone: Vec<_> = self
-            .store
-            .keys
-            .range(span, self.revision())
-            .cloned()
-            .collect();
+        let gone: Vec<_> = self.store.keys.range(span, self.revision()).cloned().collect();
         for kv in &gone {
             self.delete(kv);
         }

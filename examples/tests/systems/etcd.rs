@@ -28,24 +28,18 @@ pub(crate) struct Etcd {
 
 impl Etcd {
     pub(crate) async fn start() -> Etcd {
-        Etcd {
-            members: vec![Arc::new(blocking(Member::start).await)],
-        }
+        Etcd { members: vec![Arc::new(blocking(Member::start).await)] }
     }
 
     /// Starts an etcd that refuses writes when its data take more than this many bytes.
     pub(crate) async fn start_with_quota(bytes: u64) -> Etcd {
         let setup = Setup::default().flags([format!("--quota-backend-bytes={bytes}")]);
-        Etcd {
-            members: vec![Arc::new(blocking(move || setup.start()).await)],
-        }
+        Etcd { members: vec![Arc::new(blocking(move || setup.start()).await)] }
     }
 
     pub(crate) async fn start_cluster(size: usize) -> Etcd {
         let start = move || Cluster::start_with(size, Setup::default().direct());
-        Etcd {
-            members: blocking(start).await.members().to_vec(),
-        }
+        Etcd { members: blocking(start).await.members().to_vec() }
     }
 
     /// Starts the first member again.
@@ -66,9 +60,7 @@ impl Etcd {
 
     /// Connects a client of the test's own, which uses nothing that is under test.
     pub(crate) async fn client(&self) -> Client {
-        Client::connect(self.each(), None)
-            .await
-            .expect("etcd answers the test's own client")
+        Client::connect(self.each(), None).await.expect("etcd answers the test's own client")
     }
 
     /// Reads every key below a prefix, oldest first.
@@ -76,11 +68,7 @@ impl Etcd {
         let (gateway, prefix) = (self.members[0].gateway(), prefix.to_owned());
         let mut found = blocking(move || gateway.below(&prefix)).await;
         found.sort_by_key(|kv| kv.created);
-        let key = |kv: KeyValue| Key {
-            text: kv.key,
-            created: kv.created,
-            lease: kv.lease,
-        };
+        let key = |kv: KeyValue| Key { text: kv.key, created: kv.created, lease: kv.lease };
         found.into_iter().map(key).collect()
     }
 

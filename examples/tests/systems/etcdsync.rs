@@ -52,10 +52,7 @@ fn new_lock_unlock_with_a_dead_endpoint_and_a_log() {
 
         let record = silent.says("locked by ").await.text;
         let pid = format!("-{}-20", first.pid()); // and a year
-        assert!(
-            record.contains(&pid),
-            "the record has the holder's process id and a time",
-        );
+        assert!(record.contains(&pid), "the record has the holder's process id and a time",);
         silent.printed_in_order(&["locked by ", "etcdsync.Lock OK", "etcdsync.Unlock OK"]);
         let given_back = stage.last("the lock is given back").at;
         // The stage of the second process may read its line a moment sooner.

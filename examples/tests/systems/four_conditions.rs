@@ -27,9 +27,7 @@ fn each_of_the_four_conditions_holds() {
         sleep(Duration::from_secs(11)).await;
         let kept = etcd.below("locks/conditions/availability/").await;
         assert_eq!(kept, holder, "the holder has another key or lease");
-        stage
-            .says("the lock was kept for longer than its TTL")
-            .await;
+        stage.says("the lock was kept for longer than its TTL").await;
         stage.ends_well(&mut example).await;
 
         stage.printed_in_order(&[
@@ -48,9 +46,6 @@ fn each_of_the_four_conditions_holds() {
         let waited: Option<f64> = freed.split(' ').find_map(|word| word.parse().ok());
         // The lease was renewed up to a third of the TTL before the kill, and etcd takes a moment to notice its expiry.
         let in_time = waited.is_some_and(|waited| waited > 2.0 && waited < 15.0);
-        assert!(
-            in_time,
-            "a crashed holder blocks others for its TTL and no longer",
-        );
+        assert!(in_time, "a crashed holder blocks others for its TTL and no longer",);
     });
 }

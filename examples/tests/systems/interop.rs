@@ -18,11 +18,7 @@ const LOCK: &str = "locks/counter/";
 
 #[test]
 fn contenders_in_any_language_lose_no_count() {
-    let brought = [
-        ("go", "INTEROP_GO"),
-        ("aetcd", "INTEROP_PYTHON"),
-        ("jetcd", "INTEROP_JETCD"),
-    ];
+    let brought = [("go", "INTEROP_GO"), ("aetcd", "INTEROP_PYTHON"), ("jetcd", "INTEROP_JETCD")];
     let mut kinds = vec!["ours", "service", "etcdctl"];
     for (kind, variable) in brought {
         match std::env::var_os(variable) {
@@ -200,9 +196,7 @@ fn contender(stage: &Stage, etcd: &Etcd, kind: &str, counter: &Path, rounds: usi
 /// Prepares a program without the user's environment: endpoints, a prefix, a proxy. etcdctl complains of foreign variables, too.
 fn alone(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    command
-        .env_clear()
-        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     command
 }
 
@@ -219,9 +213,7 @@ fn shell() -> Command {
 }
 
 fn source(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("interop")
-        .join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("interop").join(path)
 }
 
 fn brought(variable: &str) -> PathBuf {
@@ -279,27 +271,17 @@ fn others_wait_for_every_key_below_their_name() {
         let locks = engine(&etcd).await;
         let below = locks.lock("counter/42").await.expect("the lock below");
         let above = locks.lock("counter").try_once().await;
-        above
-            .expect("we wait for direct children only")
-            .release()
-            .await
-            .expect("released");
+        above.expect("we wait for direct children only").release().await.expect("released");
 
         let mut theirs = etcdctl_lock(&stage, &etcd, "echo it is in");
         etcd.until_below(LOCK, 2).await;
         sleep(Duration::from_millis(500)).await; // time to catch an etcdctl that does not wait
-        assert!(
-            stage.count("it is in") == 0,
-            "etcdctl waits for the lock below",
-        );
+        assert!(stage.count("it is in") == 0, "etcdctl waits for the lock below",);
         below.release().await.expect("released");
         stage.ends_well(&mut theirs).await;
         stage.says("it is in").await;
         let leases = etcd.client().await.leases().await.expect("leases");
-        assert!(
-            leases.leases().len() == 2,
-            "etcdctl leaves a lease, in addition to ours",
-        );
+        assert!(leases.leases().len() == 2, "etcdctl leaves a lease, in addition to ours",);
     });
 }
 
@@ -324,14 +306,8 @@ fn etcdctl_does_not_end_its_command_when_the_lock_is_lost() {
         assert!(unnamed, "etcdctl leaves no record");
 
         let key = etcd.below(LOCK).await.remove(0);
-        etcd.client()
-            .await
-            .lease_revoke(key.lease)
-            .await
-            .expect("revoked");
-        let held = within("our admission", locks.lock("counter"))
-            .await
-            .expect("the lock");
+        etcd.client().await.lease_revoke(key.lease).await.expect("revoked");
+        let held = within("our admission", locks.lock("counter")).await.expect("the lock");
         fs::write(go_on, "").expect("a file");
         stage.says("it is still in").await;
         assert!(held.is_held(), "and we have the lock");

@@ -45,9 +45,7 @@ fn the_client_has_the_settings_of_the_locks() {
 
         let stage = Stage::new(etcd.endpoints());
         let user = [("ETCD_LOCKED_USER", "root:secret")];
-        stage
-            .ends_well(&mut stage.start_with(EXAMPLE, &[], &user))
-            .await;
+        stage.ends_well(&mut stage.start_with(EXAMPLE, &[], &user)).await;
         stage.printed_in_order(&["KV: jetcd/greeting = hello", "the balance is 100"]);
         // Without a user the program is refused.
         stage.ends_with(1, &mut stage.start(EXAMPLE, &[])).await;

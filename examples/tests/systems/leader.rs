@@ -39,11 +39,7 @@ fn a_leader_that_is_cut_off_stops_before_there_is_another() {
             loop {
                 let message = events.message().await.expect("the watch");
                 let message = message.expect("the watch goes on");
-                if message
-                    .events()
-                    .iter()
-                    .any(|it| it.event_type() == EventType::Delete)
-                {
+                if message.events().iter().any(|it| it.event_type() == EventType::Delete) {
                     return Instant::now();
                 }
             }
@@ -56,10 +52,7 @@ fn a_leader_that_is_cut_off_stops_before_there_is_another() {
             expired - stopped.at,
             successor.at - cut
         );
-        assert!(
-            stopped.at < expired,
-            "a has stopped before the lease is over",
-        );
+        assert!(stopped.at < expired, "a has stopped before the lease is over",);
         assert!(stopped.at < successor.at, "a has stopped before b leads");
         // Nine tenths of the TTL are for work, counted from the sending of the last renewal; and the stage may read a line late.
         assert!(

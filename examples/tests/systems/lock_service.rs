@@ -31,10 +31,7 @@ fn five_threads_wait_for_longer_than_the_ttl() {
         let expected: Vec<_> = expected.iter().map(String::as_str).collect();
         stage.printed_in_order(&expected);
         let waited = stage.says("5 has").await.at - stage.says("5 wants").await.at;
-        assert!(
-            waited > Duration::from_secs(10),
-            "the last waits for two TTLs",
-        );
+        assert!(waited > Duration::from_secs(10), "the last waits for two TTLs",);
         assert!(etcd.is_empty().await, "nothing is left in etcd");
     });
 }

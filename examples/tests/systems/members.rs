@@ -20,10 +20,7 @@ fn a_learner_is_added_and_removed_under_the_lock() {
         etcd.until_below("locks/cluster/members/", 2).await;
         let members = client.member_list().await.expect("members");
         assert_eq!(members.members().len(), 1, "it waits for the lock");
-        client
-            .unlock(held.key())
-            .await
-            .expect("the lock, given back");
+        client.unlock(held.key()).await.expect("the lock, given back");
 
         stage.ends_well(&mut example).await;
         let added = format!("learner  not started  [{peer:?}]");

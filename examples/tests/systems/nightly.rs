@@ -35,11 +35,6 @@ fn one_replica_does_the_job_and_a_late_one_skips_it() {
             again.at - first.at > Duration::from_millis(7_500),
             "the name stays locked for eight seconds",
         );
-        stage.printed_in_order(&[
-            "does the job",
-            "done",
-            "late: skipped",
-            "next: does the job",
-        ]);
+        stage.printed_in_order(&["does the job", "done", "late: skipped", "next: does the job"]);
     });
 }

@@ -37,9 +37,7 @@ impl crate::shop::Customer for Customer {
 
     async fn connect(service: SocketAddr) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{service}")).expect("an address");
-        Customer(OrdersClient::new(
-            endpoint.connect().await.expect("a service"),
-        ))
+        Customer(OrdersClient::new(endpoint.connect().await.expect("a service")))
     }
 
     async fn restock(&mut self, sku: &str, pieces: u32) {

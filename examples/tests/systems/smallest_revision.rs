@@ -46,22 +46,13 @@ fn the_smallest_revision_wins_and_a_killed_waiter_is_skipped() {
             let revision = line.text.rsplit(':').next().and_then(|it| it.parse().ok());
             revisions.push(revision.unwrap_or(0_i64));
         }
-        assert!(
-            revisions[0] > 0 && revisions.is_sorted_by(|a, b| a < b),
-            "revisions rise",
-        );
+        assert!(revisions[0] > 0 && revisions.is_sorted_by(|a, b| a < b), "revisions rise",);
         // etcd has the same order.
-        assert!(
-            keys.is_sorted_by_key(|key| key.created),
-            "keys are in order",
-        );
+        assert!(keys.is_sorted_by_key(|key| key.created), "keys are in order",);
         assert!(keys[0].created <= revisions[0], "A was the first in etcd");
 
         let left = stage.says("C: lock successfully").await.at - stage.says("D: keep").await.at;
-        assert!(
-            left < Duration::from_secs(25),
-            "B blocks others no longer than its TTL",
-        );
+        assert!(left < Duration::from_secs(25), "B blocks others no longer than its TTL",);
         assert!(etcd.is_empty().await, "nothing is left in etcd");
     });
 }

@@ -53,11 +53,7 @@ impl Stage {
                 });
             }
         });
-        Stage {
-            endpoints: endpoints.into(),
-            pipe,
-            output,
-        }
+        Stage { endpoints: endpoints.into(), pipe, output }
     }
 
     /// Runs an example, given by `env!("CARGO_BIN_EXE_…")`.
@@ -90,11 +86,7 @@ impl Stage {
         command.stdin(Stdio::piped()).stdout(pipe()).stderr(pipe());
         let process = Process::lead(&name, &mut command);
         let process = process.unwrap_or_else(|error| panic!("{error}"));
-        Program {
-            guard: Some(Guard::of(&process)),
-            process,
-            name,
-        }
+        Program { guard: Some(Guard::of(&process)), process, name }
     }
 
     /// Awaits the first line that contains this text.
@@ -128,11 +120,7 @@ impl Stage {
     /// Counts the lines so far that contain this text.
     pub(crate) fn count(&self, text: &str) -> usize {
         let output = self.output.borrow();
-        output
-            .lines
-            .iter()
-            .filter(|line| line.text.contains(text))
-            .count()
+        output.lines.iter().filter(|line| line.text.contains(text)).count()
     }
 
     /// Asserts that lines with these texts were printed in this order; other lines may stand between.

@@ -31,18 +31,12 @@ fn a_second_process_is_refused_with_the_holders_name() {
         let left = etcd.below("").await;
         assert!(left == kept, "a refused process leaves no key behind");
         let leases = etcd.client().await.leases().await.expect("leases");
-        assert!(
-            leases.leases().len() == 1,
-            "a refused process leaves no lease behind",
-        );
+        assert!(leases.leases().len() == 1, "a refused process leaves no lease behind",);
 
         // Two TTLs of five seconds.
         sleep_until((begun + Duration::from_millis(10_100)).into()).await;
         stage.ends_with(1, &mut stage.start(EXAMPLE, &[])).await;
-        assert!(
-            etcd.below("").await == kept,
-            "the lock is the same after two TTLs",
-        );
+        assert!(etcd.below("").await == kept, "the lock is the same after two TTLs",);
         stage.ends_well(&mut first).await;
         stage.printed_in_order(&[
             "lock successfully",

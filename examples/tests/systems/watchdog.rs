@@ -16,10 +16,7 @@ fn three_tasks_work_in_order_for_longer_than_the_ttl() {
         let key = etcd.below("locks/watchdog/report/").await;
         let lease = key.first().expect("a key for the lock").lease;
         let ttl = etcd.client().await.lease_time_to_live(lease, None).await;
-        assert!(
-            ttl.expect("the lease").granted_ttl() == 5,
-            "the TTL is five seconds",
-        );
+        assert!(ttl.expect("the lease").granted_ttl() == 5, "the TTL is five seconds",);
 
         stage.ends_well(&mut example).await;
         stage.printed_in_order(&[
@@ -35,10 +32,7 @@ fn three_tasks_work_in_order_for_longer_than_the_ttl() {
             let done = stage.says(&format!("task {task} is done")).await.at;
             let worked = done - has;
             // The stage may read a line late.
-            assert!(
-                worked > Duration::from_millis(5_500),
-                "each works for six seconds",
-            );
+            assert!(worked > Duration::from_millis(5_500), "each works for six seconds",);
         }
         assert!(etcd.is_empty().await, "nothing is left in etcd");
     });

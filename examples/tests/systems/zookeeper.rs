@@ -58,34 +58,21 @@ fn the_recipe_step_by_step() {
         ]);
 
         let nodes: Vec<i64> = ["a", "b", "c", "d"].map(|name| node(&stage, name)).to_vec();
-        assert!(
-            nodes.is_sorted_by(|one, next| one < next),
-            "nodes are in sequence",
-        );
+        assert!(nodes.is_sorted_by(|one, next| one < next), "nodes are in sequence",);
         assert!(stage.count("c locks") == 0, "a killed client gets no lock");
         let tokens = tokens(&stage);
         assert!(
             tokens.len() == 4 && tokens.is_sorted_by(|one, next| one < next),
             "the token grows",
         );
-        assert!(
-            stage.count("is refused: deadlock") == 1,
-            "one is refused, once"
-        );
+        assert!(stage.count("is refused: deadlock") == 1, "one is refused, once");
         // The refused client has released the lock that the other wants, so the other ends first.
         let refused = stage.says("is refused: deadlock").await.text;
-        let (refused, other) = if refused.starts_with("a ") {
-            ("a", "b")
-        } else {
-            ("b", "a")
-        };
+        let (refused, other) = if refused.starts_with("a ") { ("a", "b") } else { ("b", "a") };
         stage.printed_in_order(&[
             &format!("{refused} is refused: deadlock"),
             &format!("{other} has {} and", if other == "a" { "A" } else { "B" }),
-            &format!(
-                "{refused} has {} and",
-                if refused == "a" { "A" } else { "B" }
-            ),
+            &format!("{refused} has {} and", if refused == "a" { "A" } else { "B" }),
         ]);
         assert!(etcd.is_empty().await, "nothing is left in etcd");
     });

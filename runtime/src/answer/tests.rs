@@ -29,14 +29,8 @@ fn every_error() -> Vec<LockError> {
             unleased: Some("locks/orders/secret/8f3c".into()),
             waited: Duration::from_secs(5),
         },
-        LockError::Lost {
-            name: name(),
-            cause: LossCause::Deleted,
-        },
-        LockError::HoldLimit {
-            name: name(),
-            limit: Duration::from_secs(5),
-        },
+        LockError::Lost { name: name(), cause: LossCause::Deleted },
+        LockError::HoldLimit { name: name(), limit: Duration::from_secs(5) },
         LockError::Deadlock {
             name: name(),
             cycle: Cycle::of([("secret".into(), holder())].into_iter()),
@@ -44,10 +38,7 @@ fn every_error() -> Vec<LockError> {
         LockError::Overloaded { name: name() },
         LockError::ShuttingDown,
         LockError::Backend { source: source() },
-        LockError::InvalidName {
-            name: name(),
-            reason: secret(),
-        },
+        LockError::InvalidName { name: name(), reason: secret() },
         LockError::NotInitialized { reason: secret() },
         LockError::AlreadyInitialized,
         LockError::Config { message: secret() },
@@ -58,10 +49,7 @@ fn every_error() -> Vec<LockError> {
             here: "secret",
             there: "secret",
         },
-        LockError::PermissionDenied {
-            name: Some(name()),
-            source: source(),
-        },
+        LockError::PermissionDenied { name: Some(name()), source: source() },
     ]
 }
 
@@ -102,11 +90,7 @@ fn what_may_be_tried_again_says_when_unless_nobody_knows() {
     for error in every_error().into_iter().chain([misconfigured]) {
         let row = row(&error).0;
         let again = error.is_retryable() || matches!(error, LockError::ShuttingDown);
-        assert_eq!(
-            row.retry_after.is_some() || row.http == 423,
-            again,
-            "{error:?}"
-        );
+        assert_eq!(row.retry_after.is_some() || row.http == 423, again, "{error:?}");
     }
 }
 
@@ -115,11 +99,7 @@ fn no_answer_tells_what_is_in_a_name_or_where_the_holder_is() {
     for error in every_error() {
         let text = Answer::to(&error).text;
         assert!(!text.contains("secret"), "{text}");
-        assert_eq!(
-            row(&error).1.is_some(),
-            text.contains("lock `orders/<id>` "),
-            "{text}"
-        );
+        assert_eq!(row(&error).1.is_some(), text.contains("lock `orders/<id>` "), "{text}");
     }
     let session_key = LockError::PermissionDenied {
         name: None,
@@ -179,10 +159,7 @@ fn tonic_gets_every_row() {
         let pushback = status.metadata().get("grpc-retry-pushback-ms").cloned();
         let expected = row.retry_after.map(|s| (u32::from(s) * 1000).into());
         assert_eq!(pushback, expected);
-        assert!(
-            !format!("{status} {status:?}").contains("secret"),
-            "{status}"
-        );
+        assert!(!format!("{status} {status:?}").contains("secret"), "{status}");
         let kept = status.source().and_then(|origin| origin.source());
         let kept = kept.and_then(|kept| kept.downcast_ref::<LockError>());
         assert_eq!(kept.map(variant), Some(variant(&error)));
@@ -229,9 +206,5 @@ fn the_page_says_what_the_table_says() {
         fs::write(&path, &page).expect("a page to write");
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        written == page,
-        "{} is to be written anew:\n{page}",
-        path.display()
-    );
+    assert!(written == page, "{} is to be written anew:\n{page}", path.display());
 }

@@ -153,9 +153,7 @@ impl Wanted {
             tracing::debug!(lock = %name, ?wait, ?ttl, "a call for a lock");
             tracing::trace!(name = ?name, "the name of that lock"); // at this level only: it may say who the work is for
         }
-        let measurement = names
-            .first()
-            .map(|(name, _)| Measurement::waits(name, || engine.now()));
+        let measurement = names.first().map(|(name, _)| Measurement::waits(name, || engine.now()));
         let sent = engine.acquire(&names, ttl, mode, wait, origin, holds);
         if let Err(error) = &sent {
             if let Some(measurement) = &measurement {

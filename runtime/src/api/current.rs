@@ -115,22 +115,12 @@ impl Current {
     }
 
     pub(crate) fn of(locks: Arc<OwnedLocks>, engine: Engine) -> Self {
-        Self(Arc::new(Held {
-            locks,
-            engine,
-            outer: current(),
-            awaited: Vec::new(),
-        }))
+        Self(Arc::new(Held { locks, engine, outer: current(), awaited: Vec::new() }))
     }
 
     /// These locks, as a body in another task sees them, which their holder awaits.
     pub(crate) fn awaiting(&self, awaited: Awaited) -> Self {
-        let Held {
-            locks,
-            engine,
-            outer,
-            awaited: before,
-        } = &*self.0;
+        let Held { locks, engine, outer, awaited: before } = &*self.0;
         Self(Arc::new(Held {
             locks: locks.clone(),
             engine: engine.clone(),
@@ -163,9 +153,7 @@ pub(crate) fn lock_of<'a>(locks: &'a OwnedLocks, name: &Name) -> Option<&'a Owne
 
 /// The calls whose locks of this engine the task holds, innermost first.
 pub(crate) fn holds(engine: &Engine) -> Vec<CallId> {
-    held(engine)
-        .filter_map(|(Current(held), _)| held.locks.call())
-        .collect()
+    held(engine).filter_map(|(Current(held), _)| held.locks.call()).collect()
 }
 
 /// The names of this engine that the task holds, innermost first.
@@ -190,11 +178,7 @@ pub(crate) struct HeldLock {
 pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<HeldLock> {
     held(engine).find_map(|(Current(held), here)| {
         let lock = held.locks.locks().find(|lock| lock.is_of(name))?;
-        Some(HeldLock {
-            lock: lock.clone(),
-            among: held.locks.clone(),
-            here,
-        })
+        Some(HeldLock { lock: lock.clone(), among: held.locks.clone(), here })
     })
 }
 

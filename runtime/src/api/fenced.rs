@@ -166,9 +166,7 @@ async fn begun<D: Fenceable>(
     pool: &Pool<D>,
     statement: Option<String>,
 ) -> Result<Transaction<'static, D>, FencedError> {
-    let wrong = |message: &str| LockError::Config {
-        message: message.to_owned(),
-    };
+    let wrong = |message: &str| LockError::Config { message: message.to_owned() };
     let runtime = Handle::try_current().map_err(|_| {
         wrong(
             "`begin_fenced` begins the transaction in a task of its own, and the caller runs on no tokio runtime; call it from \

@@ -86,15 +86,7 @@ impl Gate {
         on_lost: OnLost,
         span: Span,
     ) -> Self {
-        Self {
-            span,
-            wakeup: locks.wakeup(),
-            locks,
-            current,
-            on_lost,
-            begun: false,
-            stopwatch,
-        }
+        Self { span, wakeup: locks.wakeup(), locks, current, on_lost, begun: false, stopwatch }
     }
 
     /// Polls the body if the lock is held, and drops it in place once it is done, the lock is lost or its time is over.
@@ -139,10 +131,7 @@ impl Gate {
             Err(match cause {
                 // The body has done nothing, so it may run elsewhere.
                 LossCause::Shutdown if !begun => LockError::ShuttingDown,
-                cause => LockError::Lost {
-                    name: self.locks.first.name.clone(),
-                    cause,
-                },
+                cause => LockError::Lost { name: self.locks.first.name.clone(), cause },
             })
         };
         // The lock of a body around excludes other calls only for what is polled inside that body.
@@ -170,11 +159,7 @@ impl Gate {
 
     fn over(&self) -> LockError {
         let name = self.locks.first.name.clone();
-        let limit = self
-            .stopwatch
-            .as_ref()
-            .map(Stopwatch::given)
-            .unwrap_or_default();
+        let limit = self.stopwatch.as_ref().map(Stopwatch::given).unwrap_or_default();
         tracing::warn!(code = "lock.hold_limit", lock = %name, ?limit, "a body has not ended within its hold limit: it is dropped");
         LockError::HoldLimit { name, limit }
     }

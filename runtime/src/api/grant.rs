@@ -38,13 +38,7 @@ impl Grant {
     }
 
     fn of(locks: Arc<OwnedLocks>, ownership: Option<Ownership>, engine: Engine) -> Self {
-        let mut grant = Self {
-            locks,
-            ownership,
-            engine,
-            limit: None,
-            measurement: None,
-        };
+        let mut grant = Self { locks, ownership, engine, limit: None, measurement: None };
         // Last: a recorder is the user's code, and may panic.
         if grant.ownership.is_some() {
             let OwnedLocks { first, since, .. } = &*grant.locks;

@@ -18,19 +18,12 @@ pub(crate) struct Limit {
 
 impl Limit {
     pub(crate) fn from(now: Moment, given: Duration) -> Self {
-        Self {
-            over: now + given,
-            given,
-        }
+        Self { over: now + given, given }
     }
 
     /// The stopwatch of one body.
     pub(crate) fn stopwatch(self, engine: Engine) -> Stopwatch {
-        Stopwatch {
-            limit: self,
-            engine,
-            alarm: None,
-        }
+        Stopwatch { limit: self, engine, alarm: None }
     }
 }
 

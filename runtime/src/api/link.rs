@@ -64,10 +64,7 @@ mod tests {
         let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let context = parse(trace).unwrap();
         assert!(context.is_remote() && context.is_sampled());
-        assert_eq!(
-            context.trace_id().to_string(),
-            "0af7651916cd43dd8448eb211c80319c"
-        );
+        assert_eq!(context.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
         assert_eq!(context.span_id().to_string(), "b7ad6b7169203331");
         let none = "00-00000000000000000000000000000000-0000000000000000-00";
         for wrong in ["", "x", "00-1-2-3-4", "00-0af7-b7ad", none] {

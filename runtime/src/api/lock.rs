@@ -53,11 +53,7 @@ pub struct Acquire<N: Group = Name, M: LockMode = Exclusive> {
 impl<N: LockName + 'static> Acquire<N> {
     fn new<T: LockName<Held = N>>(locks: Option<Locks>, name: T) -> Self {
         let (proofs, name) = prove(name);
-        Self {
-            wanted: Wanted::new(locks, vec![name]),
-            proofs,
-            mode: PhantomData,
-        }
+        Self { wanted: Wanted::new(locks, vec![name]), proofs, mode: PhantomData }
     }
 }
 
@@ -91,11 +87,7 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
     {
         let (proof, name) = prove(name);
         self.wanted.names.push(name);
-        Acquire {
-            wanted: self.wanted,
-            proofs: N::append(self.proofs, proof),
-            mode: PhantomData,
-        }
+        Acquire { wanted: self.wanted, proofs: N::append(self.proofs, proof), mode: PhantomData }
     }
 
     /// These names too, as many as there are at run time, under the same rules as [`and`](Self::and). The guard's type does not
@@ -243,21 +235,13 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
 
     fn held_as<O: LockMode>(mut self, share: Share) -> Acquire<N, O> {
         self.wanted.share = share;
-        Acquire {
-            wanted: self.wanted,
-            proofs: self.proofs,
-            mode: PhantomData,
-        }
+        Acquire { wanted: self.wanted, proofs: self.proofs, mode: PhantomData }
     }
 }
 
 impl<N: Group<Proofs: Clone>, M: LockMode> Clone for Acquire<N, M> {
     fn clone(&self) -> Self {
-        Self {
-            wanted: self.wanted.clone(),
-            proofs: self.proofs.clone(),
-            mode: PhantomData,
-        }
+        Self { wanted: self.wanted.clone(), proofs: self.proofs.clone(), mode: PhantomData }
     }
 }
 

@@ -65,14 +65,7 @@ impl Orders {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let inversion = seen.note(held, wanted, function.unwrap_or("lock()"));
         drop(seen);
-        let Some(Inversion {
-            held,
-            wanted,
-            here,
-            there,
-            first,
-        }) = inversion
-        else {
+        let Some(Inversion { held, wanted, here, there, first }) = inversion else {
             return Ok(());
         };
         if first {
@@ -86,12 +79,7 @@ impl Orders {
         if !self.refuses.load(Ordering::Relaxed) {
             return Ok(());
         }
-        Err(LockError::OrderInversion {
-            name: wanted,
-            held: Box::new(held),
-            here,
-            there,
-        })
+        Err(LockError::OrderInversion { name: wanted, held: Box::new(held), here, there })
     }
 }
 
@@ -157,9 +145,7 @@ mod tests {
         let mut seen = Seen::default();
         assert_eq!(seen.note(&[order(1)], &[&stock()], HERE), None);
         assert_eq!(seen.note(&[order(2)], &[&stock()], THERE), None);
-        let inversion = seen
-            .note(&[stock()], &[&order(3)], THERE)
-            .expect("an inversion");
+        let inversion = seen.note(&[stock()], &[&order(3)], THERE).expect("an inversion");
         assert_eq!((inversion.here, inversion.there), (THERE, HERE));
         assert_eq!((inversion.held, inversion.wanted), (stock(), order(3)));
         assert!(inversion.first);

@@ -221,10 +221,7 @@ impl<N: LockName> Proof<N> {
         let Wanted { name, kept } = *self.0;
         let lock = lock_of(locks, &name).unwrap_or(&locks.first).clone();
         let locks = locks.clone();
-        Locked {
-            held: Box::new(Held { locks, lock, kept }),
-            mode: PhantomData,
-        }
+        Locked { held: Box::new(Held { locks, lock, kept }), mode: PhantomData }
     }
 }
 
@@ -244,8 +241,6 @@ impl<N: LockName<Kept: Clone>> Clone for Proof<N> {
 
 impl<N: LockName> fmt::Debug for Proof<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Proof")
-            .field(&format_args!("{}", self.0.name))
-            .finish()
+        f.debug_tuple("Proof").field(&format_args!("{}", self.0.name)).finish()
     }
 }

@@ -166,10 +166,7 @@ impl Locks {
             defaults.push((number, self.clone()));
             number
         });
-        DefaultGuard {
-            number,
-            not_send: PhantomData,
-        }
+        DefaultGuard { number, not_send: PhantomData }
     }
 
     /// Runs one poll in which this engine is used.
@@ -217,9 +214,7 @@ impl Drop for DefaultGuard {
     fn drop(&mut self) {
         let removed = DEFAULTS.try_with(|defaults| {
             let mut defaults = defaults.borrow_mut();
-            let at = defaults
-                .iter()
-                .position(|(number, _)| *number == self.number);
+            let at = defaults.iter().position(|(number, _)| *number == self.number);
             at.map(|at| defaults.remove(at))
         });
         // Outside the borrow: it may be the last handle, whose drop runs code.

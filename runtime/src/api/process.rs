@@ -13,10 +13,7 @@ use crate::values::config::Config;
 use crate::values::drained::Drained;
 use crate::values::error::LockError;
 
-static PROCESS: Process = Process {
-    engine: OnceCell::new(),
-    ended: AtomicBool::new(false),
-};
+static PROCESS: Process = Process { engine: OnceCell::new(), ended: AtomicBool::new(false) };
 
 struct Process {
     engine: OnceCell<Global>,
@@ -53,10 +50,7 @@ pub async fn init(config: Config) -> Result<Locks, LockError> {
         return Err(refused());
     }
     let locks = Locks::connect(config).await?;
-    PROCESS
-        .engine
-        .set(Global::Started(locks.clone()))
-        .map_err(|_| refused())?;
+    PROCESS.engine.set(Global::Started(locks.clone())).map_err(|_| refused())?;
     Ok(locks)
 }
 
@@ -142,9 +136,7 @@ impl Reserved {
         }
         let message = "a test kit lives in this process, and this call is in no scope of one, so it would use the process's own etcd: \
                        run it inside `etcd.locks().scope(..)`, a spawned task too, or take `locks = etcd.locks()`";
-        Err(LockError::Config {
-            message: message.to_owned(),
-        })
+        Err(LockError::Config { message: message.to_owned() })
     }
 }
 

@@ -56,19 +56,11 @@ pub struct LockStatus {
 
 impl Status {
     pub(crate) fn of(engine: &Engine) -> Self {
-        let View {
-            reachable,
-            draining,
-            leases,
-            calls,
-        } = engine.view();
+        let View { reachable, draining, leases, calls } = engine.view();
         let mut status = Self {
             reachable,
             draining,
-            leases: leases
-                .into_iter()
-                .map(|(id, left)| LeaseStatus { id, left })
-                .collect(),
+            leases: leases.into_iter().map(|(id, left)| LeaseStatus { id, left }).collect(),
             ..Self::default()
         };
         status.leases.sort_by_key(|lease| lease.id);
@@ -83,10 +75,7 @@ impl Status {
 
     /// The status where there is no engine.
     pub(crate) fn of_none(draining: bool) -> Self {
-        Self {
-            draining,
-            ..Self::default()
-        }
+        Self { draining, ..Self::default() }
     }
 
     fn add(&mut self, call: &Call, (now, clock): (Moment, SystemTime)) {

@@ -70,12 +70,7 @@ impl Lock {
     }
 
     fn of(phase: Phase) -> Self {
-        Self(Box::new(State {
-            phase,
-            ended: false,
-            linger: false,
-            on_lost: OnLost::Cancel,
-        }))
+        Self(Box::new(State { phase, ended: false, linger: false, on_lost: OnLost::Cancel }))
     }
 
     /// `release = "background"`.
@@ -265,17 +260,12 @@ pin_project! {
 
 /// Acquires, runs the body, drops it in place, releases.
 pub fn hold<F: Future>(lock: Lock, body: F) -> Hold<F> {
-    Hold {
-        body: Slot::Body { body },
-        lock,
-    }
+    Hold { body: Slot::Body { body }, lock }
 }
 
 impl<F: Future> std::fmt::Debug for Hold<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hold")
-            .field("lock", &self.lock)
-            .finish_non_exhaustive()
+        f.debug_struct("Hold").field("lock", &self.lock).finish_non_exhaustive()
     }
 }
 

@@ -65,10 +65,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    Detached(Stage::Waiting(Call {
-        body: Box::pin(Slot::Body { body }),
-        lock,
-    }))
+    Detached(Stage::Waiting(Call { body: Box::pin(Slot::Body { body }), lock }))
 }
 
 impl<T: Send + 'static> Detached<T> {
@@ -148,11 +145,7 @@ impl<T> Future for Task<T> {
     type Output = Result<T, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Task {
-            call,
-            current,
-            locks,
-        } = &mut *self;
+        let Task { call, current, locks } = &mut *self;
         let mut polled = Poll::Pending;
         let mut run = || polled = call.run(cx);
         let mut run = || match &*current {
@@ -170,14 +163,10 @@ impl<T> Future for Task<T> {
 fn no_runtime() -> LockError {
     let message = "`detach` runs the body in a task of its own, and the caller runs on no tokio runtime; \
                    call the function from one, or remove `detach`";
-    LockError::Config {
-        message: message.to_owned(),
-    }
+    LockError::Config { message: message.to_owned() }
 }
 
 fn runtime_ended() -> LockError {
     let message = "the tokio runtime that ran the body has ended before it did; shut etcd-locked down before the runtime";
-    LockError::Config {
-        message: message.to_owned(),
-    }
+    LockError::Config { message: message.to_owned() }
 }

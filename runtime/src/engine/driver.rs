@@ -228,11 +228,7 @@ impl Driver {
 
     fn carry_out(&mut self, command: Command) {
         match command {
-            Command::Acquire {
-                acquire,
-                names,
-                reply,
-            } => {
+            Command::Acquire { acquire, names, reply } => {
                 self.waiting.insert(acquire.call, (names, reply));
                 self.step(Input::Acquire(acquire));
             }
@@ -242,12 +238,7 @@ impl Driver {
                 self.effects.extend(cancelled);
                 self.step(Input::Cancel(call));
             }
-            Command::Release {
-                call,
-                how,
-                fenced,
-                reply,
-            } => {
+            Command::Release { call, how, fenced, reply } => {
                 let held = self.held.remove(&call);
                 // The caller saw the deadline pass before the core did: the process, or the engine's thread, stood still.
                 if let Some(held) = &held
@@ -276,24 +267,16 @@ impl Driver {
                 self.step(Input::Release { call, how, fenced });
             }
             Command::Keep { call, until } => self.step(Input::Keep { call, until }),
-            Command::Warm {
-                call,
-                ttl_secs,
-                reply,
-            } => {
+            Command::Warm { call, ttl_secs, reply } => {
                 self.warming.insert(call, reply);
                 self.step(Input::Warm { call, ttl_secs });
             }
             Command::Shutdown { grace, reply } => {
                 self.stopping.push(reply);
                 self.drained.get_or_insert_default();
-                self.step(Input::Shutdown {
-                    until: self.clock.now() + grace,
-                });
+                self.step(Input::Shutdown { until: self.clock.now() + grace });
             }
-            Command::Orphaned => self.step(Input::Shutdown {
-                until: self.clock.now(),
-            }),
+            Command::Orphaned => self.step(Input::Shutdown { until: self.clock.now() }),
             #[cfg(feature = "testing")]
             Command::Inspect(inspection) => (inspection.0)(self),
         }
@@ -302,12 +285,7 @@ impl Driver {
     fn follow(&mut self, output: Output) {
         match output {
             Output::Send { id, request } => self.exchange(id, request),
-            Output::Watch {
-                id,
-                prefix,
-                from,
-                puts,
-            } => self.watches.add(id, prefix, from, puts),
+            Output::Watch { id, prefix, from, puts } => self.watches.add(id, prefix, from, puts),
             Output::Unwatch(id) => self.watches.remove(id),
             Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
@@ -349,10 +327,8 @@ impl Driver {
             }
             Output::Released { call, result } => {
                 if let Some((name, reply)) = self.releasing.remove(&call) {
-                    self.effects.push(Effect::LogRelease {
-                        name: name.clone(),
-                        confirmed: result.is_ok(),
-                    });
+                    self.effects
+                        .push(Effect::LogRelease { name: name.clone(), confirmed: result.is_ok() });
                     self.effects.push(match result {
                         Ok(()) => Effect::Confirmed(reply),
                         Err(why) => Effect::Failed(reply, why, Some(name)),
@@ -395,9 +371,7 @@ impl Driver {
         let mut drained = self.drained.take().unwrap_or_default();
         drained.leases = self.client.leases();
         for Held { locks, .. } in mem::take(&mut self.held).into_values() {
-            drained
-                .left
-                .extend(locks.locks().map(|lock| lock.name.clone()));
+            drained.left.extend(locks.locks().map(|lock| lock.name.clone()));
             if locks.note_loss(LossCause::Shutdown) {
                 self.effects.push(Effect::Wake(locks));
             }
@@ -414,9 +388,7 @@ impl Driver {
             self.effects.push(Effect::LogEnd(drained.clone()));
         }
         let stopping = mem::take(&mut self.stopping);
-        let stopped = stopping
-            .into_iter()
-            .map(|reply| Effect::Stopped(reply, drained.clone()));
+        let stopped = stopping.into_iter().map(|reply| Effect::Stopped(reply, drained.clone()));
         self.effects.extend(stopped);
     }
 
@@ -446,12 +418,7 @@ impl Driver {
 
     /// Sends the ownership through the reply: if the caller has gone, its drop releases the locks (rule P26).
     fn grant(&mut self, grant: Grant) {
-        let Grant {
-            call,
-            mode,
-            owned,
-            deadline,
-        } = grant;
+        let Grant { call, mode, owned, deadline } = grant;
         let Some((names, reply)) = self.waiting.remove(&call) else {
             return self.release_unclaimed(call);
         };
@@ -474,11 +441,7 @@ impl Driver {
         let locks = OwnedLocks::new(call, all, deadline, clock, denied, engine, taken);
         let locks = Arc::new(locks);
         let histories = self.client.histories();
-        let held = Held {
-            locks: locks.clone(),
-            histories,
-            reported: false,
-        };
+        let held = Held { locks: locks.clone(), histories, reported: false };
         self.held.insert(call, held);
         let granted = Effect::Granted(reply, Ownership::new(locks));
         self.effects.push(granted);
@@ -488,11 +451,7 @@ impl Driver {
     fn release_unclaimed(&mut self, call: CallId) {
         self.core.handle(
             self.clock.now(),
-            Input::Release {
-                call,
-                how: Release::Unconfirmed,
-                fenced: false,
-            },
+            Input::Release { call, how: Release::Unconfirmed, fenced: false },
         );
     }
 }
@@ -504,11 +463,7 @@ impl Machine for Driver {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Command(command) => self.carry_out(command),
-            Message::Event(Event::Answer {
-                request,
-                result,
-                asked,
-            }) => {
+            Message::Event(Event::Answer { request, result, asked }) => {
                 let etcd = || metrics::Etcd {
                     reachable: self.client.reach().is_reached(),
                     shortest: self.client.live_leases().iter().map(|it| it.1).min(),
@@ -551,12 +506,7 @@ impl Machine for Driver {
 
 impl Releaser for Combiner<Driver> {
     fn release(&self, call: CallId, how: Release, fenced: bool, reply: Option<Reply>) -> bool {
-        self.submit(Message::Command(Command::Release {
-            call,
-            how,
-            fenced,
-            reply,
-        }))
+        self.submit(Message::Command(Command::Release { call, how, fenced, reply }))
     }
 }
 
@@ -587,11 +537,7 @@ fn answer(
     result: Result<Response, Failure>,
 ) {
     if let Some(combiner) = combiner.upgrade() {
-        combiner.submit(Message::Event(Event::Answer {
-            request,
-            result,
-            asked,
-        }));
+        combiner.submit(Message::Event(Event::Answer { request, result, asked }));
     }
 }
 

@@ -124,20 +124,11 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
     match (why, name) {
         (Refused::Held { owner, .. }, Some(name)) => {
             let (holder, unleased) = known(owner);
-            LockError::Held {
-                name,
-                holder,
-                unleased,
-            }
+            LockError::Held { name, holder, unleased }
         }
         (Refused::Timeout { owner, waited, .. }, Some(name)) => {
             let (holder, unleased) = known(owner);
-            LockError::Timeout {
-                name,
-                holder,
-                unleased,
-                waited,
-            }
+            LockError::Timeout { name, holder, unleased, waited }
         }
         (Refused::Deadlock { cycle, .. }, Some(name)) => LockError::Deadlock {
             name,
@@ -147,10 +138,7 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             })),
         },
         (Refused::Overloaded, Some(name)) => LockError::Overloaded { name },
-        (Refused::Lost { cause }, Some(name)) => LockError::Lost {
-            name,
-            cause: cause.into(),
-        },
+        (Refused::Lost { cause }, Some(name)) => LockError::Lost { name, cause: cause.into() },
         (Refused::PermissionDenied(source), name) => LockError::PermissionDenied { name, source },
         (Refused::SessionDenied(source), _) => LockError::PermissionDenied { name: None, source },
         (Refused::Backend(source), _) => LockError::Backend { source },

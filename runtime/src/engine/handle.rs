@@ -98,9 +98,7 @@ impl Drop for Shared {
 
 /// Makes the runtime of an engine's thread: a current-thread runtime, so that no handler delays what runs there.
 pub(crate) fn runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// Starts the thread that awaits exchanges, and that submits the time to the driver until the driver has ended.
@@ -110,23 +108,21 @@ fn time_keeper(
     runtime: impl FnOnce() -> io::Result<Runtime> + Send + 'static,
 ) -> io::Result<Handle> {
     let (started, start) = std::sync::mpsc::sync_channel(1);
-    thread::Builder::new()
-        .name("etcd-locked".into())
-        .spawn(move || {
-            // Made where it will be dropped: on a caller's thread, which may be inside another, that would panic.
-            let runtime = match runtime() {
-                Ok(runtime) => runtime,
-                Err(error) => return drop(started.send(Err(error))),
-            };
-            let _ = started.send(Ok(runtime.handle().clone())); // the caller waits for it
-            runtime.block_on(async {
+    thread::Builder::new().name("etcd-locked".into()).spawn(move || {
+        // Made where it will be dropped: on a caller's thread, which may be inside another, that would panic.
+        let runtime = match runtime() {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(started.send(Err(error))),
+        };
+        let _ = started.send(Ok(runtime.handle().clone())); // the caller waits for it
+        runtime.block_on(async {
+            alarm.rings().await;
+            while driver.submit(Message::Event(Event::Time)) {
+                tokio::task::yield_now().await; // to exchanges, which a busy time would hold up
                 alarm.rings().await;
-                while driver.submit(Message::Event(Event::Time)) {
-                    tokio::task::yield_now().await; // to exchanges, which a busy time would hold up
-                    alarm.rings().await;
-                }
-            });
-        })?;
+            }
+        });
+    })?;
     start.recv().map_err(io::Error::other)?
 }
 
@@ -246,11 +242,7 @@ impl Engine {
             holds,
         };
         let (reply, answer) = oneshot::channel();
-        self.submit(Command::Acquire {
-            acquire,
-            names: Arc::clone(&call.names),
-            reply,
-        })?;
+        self.submit(Command::Acquire { acquire, names: Arc::clone(&call.names), reply })?;
         self.0.registry.enter(Arc::clone(&call));
         Ok((call, answer))
     }
@@ -332,12 +324,7 @@ impl Engine {
     pub(crate) async fn client(&self) -> Result<etcd_client::Client, LockError> {
         let client = Client::new(&self.0.config, self.0.clock.clone())
             .map_err(|message| LockError::Config { message })?;
-        client
-            .for_user()
-            .await
-            .map_err(|failure| LockError::Backend {
-                source: failure.cause(),
-            })
+        client.for_user().await.map_err(|failure| LockError::Backend { source: failure.cause() })
     }
 
     /// Reads the keys from `from` up to `end`, as many as fit on a page, on the engine's connections.
@@ -353,9 +340,7 @@ impl Engine {
         // Connections are opened where their tasks are to run.
         let read = async move { client.page(&from, &end, at).await };
         match self.0.runtime.spawn(read).await {
-            Ok(page) => page.map_err(|failure| LockError::Backend {
-                source: failure.cause(),
-            }),
+            Ok(page) => page.map_err(|failure| LockError::Backend { source: failure.cause() }),
             Err(_) => Err(LockError::ShuttingDown),
         }
     }
@@ -399,10 +384,7 @@ impl Engine {
 /// Returns the machine's name, for holder records.
 #[cfg(unix)]
 fn host() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Returns the machine's name, as Windows gives it to each process.

@@ -40,12 +40,7 @@ pub(super) struct Owners {
 
 impl Owners {
     pub(super) fn new(client: WeakClient, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            client,
-            clock,
-            turn: Arc::new(Semaphore::new(1)),
-            waiters: Arc::default(),
-        }
+        Self { client, clock, turn: Arc::new(Semaphore::new(1)), waiters: Arc::default() }
     }
 
     /// Has a waiter learn within about a second who owns a name, given with its prefix, if it is still there.
@@ -87,21 +82,10 @@ impl fmt::Debug for Owners {
 
 /// The record of the oldest contender. Nothing is said of a failure: a trace is not worth a line in the log.
 async fn owner(client: &WeakClient, name: &Key) -> Option<Holder> {
-    let oldest = Op::Range {
-        prefix: format!("{name}/").into(),
-        limit: Some(1),
-        values: true,
-        up_to: None,
-    };
-    let read = Txn {
-        then: vec![oldest],
-        ..Txn::default()
-    };
+    let oldest =
+        Op::Range { prefix: format!("{name}/").into(), limit: Some(1), values: true, up_to: None };
+    let read = Txn { then: vec![oldest], ..Txn::default() };
     let answer = client.upgrade()?.exchange(Request::Txn(read)).await;
-    let oldest = answer
-        .and_then(|answer| answer.txn())
-        .ok()?
-        .firsts()
-        .next()??;
+    let oldest = answer.and_then(|answer| answer.txn()).ok()?.firsts().next()??;
     Holder::parse(&oldest.value)
 }

@@ -46,10 +46,7 @@ pub(crate) struct Ownership {
 
 impl Ownership {
     pub(super) fn new(locks: Arc<OwnedLocks>) -> Self {
-        Self {
-            locks,
-            released: false,
-        }
+        Self { locks, released: false }
     }
 
     /// The locks, which outlive the right to release them in the hands of those who only read them.
@@ -83,9 +80,7 @@ impl Ownership {
         let engine = own.engine.upgrade()?;
         let (reply, answer) = (how == Release::Confirmed).then(oneshot::channel).unzip();
         let fenced = self.locks.is_fenced();
-        engine
-            .release(own.call, how, fenced, reply)
-            .then_some(answer)?
+        engine.release(own.call, how, fenced, reply).then_some(answer)?
     }
 }
 
@@ -204,12 +199,7 @@ impl OwnedLocks {
             wake: Arc::new(Notify::new()),
             fenced: AtomicBool::new(false),
         });
-        Self {
-            first,
-            others,
-            since,
-            ground,
-        }
+        Self { first, others, since, ground }
     }
 
     /// Makes one of locks that the task holds already, each with those it was found among. `None` if there are none.
@@ -386,14 +376,10 @@ impl OwnedLocks {
     pub(crate) fn wakeup(&self) -> Wakeup {
         let on = |own: &Own| Box::pin(own.wake.clone().notified_owned());
         match &self.ground {
-            Ground::Own(own) => Wakeup {
-                first: Some(on(own)),
-                others: Vec::new(),
-            },
-            Ground::Outer(outer) => Wakeup {
-                first: None,
-                others: outer.iter().map(|outer| outer.wakeup()).collect(),
-            },
+            Ground::Own(own) => Wakeup { first: Some(on(own)), others: Vec::new() },
+            Ground::Outer(outer) => {
+                Wakeup { first: None, others: outer.iter().map(|outer| outer.wakeup()).collect() }
+            }
         }
     }
 

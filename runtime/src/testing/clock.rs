@@ -87,11 +87,7 @@ impl Clock for TestClock {
             timers.last += 1;
             timers.last
         };
-        Box::pin(Timer {
-            clock: self.clone(),
-            key: (when, id),
-            real: None,
-        })
+        Box::pin(Timer { clock: self.clone(), key: (when, id), real: None })
     }
 }
 
@@ -140,11 +136,7 @@ impl Future for Timer {
             };
             let real = match &mut self.real {
                 Some((set, real)) if *set == added => real,
-                stale => {
-                    &mut stale
-                        .insert((added, BootClock.sleep_until(key.0 - added)))
-                        .1
-                }
+                stale => &mut stale.insert((added, BootClock.sleep_until(key.0 - added))).1,
             };
             if real.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
@@ -188,17 +180,12 @@ mod tests {
     async fn time_passes_by_itself_too() {
         let clock = TestClock::default();
         let timer = clock.sleep_until(clock.time() + Duration::from_millis(20));
-        tokio::time::timeout(Duration::from_secs(10), timer)
-            .await
-            .unwrap();
+        tokio::time::timeout(Duration::from_secs(10), timer).await.unwrap();
         // What is left after a move is shorter than what it was set for.
         let timer = clock.sleep_until(clock.time() + Duration::from_millis(60_020));
         let timer = tokio::spawn(timer);
         tokio::task::yield_now().await;
         clock.move_to(clock.time() + Duration::from_secs(60));
-        tokio::time::timeout(Duration::from_secs(10), timer)
-            .await
-            .unwrap()
-            .unwrap();
+        tokio::time::timeout(Duration::from_secs(10), timer).await.unwrap().unwrap();
     }
 }

@@ -16,10 +16,7 @@ pub(super) fn delete_owner(etcd: &Etcd, prefix: &str, name: &str) -> bool {
         let Some(owner) = contenders(store, prefix).remove(name).and_then(first) else {
             return false;
         };
-        let request = PbDeleteRequest {
-            key: owner.key,
-            ..PbDeleteRequest::default()
-        };
+        let request = PbDeleteRequest { key: owner.key, ..PbDeleteRequest::default() };
         store.delete_range(&request).is_ok()
     })
 }
@@ -37,10 +34,7 @@ pub(super) fn revoke_all(etcd: &Etcd) {
 /// Compacts everything up to now.
 pub(super) fn compact(etcd: &Etcd) {
     etcd.with_store(|store| {
-        let request = PbCompactionRequest {
-            revision: store.revision(),
-            physical: true,
-        };
+        let request = PbCompactionRequest { revision: store.revision(), physical: true };
         // Refused if nothing has happened since the last time.
         let _ = store.compact(&request);
     });
@@ -73,9 +67,7 @@ fn contenders(store: &Store, prefix: &str) -> BTreeMap<String, Vec<PbKeyValue>> 
     let mut names: BTreeMap<String, Vec<PbKeyValue>> = BTreeMap::new();
     for kv in below(store, prefix) {
         let key = String::from_utf8_lossy(&kv.key);
-        let name = key
-            .strip_prefix(prefix)
-            .and_then(|key| key.rsplit_once('/'));
+        let name = key.strip_prefix(prefix).and_then(|key| key.rsplit_once('/'));
         if let Some((name, _)) = name {
             names.entry(name.to_owned()).or_default().push(kv);
         }
@@ -91,15 +83,9 @@ fn below(store: &Store, prefix: &str) -> Vec<PbKeyValue> {
     if let Some(last) = range_end.last_mut() {
         *last += 1; // a prefix ends in `/`
     }
-    let request = PbRangeRequest {
-        key: prefix.as_bytes().to_vec(),
-        range_end,
-        ..PbRangeRequest::default()
-    };
-    store
-        .range(&request)
-        .map(|found| found.kvs)
-        .unwrap_or_default()
+    let request =
+        PbRangeRequest { key: prefix.as_bytes().to_vec(), range_end, ..PbRangeRequest::default() };
+    store.range(&request).map(|found| found.kvs).unwrap_or_default()
 }
 
 fn first(contenders: Vec<PbKeyValue>) -> Option<PbKeyValue> {

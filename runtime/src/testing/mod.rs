@@ -106,16 +106,7 @@ pub async fn start_with(configure: impl FnOnce(Config) -> Config) -> Result<Etcd
     let config = configure(Config::by(connector(&link)));
     let engines = Mutex::default();
     let locks = engine(&engines, &clock, &config, &link).await?;
-    Ok(Etcd {
-        default: locks.set_default(),
-        reserved,
-        locks,
-        etcd,
-        link,
-        clock,
-        config,
-        engines,
-    })
+    Ok(Etcd { default: locks.set_default(), reserved, locks, etcd, link, clock, config, engines })
 }
 
 /// An etcd in the process and an engine on it, for one test; made by [`start`].
@@ -379,15 +370,9 @@ async fn engine(
     let beat = Arc::clone(&pulse);
     let locks = Locks::start_on(config, clock, move || beat.runtime())?;
     locks.orders().refuse(true);
-    let running = Running {
-        pulse,
-        engine: locks.engine().downgrade(),
-        orders: Arc::clone(locks.orders()),
-    };
-    engines
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(running);
+    let running =
+        Running { pulse, engine: locks.engine().downgrade(), orders: Arc::clone(locks.orders()) };
+    engines.lock().unwrap_or_else(PoisonError::into_inner).push(running);
     locks.warmed().await
 }
 

@@ -84,10 +84,7 @@ impl Drop for Beat {
     fn drop(&mut self) {
         let mut asking = self.0.asking();
         asking.ended = true;
-        let (new, seen) = (
-            std::mem::take(&mut asking.new),
-            std::mem::take(&mut asking.seen),
-        );
+        let (new, seen) = (std::mem::take(&mut asking.new), std::mem::take(&mut asking.seen));
         drop(asking);
         drop((new, seen));
     }
@@ -130,9 +127,7 @@ mod tests {
                 })
                 .await
             });
-            timeout(Duration::from_secs(10), pulse.idle())
-                .await
-                .unwrap();
+            timeout(Duration::from_secs(10), pulse.idle()).await.unwrap();
             assert!(work.is_finished());
         }
     }
@@ -145,9 +140,7 @@ mod tests {
         assert!(!pulse.has_ended());
         end.send(()).unwrap();
         while !pulse.has_ended() {
-            timeout(Duration::from_secs(10), pulse.idle())
-                .await
-                .unwrap();
+            timeout(Duration::from_secs(10), pulse.idle()).await.unwrap();
         }
         pulse.idle().await;
     }

@@ -94,9 +94,7 @@ struct Shared {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("endpoints", &self.target)
-            .finish_non_exhaustive()
+        f.debug_struct("Client").field("endpoints", &self.target).finish_non_exhaustive()
     }
 }
 
@@ -133,23 +131,14 @@ impl Client {
             share: Arc::clone(&share),
             clock: clock.clone(),
         };
-        let endpoints: Vec<_> = targets
-            .into_iter()
-            .map(|target| Arc::new(Endpoint::new(target, &means)))
-            .collect();
-        let following = config.follow_members.then(|| Following {
-            configured: endpoints.clone(),
-            means,
-        });
+        let endpoints: Vec<_> =
+            targets.into_iter().map(|target| Arc::new(Endpoint::new(target, &means))).collect();
+        let following =
+            config.follow_members.then(|| Following { configured: endpoints.clone(), means });
         // Processes begin with different endpoints, or the first one listed would carry the whole fleet.
         let first = clock.now().since_boot().subsec_nanos() as usize % endpoints.len().max(1);
         let ring = Arc::new(Ring::new(endpoints, first));
-        let scout = Scout::new(
-            Arc::clone(&ring),
-            Arc::clone(&clusters),
-            clock.clone(),
-            following,
-        );
+        let scout = Scout::new(Arc::clone(&ring), Arc::clone(&clusters), clock.clone(), following);
         Ok(Self(Arc::new(Shared {
             ring,
             clusters,
@@ -220,13 +209,7 @@ impl Client {
 
     /// A read of a key that is never there.
     fn inquiry(&self) -> Txn {
-        Txn {
-            then: vec![Op::Get {
-                key: self.0.prefix.clone(),
-                values: false,
-            }],
-            ..Txn::default()
-        }
+        Txn { then: vec![Op::Get { key: self.0.prefix.clone(), values: false }], ..Txn::default() }
     }
 
     /// Notes what an exchange says about etcd. While it is lost, it is asked again and again, for an engine that has nothing else to
@@ -349,11 +332,7 @@ impl Client {
         self.acquires()?;
         let (lease, ttl) = self
             .once_applied(|connection: Connection| async move {
-                let answer = connection
-                    .client
-                    .lease_client()
-                    .grant(ttl_secs, None)
-                    .await?;
+                let answer = connection.client.lease_client().grant(ttl_secs, None).await?;
                 match u64::try_from(answer.ttl()) {
                     Ok(ttl @ 1..) if answer.id() != 0 => {
                         Ok((answer.id(), Duration::from_secs(ttl)))
@@ -424,10 +403,7 @@ impl Client {
         let mut stale: Option<TxnAnswer> = None;
         for endpoint in self.0.ring.round() {
             let call = |connection| send(connection, txn);
-            match self
-                .ask(&endpoint, READ, deadline, Proof::Wanted, call)
-                .await
-            {
+            match self.ask(&endpoint, READ, deadline, Proof::Wanted, call).await {
                 Ok(answer) if !known.is_newer_than(answer.revision) => {
                     self.0.history.read(known, answer.revision);
                     return Ok(Response::Txn(answer));
@@ -463,8 +439,7 @@ impl Client {
         end: &[u8],
         at: Option<i64>,
     ) -> Result<Page, Failure> {
-        self.anywhere(|connection| Page::read(connection, from, end, at))
-            .await
+        self.anywhere(|connection| Page::read(connection, from, end, at)).await
     }
 
     /// Asks what changes nothing, and is as good from any endpoint: one after the other, until one answers.
@@ -669,8 +644,7 @@ impl Client {
             Way::Opened(_) => {
                 let known = self.0.renewals.ttl(lease);
                 let call = |connection| Stream::open(connection, endpoint.clone(), lease, known);
-                self.ask(&endpoint, limit, deadline, Proof::Needless, call)
-                    .await
+                self.ask(&endpoint, limit, deadline, Proof::Needless, call).await
             }
         };
         if let Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) = &renewed {
@@ -752,10 +726,7 @@ mod tests {
     }
 
     fn txn(then: Vec<Op>) -> Txn {
-        Txn {
-            then,
-            ..Txn::default()
-        }
+        Txn { then, ..Txn::default() }
     }
 
     /// An exchange is allocated and moved for each transaction. Its state took 53 kB when futures were arguments, by value.
@@ -786,16 +757,10 @@ mod tests {
         let client = client(&["http://127.0.0.1:1", "127.0.0.1:2"]);
         for request in [
             Request::Txn(txn(vec![Op::Delete("a".into())])),
-            Request::Txn(txn(vec![Op::Get {
-                key: "a".into(),
-                values: false,
-            }])),
+            Request::Txn(txn(vec![Op::Get { key: "a".into(), values: false }])),
             Request::Grant(5),
             Request::Revoke(1),
-            Request::KeepAlive {
-                lease: 1,
-                timeout: Duration::from_secs(1),
-            },
+            Request::KeepAlive { lease: 1, timeout: Duration::from_secs(1) },
         ] {
             let Err(Failure::Unavailable(cause)) = client.exchange(request).await else {
                 panic!("not unavailable");
@@ -813,11 +778,7 @@ mod tests {
         let Ok(Response::Granted { lease, .. }) = client.exchange(Request::Grant(5)).await else {
             panic!("no lease");
         };
-        let put = Op::Put {
-            key: "a".into(),
-            value: Arc::default(),
-            lease,
-        };
+        let put = Op::Put { key: "a".into(), value: Arc::default(), lease };
         client.exchange(Request::Txn(txn(vec![put]))).await.unwrap();
         match client.exchange(Request::List(lease)).await {
             Ok(Response::Listed(Some(keys))) => assert_eq!(keys, [b"a"]),
@@ -889,10 +850,7 @@ mod tests {
         let renewed = client.exchange(Request::KeepAlive { lease, timeout });
         let renewed = tokio::time::timeout(Duration::from_secs(60), renewed).await;
         match renewed.expect("the renewal waits for the read") {
-            Ok(Response::KeptAlive {
-                ttl: kept,
-                revision: None,
-            }) => assert_eq!(kept, ttl),
+            Ok(Response::KeptAlive { ttl: kept, revision: None }) => assert_eq!(kept, ttl),
             other => panic!("{other:?}"),
         }
     }

@@ -70,10 +70,7 @@ impl Link {
 impl Clusters {
     /// Another cluster in place of the engine's ends this history.
     pub(super) fn new(history: Arc<History>) -> Self {
-        Self {
-            history,
-            ..Self::default()
-        }
+        Self { history, ..Self::default() }
     }
 
     /// Notes which cluster a configured endpoint is of; an error if the engine must not use it.
@@ -150,10 +147,7 @@ impl Clusters {
             return None;
         }
         let message = self.seen().mixture()?;
-        Some(Failure::Refused(
-            Refusal::Other,
-            Arc::new(BackendError::permanent(message)),
-        ))
+        Some(Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message))))
     }
 
     /// Returns whether the endpoints are of two clusters.
@@ -211,11 +205,8 @@ impl Seen {
                 [] => "no endpoint any more".to_owned(),
                 endpoints => endpoints.join(", "),
             };
-            let _ = write!(
-                message,
-                "{}{endpoints}: cluster {id:x}",
-                mem::replace(&mut between, "; ")
-            ); // memory can be written to
+            let _ =
+                write!(message, "{}{endpoints}: cluster {id:x}", mem::replace(&mut between, "; ")); // memory can be written to
         }
         message.push_str("; name endpoints of one cluster only");
         Some(message)
@@ -248,12 +239,7 @@ mod tests {
         let clusters = Clusters::default();
         clusters.answered("http://a:1", 0xabc).unwrap();
         let foreign = clusters.answered("http://b:1", 0xdef).unwrap_err();
-        assert!(
-            foreign
-                .to_string()
-                .starts_with("http://b:1: of cluster def"),
-            "{foreign}"
-        );
+        assert!(foreign.to_string().starts_with("http://b:1: of cluster def"), "{foreign}");
         assert_eq!(
             message(&clusters),
             "the endpoints are of different clusters: http://a:1: cluster abc; http://b:1: cluster def; \
@@ -282,10 +268,7 @@ mod tests {
     }
 
     fn link(generation: u64) -> Link {
-        Link {
-            lost: watch::Sender::new(0),
-            generation,
-        }
+        Link { lost: watch::Sender::new(0), generation }
     }
 
     #[test]

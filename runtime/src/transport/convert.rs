@@ -19,10 +19,7 @@ pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer,
         .when(txn.when.iter().map(compare).collect::<Vec<_>>())
         .and_then(txn.then.iter().map(operation).collect::<Vec<_>>())
         .or_else(txn.or_else.iter().map(operation).collect::<Vec<_>>());
-    let mut kv = connection
-        .client
-        .kv_client()
-        .max_decoding_message_size(MAX_ANSWER);
+    let mut kv = connection.client.kv_client().max_decoding_message_size(MAX_ANSWER);
     let answer = kv.txn(request).await?;
     let revision = answer.header().map(ResponseHeader::revision);
     let revision = revision.and_then(Revision::new).ok_or_else(malformed)?;
@@ -40,11 +37,7 @@ pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer,
         .map(|(op, answer)| op_answer(op, answer))
         .collect::<Option<_>>()
         .ok_or_else(malformed)?;
-    Ok(TxnAnswer {
-        revision,
-        succeeded,
-        answers,
-    })
+    Ok(TxnAnswer { revision, succeeded, answers })
 }
 
 /// What etcd says of the keys that hang on a lease.
@@ -88,18 +81,13 @@ fn compare(compare: &Compare) -> etcd_client::Compare {
 fn operation(op: &Op) -> TxnOp {
     match op {
         // The previous key-value tells whether the key is new, hence its create revision (rule P8).
-        Op::Put { key, value, lease } => TxnOp::put(
-            &**key,
-            &**value,
-            Some(PutOptions::new().with_lease(*lease).with_prev_key()),
-        ),
+        Op::Put { key, value, lease } => {
+            TxnOp::put(&**key, &**value, Some(PutOptions::new().with_lease(*lease).with_prev_key()))
+        }
         Op::Get { key, values } => TxnOp::get(&**key, Some(single(*values))),
-        Op::Range {
-            prefix,
-            limit,
-            values,
-            up_to,
-        } => TxnOp::get(&**prefix, Some(range(*limit, *values, *up_to))),
+        Op::Range { prefix, limit, values, up_to } => {
+            TxnOp::get(&**prefix, Some(range(*limit, *values, *up_to)))
+        }
         Op::Delete(key) => TxnOp::delete(&**key, Some(DeleteOptions::new())),
         Op::DeleteUnder(prefix) => {
             TxnOp::delete(&**prefix, Some(DeleteOptions::new().with_prefix()))
@@ -153,13 +141,7 @@ pub(super) fn key_value(kv: KeyValue) -> Option<Kv> {
     let mod_revision = Revision::new(kv.mod_revision())?;
     let lease = Some(kv.lease());
     let (key, value) = kv.into_key_value();
-    Some(Kv {
-        key,
-        value,
-        create_revision,
-        mod_revision,
-        lease,
-    })
+    Some(Kv { key, value, create_revision, mod_revision, lease })
 }
 
 /// An answer that etcd does not give; its outcome is unknown like that of any other answer that cannot be read.

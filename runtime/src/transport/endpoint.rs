@@ -76,10 +76,7 @@ pub(super) struct Share {
 
 impl Share {
     pub(super) fn new(connect_timeout: Duration, endpoints: usize) -> Self {
-        Self {
-            connect_timeout,
-            endpoints: AtomicUsize::new(endpoints),
-        }
+        Self { connect_timeout, endpoints: AtomicUsize::new(endpoints) }
     }
 
     /// Notes how many endpoints there are now.
@@ -169,8 +166,7 @@ impl Endpoint {
     /// found out while nothing has been sent: without that, its first transaction would have an unknown outcome and
     /// cost a barrier (rule P10).
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
-        self.opened(|stage| matches!(stage, Stage::Proven(_) | Stage::Failed(_)))
-            .await
+        self.opened(|stage| matches!(stage, Stage::Proven(_) | Stage::Failed(_))).await
     }
 
     /// The same without the proof, for what may be sent twice: one round trip less. An endpoint that may be of another cluster has to
@@ -210,10 +206,7 @@ impl Endpoint {
 
     /// All exchanges that wait for the same attempt share its outcome.
     async fn opened(&self, enough: impl Fn(&Stage) -> bool) -> Result<Connection, Failure> {
-        let Opening {
-            mut stage,
-            generation,
-        } = self.opening();
+        let Opening { mut stage, generation } = self.opening();
         let stage = stage.wait_for(|stage| enough(stage)).await;
         match stage.as_deref() {
             Ok(Stage::Failed(failure)) => Err(failure.clone()),
@@ -285,9 +278,7 @@ impl Endpoint {
     /// The next exchange uses a new connection, if the last one is of this generation and open. What uses that goes on.
     pub(super) fn reopen(&self, generation: u64) {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = slot
-            .as_ref()
-            .filter(|last| last.generation == generation && last.is_proven());
+        let last = slot.as_ref().filter(|last| last.generation == generation && last.is_proven());
         if last.is_some() {
             *slot = Some(self.begin(generation + 1));
         }
@@ -310,12 +301,7 @@ impl Endpoint {
     /// Completes once [`is_lost`](Self::is_lost).
     pub(super) async fn lost(&self, connection: &Connection) {
         // Fails only without a sender, which is this.
-        let _ = self
-            .dial
-            .lost
-            .subscribe()
-            .wait_for(|lost| *lost >= connection.generation)
-            .await;
+        let _ = self.dial.lost.subscribe().wait_for(|lost| *lost >= connection.generation).await;
     }
 
     /// etcd did not answer in time.
@@ -347,10 +333,7 @@ impl Opening {
 
 impl Dial {
     fn link(&self, generation: u64) -> Link {
-        Link {
-            lost: self.lost.clone(),
-            generation,
-        }
+        Link { lost: self.lost.clone(), generation }
     }
 
     async fn open(self, generation: u64, stage: watch::Sender<Stage>) {
@@ -467,10 +450,7 @@ mod tests {
             panic!("not unavailable");
         };
         let message = cause.to_string();
-        assert!(
-            message.starts_with("http://127.0.0.1:1: tcp connect error: "),
-            "{message}"
-        );
+        assert!(message.starts_with("http://127.0.0.1:1: tcp connect error: "), "{message}");
     }
 
     #[tokio::test]

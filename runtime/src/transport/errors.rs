@@ -109,59 +109,23 @@ const CLASSES: &[(&str, Class)] = &[
     ("etcdserver: no leader", Class::Unavailable),
     ("etcdserver: not capable", Class::Unavailable),
     ("etcdserver: too many requests", Class::Unavailable),
-    (
-        "etcdserver: rpc not supported for learner",
-        Class::Unavailable,
-    ),
-    (
-        "etcdserver: requested lease not found",
-        Class::Refused(Refusal::LeaseNotFound),
-    ),
-    (
-        "etcdserver: permission denied",
-        Class::Refused(Refusal::PermissionDenied),
-    ),
-    (
-        "etcdserver: mvcc: database space exceeded",
-        Class::Refused(Refusal::NoSpace),
-    ),
-    (
-        "etcdserver: duplicate key given in txn request",
-        Class::Refused(Refusal::Other),
-    ),
-    (
-        "etcdserver: too many operations in txn request",
-        Class::Refused(Refusal::Other),
-    ),
-    (
-        "etcdserver: request is too large",
-        Class::Refused(Refusal::Other),
-    ),
-    (
-        "grpc: received message larger than max",
-        Class::Refused(Refusal::Other),
-    ),
-    (
-        "etcdserver: too large lease TTL",
-        Class::Refused(Refusal::Other),
-    ),
+    ("etcdserver: rpc not supported for learner", Class::Unavailable),
+    ("etcdserver: requested lease not found", Class::Refused(Refusal::LeaseNotFound)),
+    ("etcdserver: permission denied", Class::Refused(Refusal::PermissionDenied)),
+    ("etcdserver: mvcc: database space exceeded", Class::Refused(Refusal::NoSpace)),
+    ("etcdserver: duplicate key given in txn request", Class::Refused(Refusal::Other)),
+    ("etcdserver: too many operations in txn request", Class::Refused(Refusal::Other)),
+    ("etcdserver: request is too large", Class::Refused(Refusal::Other)),
+    ("grpc: received message larger than max", Class::Refused(Refusal::Other)),
+    ("etcdserver: too large lease TTL", Class::Refused(Refusal::Other)),
     (
         "etcdserver: authentication failed, invalid user ID or password",
         Class::Refused(Refusal::Other),
     ),
-    (
-        "etcdserver: authentication is not enabled",
-        Class::Refused(Refusal::Other),
-    ),
-    (
-        "etcdserver: user name is empty",
-        Class::Refused(Refusal::Other),
-    ),
+    ("etcdserver: authentication is not enabled", Class::Refused(Refusal::Other)),
+    ("etcdserver: user name is empty", Class::Refused(Refusal::Other)),
     ("etcdserver: invalid auth token", Class::StaleToken),
-    (
-        "etcdserver: revision of auth store is old",
-        Class::StaleToken,
-    ),
+    ("etcdserver: revision of auth store is old", Class::StaleToken),
 ];
 
 /// What the error says about the request it answers.
@@ -257,10 +221,7 @@ pub(super) fn suspicion(url: &str, error: &etcd_client::Error) -> Option<Suspici
 /// What to do about a refused certificate, where its text says which one it is.
 pub(super) fn certificate_hint(error: &etcd_client::Error) -> &'static str {
     let text = describe(error);
-    if ["CertificateRequired", "BadCertificate"]
-        .iter()
-        .any(|alert| text.contains(alert))
-    {
+    if ["CertificateRequired", "BadCertificate"].iter().any(|alert| text.contains(alert)) {
         "; if etcd wants a client certificate, name one"
     } else {
         ""
@@ -292,30 +253,15 @@ mod tests {
     #[test]
     fn refused_for_good() {
         for (message, kind) in [
-            (
-                "etcdserver: requested lease not found",
-                Refusal::LeaseNotFound,
-            ),
+            ("etcdserver: requested lease not found", Refusal::LeaseNotFound),
             ("etcdserver: permission denied", Refusal::PermissionDenied),
-            (
-                "etcdserver: mvcc: database space exceeded",
-                Refusal::NoSpace,
-            ),
-            (
-                "etcdserver: duplicate key given in txn request",
-                Refusal::Other,
-            ),
-            (
-                "etcdserver: too many operations in txn request",
-                Refusal::Other,
-            ),
+            ("etcdserver: mvcc: database space exceeded", Refusal::NoSpace),
+            ("etcdserver: duplicate key given in txn request", Refusal::Other),
+            ("etcdserver: too many operations in txn request", Refusal::Other),
             ("etcdserver: request is too large", Refusal::Other),
             ("etcdserver: user name is empty", Refusal::Other),
             ("etcdserver: authentication is not enabled", Refusal::Other),
-            (
-                "etcdserver: authentication failed, invalid user ID or password",
-                Refusal::Other,
-            ),
+            ("etcdserver: authentication failed, invalid user ID or password", Refusal::Other),
         ] {
             assert_eq!(classify(&said(message)), Class::Refused(kind), "{message}");
         }
@@ -343,10 +289,9 @@ mod tests {
 
     #[test]
     fn a_stale_token_is_no_refusal() {
-        for message in [
-            "etcdserver: invalid auth token",
-            "etcdserver: revision of auth store is old",
-        ] {
+        for message in
+            ["etcdserver: invalid auth token", "etcdserver: revision of auth store is old"]
+        {
             assert_eq!(classify(&said(message)), Class::StaleToken, "{message}");
         }
     }
@@ -358,9 +303,6 @@ mod tests {
             all(vec![refused("http://a:1"), refused("http://b:2")]).to_string(),
             "http://a:1: connection refused; http://b:2: connection refused"
         );
-        assert_eq!(
-            all(vec![refused("http://a:1")]).to_string(),
-            "http://a:1: connection refused"
-        );
+        assert_eq!(all(vec![refused("http://a:1")]).to_string(), "http://a:1: connection refused");
     }
 }

@@ -45,15 +45,8 @@ impl Expiry {
     fn between(begins: u64, ends: u64) -> Self {
         let life = Duration::from_secs(ends.saturating_sub(begins));
         let ends = Duration::from_secs(ends);
-        let at = |time| {
-            SystemTime::UNIX_EPOCH
-                .checked_add(time)
-                .unwrap_or(SystemTime::UNIX_EPOCH)
-        };
-        Self {
-            ends: at(ends),
-            near: at(ends.saturating_sub(NEAR.min(life / 3))),
-        }
+        let at = |time| SystemTime::UNIX_EPOCH.checked_add(time).unwrap_or(SystemTime::UNIX_EPOCH);
+        Self { ends: at(ends), near: at(ends.saturating_sub(NEAR.min(life / 3))) }
     }
 
     pub(super) fn ends(&self) -> SystemTime {

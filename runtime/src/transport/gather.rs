@@ -57,21 +57,12 @@ struct Gathered<S> {
 
 impl<S: AsyncWrite + Unpin> Gathered<S> {
     fn of(stream: S) -> Self {
-        Self {
-            stream,
-            written: Vec::new(),
-            sent: 0,
-            put_off_at: 0,
-        }
+        Self { stream, written: Vec::new(), sent: 0, put_off_at: 0 }
     }
 
     /// Hands the stream all that was written.
     fn send(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        while let Some(rest) = self
-            .written
-            .get(self.sent..)
-            .filter(|rest| !rest.is_empty())
-        {
+        while let Some(rest) = self.written.get(self.sent..).filter(|rest| !rest.is_empty()) {
             match ready!(Pin::new(&mut self.stream).poll_write(cx, rest))? {
                 0 => return Poll::Ready(Err(Error::from(ErrorKind::WriteZero))),
                 taken => self.sent += taken,

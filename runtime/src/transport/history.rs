@@ -47,10 +47,7 @@ impl History {
     /// What is known now.
     pub(super) fn known(&self) -> Known {
         let highest = self.highest();
-        Known {
-            highest: *highest,
-            epoch: self.epoch(),
-        }
+        Known { highest: *highest, epoch: self.epoch() }
     }
 
     /// A write was answered. A lower revision than was known when it was sent proves that etcd has lost its history.

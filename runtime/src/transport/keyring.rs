@@ -39,18 +39,9 @@ struct Known {
 impl Keyring {
     pub(super) fn new(source: Source, patience: Duration, clock: Arc<dyn Clock>) -> Self {
         let good = source.at_first().cloned();
-        let known = Known {
-            expiry: good.as_ref().and_then(Expiry::of),
-            good,
-            warned: None,
-            fails: false,
-        };
-        Self {
-            source,
-            patience,
-            clock,
-            known: Mutex::new(known),
-        }
+        let known =
+            Known { expiry: good.as_ref().and_then(Expiry::of), good, warned: None, fails: false };
+        Self { source, patience, clock, known: Mutex::new(known) }
     }
 
     /// Tells whether the next connection may have other credentials.
@@ -89,9 +80,7 @@ impl Keyring {
         };
         let fails = read.is_err();
         let failed = std::mem::replace(&mut known.fails, fails);
-        let changed = read
-            .as_ref()
-            .is_ok_and(|read| before.as_ref() != Some(read));
+        let changed = read.as_ref().is_ok_and(|read| before.as_ref() != Some(read));
         if changed && let Ok(read) = &read {
             known.expiry = Expiry::of(read);
             known.warned = None;

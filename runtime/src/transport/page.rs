@@ -31,15 +31,10 @@ impl Page {
         end: &[u8],
         mut at: Option<i64>,
     ) -> Result<Self, Error> {
-        let mut kv = connection
-            .client
-            .kv_client()
-            .max_decoding_message_size(usize::MAX);
+        let mut kv = connection.client.kv_client().max_decoding_message_size(usize::MAX);
         let mut answer = loop {
-            let options = GetOptions::new()
-                .with_range(end)
-                .with_limit(KEYS)
-                .with_revision(at.unwrap_or(0)); // 0: now
+            let options =
+                GetOptions::new().with_range(end).with_limit(KEYS).with_revision(at.unwrap_or(0)); // 0: now
             match kv.get(from, Some(options)).await {
                 Err(error) if at.is_some() && is_compacted(&error) => at = None,
                 answer => break answer?,
@@ -49,11 +44,7 @@ impl Page {
         let now = revision.and_then(Revision::new).ok_or_else(malformed)?;
         Ok(Self {
             more: answer.more(),
-            keys: answer
-                .take_kvs()
-                .into_iter()
-                .filter_map(key_value)
-                .collect(),
+            keys: answer.take_kvs().into_iter().filter_map(key_value).collect(),
             revision: at.and_then(Revision::new).unwrap_or(now),
         })
     }

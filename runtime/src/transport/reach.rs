@@ -57,12 +57,7 @@ pub(super) enum Change {
 
 impl Reach {
     pub(super) fn new(clock: Arc<dyn Clock>, name: String) -> Self {
-        Self {
-            clock,
-            name,
-            state: Mutex::default(),
-            asking: AtomicBool::new(false),
-        }
+        Self { clock, name, state: Mutex::default(), asking: AtomicBool::new(false) }
     }
 
     /// Whether etcd has answered, and has not been lost since.
@@ -122,10 +117,7 @@ impl Reach {
         let now = self.clock.now();
         let mut state = self.state();
         let Some(outage) = &mut state.outage else {
-            state.outage = Some(Outage {
-                since: now,
-                lost: false,
-            });
+            state.outage = Some(Outage { since: now, lost: false });
             return None;
         };
         if outage.lost || began < outage.since {

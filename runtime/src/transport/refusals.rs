@@ -140,19 +140,12 @@ mod tests {
     }
 
     fn delete(keys: &[&str]) -> Txn {
-        Txn {
-            then: keys.iter().map(|key| Op::Delete((*key).into())).collect(),
-            ..Txn::default()
-        }
+        Txn { then: keys.iter().map(|key| Op::Delete((*key).into())).collect(), ..Txn::default() }
     }
 
     fn put(value: &[u8]) -> Txn {
         Txn {
-            then: vec![Op::Put {
-                key: "k".into(),
-                value: value.into(),
-                lease: 1,
-            }],
+            then: vec![Op::Put { key: "k".into(), value: value.into(), lease: 1 }],
             ..Txn::default()
         }
     }
@@ -193,11 +186,7 @@ mod tests {
     #[test]
     fn a_fault_is_over_with_the_lease_it_was_about() {
         let refusals = Refusals::default();
-        let first = |secs, key| {
-            refusals
-                .line(at(secs), &delete(&[key]), &refused())
-                .is_some()
-        };
+        let first = |secs, key| refusals.line(at(secs), &delete(&[key]), &refused()).is_some();
         assert!(first(1, "a"));
         assert!(!first(60, "b"));
         assert!(first(121, "c"));

@@ -66,21 +66,13 @@ pub(super) struct Renewed {
 
 impl Renewals {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            leases: Mutex::default(),
-            clock,
-        }
+        Self { leases: Mutex::default(), clock }
     }
 
     /// The lease has this TTL, and this stream if there is one.
     pub(super) fn keep(&self, lease: LeaseId, ttl: Duration, stream: Option<Stream>) {
         let used = self.clock.now();
-        let kept = Lease {
-            ttl,
-            stream,
-            used,
-            end: End::Open,
-        };
+        let kept = Lease { ttl, stream, used, end: End::Open };
         self.leases().keep(lease, kept);
     }
 
@@ -124,10 +116,7 @@ impl Renewals {
     pub(super) fn live(&self) -> Vec<(LeaseId, Duration)> {
         let now = self.clock.now();
         let leases = self.leases();
-        let live = leases
-            .known
-            .iter()
-            .filter(|(_, lease)| lease.end == End::Open);
+        let live = leases.known.iter().filter(|(_, lease)| lease.end == End::Open);
         let live = live.map(|(id, lease)| (*id, (lease.used + lease.ttl) - now));
         live.filter(|(_, left)| !left.is_zero()).collect()
     }
@@ -148,11 +137,7 @@ impl Leases {
         let now = lease.used;
         // A renewal that ends after its lease has been revoked puts its stream here again; nothing else drops it.
         let mut over = 0;
-        while self
-            .uses
-            .front()
-            .is_some_and(|(used, _)| now - *used >= FORGET)
-        {
+        while self.uses.front().is_some_and(|(used, _)| now - *used >= FORGET) {
             over += 1;
             let Some((used, old)) = self.uses.pop_front() else {
                 break;
@@ -176,19 +161,11 @@ impl Stream {
         known: Option<Duration>,
     ) -> Result<(Renewed, Self), Error> {
         let (keeper, answers) = connection.client.lease_client().keep_alive(lease).await?;
-        let mut stream = Self {
-            keeper,
-            answers,
-            endpoint,
-            connection,
-        };
+        let mut stream = Self { keeper, answers, endpoint, connection };
         // etcd-client keeps the first answer's TTL to itself, though not that there is one. It is what was granted;
         // only where that is not known, another round trip asks for it.
         let renewed = match known {
-            Some(ttl) => Renewed {
-                ttl,
-                revision: None,
-            },
+            Some(ttl) => Renewed { ttl, revision: None },
             None => stream.renew(lease).await?,
         };
         Ok((renewed, stream))
@@ -201,9 +178,7 @@ impl Stream {
             // An unanswered request ends the stream, so this answers the request just sent.
             Some(answer) if answer.id() == lease => Ok(Renewed {
                 ttl: Duration::from_secs(u64::try_from(answer.ttl()).unwrap_or(0)),
-                revision: answer
-                    .header()
-                    .and_then(|header| Revision::new(header.revision())),
+                revision: answer.header().and_then(|header| Revision::new(header.revision())),
             }),
             Some(_) => Err(malformed()),
             None => Err(Error::LeaseKeepAliveError("stream ended".into())),

@@ -14,10 +14,7 @@ pub(super) struct Ring {
 impl Ring {
     /// Begins with endpoint `first`.
     pub(super) fn new(endpoints: Vec<Arc<Endpoint>>, first: usize) -> Self {
-        Self {
-            endpoints: RwLock::new(endpoints.into()),
-            current: AtomicUsize::new(first),
-        }
+        Self { endpoints: RwLock::new(endpoints.into()), current: AtomicUsize::new(first) }
     }
 
     pub(super) fn all(&self) -> Arc<[Arc<Endpoint>]> {
@@ -51,17 +48,10 @@ impl Ring {
     /// Replaces the endpoints; the current one stays the current one, if it is still among them.
     pub(super) fn replace(&self, endpoints: Vec<Arc<Endpoint>>) {
         let current = self.round().next();
-        let at = |current| {
-            endpoints
-                .iter()
-                .position(|other| Arc::ptr_eq(other, &current))
-        };
+        let at = |current| endpoints.iter().position(|other| Arc::ptr_eq(other, &current));
         let current = current.and_then(at).unwrap_or(0);
         // A round between the two begins with another endpoint, which does no harm.
         self.current.store(current, Ordering::Relaxed);
-        *self
-            .endpoints
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = endpoints.into();
+        *self.endpoints.write().unwrap_or_else(PoisonError::into_inner) = endpoints.into();
     }
 }

@@ -15,9 +15,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// Asks the port of a URL whether it speaks TLS.
 pub(super) async fn speaks_tls(url: &str) -> bool {
     let alert_or_handshake = [[0x15, 3], [0x16, 3]];
-    answer(url, EMPTY_HELLO)
-        .await
-        .is_some_and(|first: [u8; 2]| alert_or_handshake.contains(&first))
+    answer(url, EMPTY_HELLO).await.is_some_and(|first: [u8; 2]| alert_or_handshake.contains(&first))
 }
 
 /// Asks the port of a URL whether it speaks HTTP/2 without TLS.

@@ -54,14 +54,7 @@ impl Scout {
         clock: Arc<dyn Clock>,
         following: Option<Following>,
     ) -> Self {
-        Self {
-            ring,
-            clusters,
-            clock,
-            following,
-            begun: OnceCell::new(),
-            wake: Arc::default(),
-        }
+        Self { ring, clusters, clock, following, begun: OnceCell::new(), wake: Arc::default() }
     }
 
     /// Asks every endpoint once, all at the same time, and goes on in the background. Only the first call does so.
@@ -206,12 +199,7 @@ impl Scout {
         following.means.share.divide(endpoints.len());
         self.ring.replace(endpoints);
         gone.iter().for_each(|endpoint| endpoint.retire());
-        let now: Vec<_> = self
-            .ring
-            .all()
-            .iter()
-            .map(|it| it.name().to_owned())
-            .collect();
+        let now: Vec<_> = self.ring.all().iter().map(|it| it.name().to_owned()).collect();
         tracing::info!(parent: None, endpoints = now.join(","), "etcd's members have changed");
     }
 }
@@ -286,10 +274,7 @@ mod tests {
         let ring = Arc::new(Ring::new(Vec::new(), 0));
         let (clusters, clock) = (Arc::clone(&means.clusters), Arc::new(BootClock));
         let scout = Scout::new(Arc::clone(&ring), clusters, clock, None);
-        let following = Following {
-            configured: Vec::new(),
-            means,
-        };
+        let following = Following { configured: Vec::new(), means };
         scout.replace(&following, &urls).await;
         let names: Vec<_> = ring.all().iter().map(|it| it.name().to_owned()).collect();
         assert_eq!(names, urls[1..]);
@@ -305,9 +290,7 @@ mod tests {
         let ring = Arc::new(Ring::new(endpoints.to_vec(), 0));
         let scout = Arc::new(Scout::new(ring, means.clusters, Arc::new(BootClock), None));
         let begun = tokio::time::timeout(Duration::from_secs(60), scout.begin());
-        begun
-            .await
-            .expect("the scout waits for the silent endpoint");
+        begun.await.expect("the scout waits for the silent endpoint");
         assert!(endpoints[1].is_connected() && !endpoints[0].is_connected());
     }
 
@@ -326,10 +309,7 @@ mod tests {
             "unix://etcd.sock",
             "http://me:secret@10.0.0.4:2379",
         ];
-        assert_eq!(
-            fitting(members.into_iter(), &configured),
-            ["http://10.0.0.2:2379"]
-        );
+        assert_eq!(fitting(members.into_iter(), &configured), ["http://10.0.0.2:2379"]);
         let configured = ["http://127.0.0.1:1"];
         let members = ["http://127.0.0.1:2", "http://localhost:3"];
         assert_eq!(fitting(members.into_iter(), &configured), members);

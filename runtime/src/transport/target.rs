@@ -98,10 +98,7 @@ impl Target {
     /// What gets a client of its own (rule P32).
     pub(super) fn endpoints(&self) -> Vec<Self> {
         match self {
-            Self::Urls(urls) => urls
-                .iter()
-                .map(|url| Self::Urls(vec![url.clone()]))
-                .collect(),
+            Self::Urls(urls) => urls.iter().map(|url| Self::Urls(vec![url.clone()])).collect(),
             connector => vec![connector.clone()],
         }
     }
@@ -151,9 +148,7 @@ impl Target {
         }
         let (before, after) = urls.split_at(first.min(urls.len()));
         let urls = after.iter().chain(before);
-        let endpoints: Vec<_> = urls
-            .map(|url| terms.endpoint(url))
-            .collect::<Result<_, _>>()?;
+        let endpoints: Vec<_> = urls.map(|url| terms.endpoint(url)).collect::<Result<_, _>>()?;
         match failover::connect(&endpoints) {
             Some(channel) => Client::from_channel(Channel::Tonic(channel), Some(options)).await,
             None => Client::connect([""; 0], Some(options)).await, // says so
@@ -169,10 +164,8 @@ impl Target {
         let Some(url) = url else {
             return self.connect(terms, 0).await;
         };
-        let channel = Channel::Tonic(gather::connect(
-            &terms.endpoint(url)?,
-            terms.keyring.may_change(),
-        ));
+        let channel =
+            Channel::Tonic(gather::connect(&terms.endpoint(url)?, terms.keyring.may_change()));
         Client::from_channel(channel, Some(terms.options.clone())).await
     }
 }

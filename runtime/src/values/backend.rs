@@ -18,18 +18,12 @@ pub(crate) struct BackendError {
 impl BackendError {
     /// Makes a failure that may pass by itself.
     pub(crate) fn passing(message: String) -> Self {
-        Self {
-            message,
-            permanent: false,
-        }
+        Self { message, permanent: false }
     }
 
     /// Makes a failure that stays until an operator changes something.
     pub(crate) fn permanent(message: String) -> Self {
-        Self {
-            message,
-            permanent: true,
-        }
+        Self { message, permanent: true }
     }
 }
 

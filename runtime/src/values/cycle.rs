@@ -28,14 +28,7 @@ impl Cycle {
 
     /// Of keys and the records stored there.
     pub(crate) fn of(members: impl Iterator<Item = (Arc<str>, Option<Holder>)>) -> Self {
-        Self(
-            members
-                .map(|(key, holder)| Member {
-                    key: shown(&key, KEY),
-                    holder,
-                })
-                .collect(),
-        )
+        Self(members.map(|(key, holder)| Member { key: shown(&key, KEY), holder }).collect())
     }
 }
 

@@ -63,12 +63,7 @@ impl Drained {
 /// Templates only, as in errors: the keys' values may be personal data.
 impl fmt::Display for Drained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            ended,
-            cut_off,
-            left,
-            leases,
-        } = self;
+        let Self { ended, cut_off, left, leases } = self;
         write!(f, "{ended} ended, {cut_off} cut off")?;
         for (at, name) in left.iter().take(NAMED).enumerate() {
             let begin = if at == 0 { "; still held: " } else { ", " };
@@ -91,10 +86,7 @@ mod tests {
 
     #[test]
     fn a_shutdown_says_what_is_left() {
-        let mut drained = Drained {
-            ended: 3,
-            ..Drained::default()
-        };
+        let mut drained = Drained { ended: 3, ..Drained::default() };
         assert!(drained.is_complete());
         assert_eq!(drained.to_string(), "3 ended, 0 cut off");
         drained.left = vec!["jobs/nightly".lock_name(), "jobs/daily".lock_name()];
@@ -108,9 +100,6 @@ mod tests {
         let text = many.to_string();
         assert!(text.contains(" and 9995 more; left"), "{text}");
         let text = drained.to_string();
-        assert!(
-            text.ends_with("; left to run out: 1 of the leases"),
-            "{text}"
-        );
+        assert!(text.ends_with("; left to run out: 1 of the leases"), "{text}");
     }
 }

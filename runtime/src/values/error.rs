@@ -252,10 +252,7 @@ impl LockError {
 }
 
 fn by(holder: &Option<Holder>) -> String {
-    holder
-        .as_ref()
-        .map(|holder| format!(" by {holder}"))
-        .unwrap_or_default()
+    holder.as_ref().map(|holder| format!(" by {holder}")).unwrap_or_default()
 }
 
 fn not_free(waited: &Duration) -> String {

@@ -110,12 +110,8 @@ impl Holder {
             return None;
         }
         let record: Value = serde_json::from_slice(json).ok()?;
-        let text = |field: &str| {
-            record
-                .get(field)
-                .and_then(Value::as_str)
-                .map(|text| shown(text, TEXT))
-        };
+        let text =
+            |field: &str| record.get(field).and_then(Value::as_str).map(|text| shown(text, TEXT));
         let number = |field: &str| record.get(field).and_then(Value::as_u64);
         Some(Self(Arc::new(Record {
             host: text("host")?,
@@ -199,14 +195,7 @@ fn plain(json: &mut Vec<u8>, name: &str, value: impl fmt::Display) {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Record {
-            host,
-            pid,
-            service,
-            queued_since,
-            held_since,
-            ..
-        } = &*self.0;
+        let Record { host, pid, service, queued_since, held_since, .. } = &*self.0;
         write!(f, "`{service}` on {host}, process {pid}")?;
         if let Some(function) = self.function() {
             write!(f, ", in `{function}`")?;
@@ -258,31 +247,16 @@ mod tests {
     #[test]
     fn record_of_a_stranger_is_escaped_and_cut() {
         let hostile = "a`\n\u{1b}[31mERROR\r\u{202e}\0\u{2028}".repeat(1_000);
-        let fields = [
-            "host",
-            "service",
-            "function",
-            "template",
-            "trace",
-            "queued_since",
-            "held_since",
-        ];
+        let fields =
+            ["host", "service", "function", "template", "trace", "queued_since", "held_since"];
         for field in fields {
             let mut record = serde_json::json!({ "pid": 7 });
             for other in fields {
                 record[other] = Value::from(if other == field { &hostile } else { "x" });
             }
             let holder = Holder::parse(record.to_string().as_bytes()).unwrap();
-            for shown in [
-                format!("{holder}"),
-                format!("{holder:?}"),
-                holder.service().to_owned(),
-            ] {
-                assert!(
-                    shown.chars().count() < 800,
-                    "{field}: {} characters",
-                    shown.len()
-                );
+            for shown in [format!("{holder}"), format!("{holder:?}"), holder.service().to_owned()] {
+                assert!(shown.chars().count() < 800, "{field}: {} characters", shown.len());
                 let acts = |c: char| c.is_control() || "\u{202e}\u{2028}".contains(c);
                 assert!(!shown.contains(acts), "{field}: {shown:?}");
             }

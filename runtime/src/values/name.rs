@@ -122,20 +122,14 @@ impl Name {
             Ok(()) => Ok(text.into()),
             Err(reason) => Err(reason.into()),
         };
-        Self {
-            text,
-            template: None,
-        }
+        Self { text, template: None }
     }
 }
 
 /// Fills the placeholders of a template, which the macro has checked, with these values.
 #[must_use]
 pub fn render(template: &'static str, values: &[&dyn LockKey]) -> Name {
-    Name {
-        text: fill(template, values).map(Into::into),
-        template: Some(template),
-    }
+    Name { text: fill(template, values).map(Into::into), template: Some(template) }
 }
 
 /// The name a user's expression stands for.
@@ -167,10 +161,7 @@ fn fill(template: &str, values: &[&dyn LockKey]) -> Result<String, Cow<'static, 
         let (placeholder, after) = after.split_once('>').unwrap_or((after, ""));
         rest = after;
         name.push_str(literal);
-        let mut segment = Segment {
-            name: &mut name,
-            empty: true,
-        };
+        let mut segment = Segment { name: &mut name, empty: true };
         let written = values.next().map(|value| value.write(&mut segment));
         let empty = segment.empty;
         match written {
@@ -377,10 +368,7 @@ mod tests {
     use super::*;
 
     fn text(template: &'static str, values: &[&dyn LockKey]) -> Result<String, String> {
-        render(template, values)
-            .checked()
-            .map(ToString::to_string)
-            .map_err(ToString::to_string)
+        render(template, values).checked().map(ToString::to_string).map_err(ToString::to_string)
     }
 
     #[test]
@@ -404,21 +392,13 @@ mod tests {
 
     #[test]
     fn an_empty_value_is_refused() {
-        assert!(
-            text("t/<v>", &[&""])
-                .unwrap_err()
-                .contains("`<v>` is empty")
-        );
+        assert!(text("t/<v>", &[&""]).unwrap_err().contains("`<v>` is empty"));
     }
 
     #[test]
     fn a_long_value_is_refused() {
         let megabyte = "x".repeat(1 << 20);
-        assert!(
-            text("t/<v>", &[&megabyte])
-                .unwrap_err()
-                .contains("longer than 1024")
-        );
+        assert!(text("t/<v>", &[&megabyte]).unwrap_err().contains("longer than 1024"));
     }
 
     #[test]
@@ -429,9 +409,7 @@ mod tests {
 
     #[test]
     fn a_given_name_is_checked() {
-        for bad in [
-            "", "/a", "a/", "a//b", "a b", "a%2f", "a%2", "<id>", "ü", "a%s",
-        ] {
+        for bad in ["", "/a", "a/", "a//b", "a b", "a%2f", "a%2", "<id>", "ü", "a%s"] {
             assert_eq!(bad.lock_name().text(), None, "{bad}");
         }
     }

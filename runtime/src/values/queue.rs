@@ -87,10 +87,7 @@ impl Queue {
             let seat = Seat::of_key(&kv.key);
             let holder = Holder::parse(&kv.value);
             let standing = Standing::of(seat, holder.as_ref(), &older);
-            if !older
-                .iter()
-                .any(|it| discriminant(it) == discriminant(&seat))
-            {
+            if !older.iter().any(|it| discriminant(it) == discriminant(&seat)) {
                 older.push(seat);
             }
             contenders.push(Contender {
@@ -98,10 +95,7 @@ impl Queue {
                 changed: kv.mod_revision.get(),
                 lease: kv.lease.filter(|lease| *lease != 0),
                 seat,
-                group: group_of(&kv.value)
-                    .iter()
-                    .map(|key| shown(key, KEY))
-                    .collect(),
+                group: group_of(&kv.value).iter().map(|key| shown(key, KEY)).collect(),
                 holder,
                 standing,
                 key: kv.key,
@@ -231,11 +225,7 @@ pub(crate) struct Queues {
 
 impl Queues {
     pub(crate) fn new(prefix: String) -> Self {
-        Self {
-            prefix,
-            open: Vec::new(),
-            strays: Vec::new(),
-        }
+        Self { prefix, open: Vec::new(), strays: Vec::new() }
     }
 
     /// Takes in the next key; returns the queues that it shows to be whole.
@@ -266,9 +256,7 @@ impl Queues {
     fn close(&mut self, first: usize) -> Vec<Queue> {
         let over = self.open.drain(first..).rev();
         over.filter_map(|(family, keys)| {
-            let name = family
-                .strip_prefix(self.prefix.as_bytes())?
-                .strip_suffix(b"/")?;
+            let name = family.strip_prefix(self.prefix.as_bytes())?.strip_suffix(b"/")?;
             Some(Queue::new(shown(&String::from_utf8_lossy(name), KEY), keys))
         })
         .collect()
@@ -302,42 +290,23 @@ mod tests {
     fn the_oldest_holds_and_those_it_excludes_wait() {
         use Standing::{Holds, MayHold, Waits};
         assert_eq!(standings(&["a/1", "a/2", "a/3.r0"]), [Holds, Waits, Waits]);
-        assert_eq!(
-            standings(&["a/1.r0", "a/2.r0", "a/3"]),
-            [Holds, Holds, Waits]
-        );
-        assert_eq!(
-            standings(&["a/1.r0", "a/2", "a/3.r0"]),
-            [Holds, Waits, Waits]
-        );
-        assert_eq!(
-            standings(&["a/1.p0", "a/2.p0", "a/3.r0"]),
-            [Holds, MayHold, Waits]
-        );
+        assert_eq!(standings(&["a/1.r0", "a/2.r0", "a/3"]), [Holds, Holds, Waits]);
+        assert_eq!(standings(&["a/1.r0", "a/2", "a/3.r0"]), [Holds, Waits, Waits]);
+        assert_eq!(standings(&["a/1.p0", "a/2.p0", "a/3.r0"]), [Holds, MayHold, Waits]);
         assert_eq!(standings(&["a/x", "a/1"]), [Holds, Waits]);
     }
 
     #[test]
     fn names_come_whole_whatever_is_below_them() {
         let mut queues = Queues::new("l/".into());
-        let keys = [
-            "l/1",
-            "l/a/1",
-            "l/a/b/1",
-            "l/a/b/c/1",
-            "l/a/f",
-            "l/b/1",
-            "l/b/2",
-        ];
+        let keys = ["l/1", "l/a/1", "l/a/b/1", "l/a/b/c/1", "l/a/f", "l/b/1", "l/b/2"];
         let mut whole: Vec<Queue> = Vec::new();
         for (key, at) in keys.iter().zip(1..) {
             whole.extend(queues.take(kv(key, at)));
         }
         whole.extend(queues.end());
-        let names: Vec<_> = whole
-            .iter()
-            .map(|queue| (queue.name(), queue.contenders().len()))
-            .collect();
+        let names: Vec<_> =
+            whole.iter().map(|queue| (queue.name(), queue.contenders().len())).collect();
         assert_eq!(names, [("a/b/c", 1), ("a/b", 1), ("a", 2), ("b", 2)]);
         let strays = queues.strays();
         let strays: Vec<_> = strays.iter().map(Contender::key).collect();

@@ -36,13 +36,7 @@ mod tests {
 
     #[test]
     fn ordinary_text_stays_as_it_is() {
-        for text in [
-            "",
-            "orders::ship",
-            "web-1",
-            "C:\\app \"x\" 'y'",
-            "Müller 東京 <id>",
-        ] {
+        for text in ["", "orders::ship", "web-1", "C:\\app \"x\" 'y'", "Müller 東京 <id>"] {
             assert_eq!(shown(text, 200), text);
         }
     }
@@ -69,9 +63,6 @@ mod tests {
         assert_eq!(shown("abcdef", 6), "abcdef");
         assert_eq!(shown("abcdefg", 6), "abcdef…");
         assert_eq!(shown("abc\u{1b}", 8), "abc…");
-        assert_eq!(
-            shown(&"\u{202e}".repeat(1_000_000), 200).chars().count(),
-            201
-        );
+        assert_eq!(shown(&"\u{202e}".repeat(1_000_000), 200).chars().count(), 201);
     }
 }

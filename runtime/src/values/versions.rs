@@ -11,26 +11,14 @@ const NEVER: u32 = u32::MAX;
 
 /// From etcd's change logs, the worst first. The book's page `deploying` shows the same table.
 const BUGS: [Bug; 8] = [
-    (
-        "members may lose data after a crash, or diverge (etcd#13766)",
-        &[(5, 3)],
-    ),
-    (
-        "a member that was paused may return stale reads (etcd#20418)",
-        &[(4, 42), (5, 28), (6, 9)],
-    ),
-    (
-        "a former leader may revoke leases that are renewed (etcd#15247)",
-        &[(4, 31), (5, 13)],
-    ),
+    ("members may lose data after a crash, or diverge (etcd#13766)", &[(5, 3)]),
+    ("a member that was paused may return stale reads (etcd#20418)", &[(4, 42), (5, 28), (6, 9)]),
+    ("a former leader may revoke leases that are renewed (etcd#15247)", &[(4, 31), (5, 13)]),
     (
         "the renewal of a revoked lease may seem to succeed (etcd#20590)",
         &[(4, 38), (5, 23), (6, 5)],
     ),
-    (
-        "a watch from the compacted revision may miss a deletion (etcd#19179)",
-        &[(4, 36), (5, 18)],
-    ),
+    ("a watch from the compacted revision may miss a deletion (etcd#19179)", &[(4, 36), (5, 18)]),
     (
         "nested transactions bypass the permissions of users (CVE-2026-33343)",
         &[(4, 42), (5, 28), (6, 9)],

@@ -80,18 +80,10 @@ impl Crew {
     pub(crate) fn launch(&mut self, slot: usize) -> Result<()> {
         let number = self.started;
         self.started += 1;
-        let endpoints: Vec<String> = self.slots[slot]
-            .proxies
-            .iter()
-            .map(Proxy::endpoint)
-            .collect();
+        let endpoints: Vec<String> = self.slots[slot].proxies.iter().map(Proxy::endpoint).collect();
         let mut command: Command = binary::without_settings(&self.program, "ETCD");
         command
-            .args([
-                "worker",
-                &self.witness.address().to_string(),
-                &number.to_string(),
-            ])
+            .args(["worker", &self.witness.address().to_string(), &number.to_string()])
             .arg((self.seed.wrapping_mul(1_000) + u64::from(number)).to_string())
             .args(&self.args)
             .env("ETCD_LOCKED_ENDPOINTS", endpoints.join(","))
@@ -102,10 +94,7 @@ impl Crew {
             .stdout(Stdio::null());
         let process = Process::lead("a worker", &mut command)?;
         let slot_number = u32::try_from(slot).unwrap_or(u32::MAX);
-        self.witness.record(What::Started {
-            process: number,
-            slot: slot_number,
-        });
+        self.witness.record(What::Started { process: number, slot: slot_number });
         self.slots[slot].worker = Some(Running { number, process });
         Ok(())
     }
@@ -128,9 +117,7 @@ impl Crew {
 
     /// The numbers of all processes there are.
     pub(crate) fn numbers(&self) -> Vec<u32> {
-        (0..self.slots.len())
-            .filter_map(|slot| self.number(slot))
-            .collect()
+        (0..self.slots.len()).filter_map(|slot| self.number(slot)).collect()
     }
 
     /// Sends SIGKILL. A worker that had ended before has done so by itself.
@@ -139,11 +126,7 @@ impl Crew {
             let process = worker.number;
             let what = match worker.process.ended()? {
                 None => What::Killed { process },
-                Some(_) => What::Exited {
-                    process,
-                    well: false,
-                    hung: false,
-                },
+                Some(_) => What::Exited { process, well: false, hung: false },
             };
             self.witness.record(what);
             worker.process.kill()?;
@@ -160,9 +143,7 @@ impl Crew {
     /// Sends SIGSTOP; every thread of the worker stands still afterwards.
     pub(crate) fn stop(&mut self, slot: usize) -> Result<()> {
         if let Some(worker) = &mut self.slots[slot].worker {
-            self.witness.record(What::Stopped {
-                process: worker.number,
-            });
+            self.witness.record(What::Stopped { process: worker.number });
             worker.process.stop()?;
         }
         Ok(())
@@ -171,9 +152,7 @@ impl Crew {
     /// Sends SIGCONT.
     pub(crate) fn cont(&mut self, slot: usize) {
         if let Some(worker) = &mut self.slots[slot].worker {
-            self.witness.record(What::Continued {
-                process: worker.number,
-            });
+            self.witness.record(What::Continued { process: worker.number });
             worker.process.cont();
         }
     }
@@ -186,11 +165,7 @@ impl Crew {
             };
             if worker.process.ended()?.is_some() {
                 let process = worker.number;
-                self.witness.record(What::Exited {
-                    process,
-                    well: false,
-                    hung: false,
-                });
+                self.witness.record(What::Exited { process, well: false, hung: false });
                 self.died = now();
                 self.launch(slot)?;
             }
@@ -205,10 +180,8 @@ impl Crew {
 
     fn tell(&mut self, line: &[u8]) {
         for slot in &mut self.slots {
-            let stdin = slot
-                .worker
-                .as_mut()
-                .and_then(|worker| worker.process.streams().stdin.as_mut());
+            let stdin =
+                slot.worker.as_mut().and_then(|worker| worker.process.streams().stdin.as_mut());
             if let Some(stdin) = stdin {
                 // A worker that has ended is noticed at the end.
                 let _ = stdin.write_all(line);
@@ -228,11 +201,7 @@ impl Crew {
             let hung = ended.is_err();
             let well = ended.is_ok_and(|status| status.success());
             clean &= well;
-            self.witness.record(What::Exited {
-                process: worker.number,
-                well,
-                hung,
-            });
+            self.witness.record(What::Exited { process: worker.number, well, hung });
         }
         clean
     }

@@ -162,11 +162,7 @@ pub(crate) enum Said {
     /// A call is about to be polled for the first time.
     Asked { call: u64, asked: Asked },
     /// A body is polled for the first time. The worker waits for the witness before the body goes on.
-    Begun {
-        call: u64,
-        held: bool,
-        tokens: Vec<(String, i64)>,
-    },
+    Begun { call: u64, held: bool, tokens: Vec<(String, i64)> },
     /// A body is polled. `held`: the guard says so, after the clock was read.
     Polled { call: u64, held: bool },
     /// A body writes to the register of a name. `held`: as with a poll; absent, if that was said of this poll before.
@@ -247,11 +243,8 @@ pub(crate) enum Outcome {
 
 /// Writes a history as lines of JSON, compressed by `gzip`.
 pub(crate) fn write(file: &Path, events: &[Event]) -> io::Result<()> {
-    let mut gzip = Command::new("gzip")
-        .arg("-c")
-        .stdin(Stdio::piped())
-        .stdout(File::create(file)?)
-        .spawn()?;
+    let mut gzip =
+        Command::new("gzip").arg("-c").stdin(Stdio::piped()).stdout(File::create(file)?).spawn()?;
     if let Some(stdin) = gzip.stdin.take() {
         let mut lines = BufWriter::new(stdin);
         for event in events {
@@ -269,11 +262,7 @@ pub(crate) fn write(file: &Path, events: &[Event]) -> io::Result<()> {
 /// Reads a history, which may be compressed.
 pub(crate) fn read(file: &Path) -> io::Result<Vec<Event>> {
     // A file that is not compressed comes out as it is.
-    let mut gzip = Command::new("gzip")
-        .args(["-dcf"])
-        .arg(file)
-        .stdout(Stdio::piped())
-        .spawn()?;
+    let mut gzip = Command::new("gzip").args(["-dcf"]).arg(file).stdout(Stdio::piped()).spawn()?;
     let mut events = Vec::new();
     if let Some(stdout) = gzip.stdout.take() {
         for line in BufReader::new(stdout).lines() {
@@ -292,11 +281,8 @@ mod tests {
 
     #[test]
     fn runs_of_one_seed_have_files_of_their_own() {
-        let run = |commit: &str, started| Run {
-            commit: commit.to_owned(),
-            started,
-            ..Run::default()
-        };
+        let run =
+            |commit: &str, started| Run { commit: commit.to_owned(), started, ..Run::default() };
         assert_ne!(run("a", 1).id(), run("b", 1).id());
         assert_ne!(run("a", 1).id(), run("a", 2).id());
     }
@@ -322,16 +308,10 @@ mod tests {
                 worker: Some(2),
                 taken: None,
             },
+            What::Said { process: 3, said: Said::Asked { call: 7, asked } },
             What::Said {
                 process: 3,
-                said: Said::Asked { call: 7, asked },
-            },
-            What::Said {
-                process: 3,
-                said: Said::Returned {
-                    call: 7,
-                    result: Outcome::Lost("expired".to_owned()),
-                },
+                said: Said::Returned { call: 7, result: Outcome::Lost("expired".to_owned()) },
             },
             What::Draining,
         ];
@@ -339,11 +319,7 @@ mod tests {
             let event = Event { at: 5, what };
             let line = serde_json::to_string(&event).expect("a line");
             assert!(!line.contains('\n'));
-            assert_eq!(
-                serde_json::from_str::<Event>(&line).ok(),
-                Some(event),
-                "{line}"
-            );
+            assert_eq!(serde_json::from_str::<Event>(&line).ok(), Some(event), "{line}");
         }
     }
 }

@@ -54,10 +54,8 @@ fn main() -> ExitCode {
 }
 
 fn work(worker: &Worker) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let done = match runtime {
         Ok(runtime) => runtime.block_on(worker::work(worker)),
         Err(error) => Err(error.into()),

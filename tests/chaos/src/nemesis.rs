@@ -55,28 +55,15 @@ impl<'a> Nemesis<'a> {
         asked: Asked,
         seed: u64,
     ) -> Self {
-        Self {
-            asked,
-            cluster,
-            crew,
-            witness,
-            random: Rng::with_seed(seed),
-            faults: 0,
-        }
+        Self { asked, cluster, crew, witness, random: Rng::with_seed(seed), faults: 0 }
     }
 
     /// Begins a fault; `None` if it finds nothing to disturb.
     pub(crate) fn begin(&mut self, fault: Fault) -> Result<Option<Open>> {
         let number = self.faults;
         self.faults += 1;
-        let mut open = Open {
-            number,
-            fault,
-            members: Vec::new(),
-            storm: None,
-            key: None,
-            snapshot: None,
-        };
+        let mut open =
+            Open { number, fault, members: Vec::new(), storm: None, key: None, snapshot: None };
         let Fault { kind, target } = fault;
         let members = self.cluster.members().len();
         let leader = || self.cluster.await_leader();
@@ -117,9 +104,7 @@ impl<'a> Nemesis<'a> {
             fault: number,
             kind,
             target: aim,
-            names: victim
-                .as_ref()
-                .map_or(Vec::new(), |victim| victim.names.clone()),
+            names: victim.as_ref().map_or(Vec::new(), |victim| victim.names.clone()),
             worker: kind.is_of_worker().then(|| slot(target)),
             taken: victim.as_ref().and_then(|victim| victim.taken.clone()),
         });
@@ -144,48 +129,33 @@ impl<'a> Nemesis<'a> {
                     both.into_iter().for_each(|direction| proxy.cut(direction));
                 }
             }
-            Kind::RequestsLost => self
-                .crew
-                .proxies(target)
-                .iter()
-                .for_each(|proxy| proxy.cut(Direction::Requests)),
-            Kind::AnswersLost => self
-                .crew
-                .proxies(target)
-                .iter()
-                .for_each(|proxy| proxy.cut(Direction::Answers)),
+            Kind::RequestsLost => {
+                self.crew.proxies(target).iter().for_each(|proxy| proxy.cut(Direction::Requests))
+            }
+            Kind::AnswersLost => {
+                self.crew.proxies(target).iter().for_each(|proxy| proxy.cut(Direction::Answers))
+            }
             Kind::WorkerFrozen => {
                 for proxy in self.crew.proxies(target) {
-                    both.into_iter()
-                        .for_each(|direction| proxy.freeze(direction));
+                    both.into_iter().for_each(|direction| proxy.freeze(direction));
                 }
             }
-            Kind::WorkerReset => self
-                .crew
-                .proxies(target)
-                .iter()
-                .for_each(|proxy| proxy.reset_all()),
+            Kind::WorkerReset => {
+                self.crew.proxies(target).iter().for_each(|proxy| proxy.reset_all())
+            }
             Kind::WorkerDelayed => {
                 let delay = Duration::from_millis(80);
-                self.crew
-                    .proxies(target)
-                    .iter()
-                    .for_each(|proxy| proxy.delay(delay));
+                self.crew.proxies(target).iter().for_each(|proxy| proxy.delay(delay));
             }
-            Kind::WorkerTrickled => self
-                .crew
-                .proxies(target)
-                .iter()
-                .for_each(|proxy| proxy.trickle(4_096)),
-            Kind::WorkerHalfOpen => self
-                .crew
-                .proxies(target)
-                .iter()
-                .for_each(|proxy| proxy.half_open()),
+            Kind::WorkerTrickled => {
+                self.crew.proxies(target).iter().for_each(|proxy| proxy.trickle(4_096))
+            }
+            Kind::WorkerHalfOpen => {
+                self.crew.proxies(target).iter().for_each(|proxy| proxy.half_open())
+            }
             Kind::EndpointFrozen => {
                 for proxy in self.crew.proxies_to(target) {
-                    both.into_iter()
-                        .for_each(|direction| proxy.freeze(direction));
+                    both.into_iter().for_each(|direction| proxy.freeze(direction));
                 }
             }
             Kind::EndpointRefused => {
@@ -196,9 +166,7 @@ impl<'a> Nemesis<'a> {
             }
             Kind::AllReset => {
                 for member in 0..self.cluster.members().len() {
-                    self.crew
-                        .proxies_to(member)
-                        .for_each(|proxy| proxy.reset_all());
+                    self.crew.proxies_to(member).for_each(|proxy| proxy.reset_all());
                 }
             }
             Kind::EtcdWiped => {
@@ -215,17 +183,13 @@ impl<'a> Nemesis<'a> {
                 open.members.iter().try_for_each(|at| member(at).stop())?;
             }
             Kind::MemberIsolated | Kind::LeaderIsolated => {
-                open.members
-                    .iter()
-                    .try_for_each(|at| self.cluster.isolate(*at))?;
+                open.members.iter().try_for_each(|at| self.cluster.isolate(*at))?;
             }
             Kind::MemberReplaced => {
                 self.cluster.replace(target)?;
                 self.asked.are(self.cluster);
                 let new = self.cluster.members()[target].direct();
-                self.crew
-                    .proxies_to(target)
-                    .for_each(|proxy| proxy.lead_to(new.to_string()));
+                self.crew.proxies_to(target).for_each(|proxy| proxy.lead_to(new.to_string()));
             }
             Kind::LeaseRevoked => {
                 if let Some(Victim { lease, .. }) = victim {
@@ -264,8 +228,7 @@ impl<'a> Nemesis<'a> {
     pub(crate) fn heal(&mut self, mut open: Open) -> Result<()> {
         let Fault { kind, target } = open.fault;
         let member = |at: &usize| &self.cluster.members()[*at];
-        self.witness
-            .record(What::FaultEnding { fault: open.number });
+        self.witness.record(What::FaultEnding { fault: open.number });
         match kind {
             Kind::WorkerKilled => self.crew.launch(target)?,
             Kind::WorkerStopped => self.crew.cont(target),
@@ -276,16 +239,12 @@ impl<'a> Nemesis<'a> {
             | Kind::WorkerDelayed
             | Kind::WorkerTrickled
             | Kind::WorkerHalfOpen => {
-                self.crew
-                    .proxies(target)
-                    .iter()
-                    .for_each(|proxy| proxy.heal());
+                self.crew.proxies(target).iter().for_each(|proxy| proxy.heal());
             }
             Kind::EndpointFrozen => self.crew.proxies_to(target).for_each(|proxy| proxy.heal()),
-            Kind::EndpointRefused => self
-                .crew
-                .proxies_to(target)
-                .try_for_each(|proxy| proxy.accept_again())?,
+            Kind::EndpointRefused => {
+                self.crew.proxies_to(target).try_for_each(|proxy| proxy.accept_again())?
+            }
             Kind::EtcdWiped | Kind::EtcdRestored => {
                 if kind == Kind::EtcdRestored {
                     self.rewind(open.number);
@@ -323,8 +282,7 @@ impl<'a> Nemesis<'a> {
             | Kind::LeaseRevoked
             | Kind::KeyDeleted => {}
         }
-        self.witness
-            .record(What::FaultHealed { fault: open.number });
+        self.witness.record(What::FaultHealed { fault: open.number });
         if matches!(kind, Kind::EtcdWiped | Kind::EtcdRestored) {
             // Until then holders of before may write, whose tokens are higher.
             thread::sleep(Duration::from_nanos(REWIND_DETECTION));
@@ -335,9 +293,7 @@ impl<'a> Nemesis<'a> {
 
     fn gateways(&self) -> Vec<Gateway> {
         let members = self.cluster.members().iter();
-        members
-            .map(|member| member.gateway().limit(Duration::from_secs(2)))
-            .collect()
+        members.map(|member| member.gateway().limit(Duration::from_secs(2))).collect()
     }
 
     /// Asks the members one after the other, until one answers.
@@ -383,12 +339,7 @@ impl<'a> Nemesis<'a> {
     /// A key below a hot name that no client of ours would put.
     fn junk_key(&mut self) -> Victim {
         let name = format!("hot/{}", self.random.u64(0..HOT));
-        Victim {
-            what: format!("locks/{name}/junk"),
-            lease: 0,
-            names: vec![name],
-            taken: None,
-        }
+        Victim { what: format!("locks/{name}/junk"), lease: 0, names: vec![name], taken: None }
     }
 
     /// The lease of such a key, with all names below which it has keys.
@@ -400,12 +351,7 @@ impl<'a> Nemesis<'a> {
         let what = format!("lease {lease:x}");
         // Of all its keys some may be the oldest.
         let taken = taken.map(|taken| Taken { older: 0, ..taken });
-        Some(Victim {
-            what,
-            lease,
-            names,
-            taken,
-        })
+        Some(Victim { what, lease, names, taken })
     }
 }
 
@@ -422,11 +368,7 @@ struct Victim {
 /// The worker that a holder record names as its service.
 fn worker(record: &str) -> Option<usize> {
     let record: serde_json::Value = serde_json::from_str(record).ok()?;
-    record["service"]
-        .as_str()?
-        .strip_prefix("worker-")?
-        .parse()
-        .ok()
+    record["service"].as_str()?.strip_prefix("worker-")?.parse().ok()
 }
 
 /// The number of a slot, as histories have it.
@@ -466,9 +408,7 @@ impl Storm {
         let thread = thread::spawn(move || {
             while !ends.load(Ordering::Relaxed) {
                 // It fails for a revision that is compacted already.
-                let _ = first(&gateways, |gateway| {
-                    gateway.compact(gateway.status()?.revision)
-                });
+                let _ = first(&gateways, |gateway| gateway.compact(gateway.status()?.revision));
                 thread::sleep(COMPACTION_PAUSE);
             }
         });

@@ -156,8 +156,7 @@ pub(crate) struct Body {
 fn minutes(text: &str) -> Result<Duration, &'static str> {
     let minutes = text.parse::<f64>().ok();
     let time = minutes.and_then(|it| Duration::try_from_secs_f64(it * 60.0).ok());
-    time.map(|time| time.max(Duration::from_secs(30)))
-        .ok_or("write minutes, such as 10 or 0.5")
+    time.map(|time| time.max(Duration::from_secs(30))).ok_or("write minutes, such as 10 or 0.5")
 }
 
 #[cfg(test)]
@@ -184,20 +183,10 @@ mod tests {
 
     #[test]
     fn a_run_is_as_long_and_of_what_was_said() {
-        let args = [
-            "--minutes",
-            "0.1",
-            "--mix",
-            "groups",
-            "--only",
-            "worker stopped",
-        ];
+        let args = ["--minutes", "0.1", "--mix", "groups", "--only", "worker stopped"];
         let options = parse(&args).expect("a command").options;
         assert_eq!(options.time, Duration::from_secs(30));
-        assert_eq!(
-            (options.mix.name, options.only),
-            ("groups", vec![Kind::WorkerStopped])
-        );
+        assert_eq!((options.mix.name, options.only), ("groups", vec![Kind::WorkerStopped]));
         let args = ["--sabotage", "release-by-name"];
         let options = parse(&args).expect("a command").options;
         assert_eq!(options.who(), Who::Mistaken(Sabotage::ReleaseByName));

@@ -28,16 +28,8 @@ const SHOWN: f64 = 600.0;
 
 /// A layer of faults: how its bands look, and which words begin the names of its kinds.
 const LAYERS: [(&str, RGBColor, &str); 4] = [
-    (
-        "workers",
-        RGBColor(0xe6, 0x9f, 0x00),
-        "worker killed, worker stopped",
-    ),
-    (
-        "members",
-        RGBColor(0xcc, 0x79, 0xa7),
-        "member, leader, quorum, all members",
-    ),
+    ("workers", RGBColor(0xe6, 0x9f, 0x00), "worker killed, worker stopped"),
+    ("members", RGBColor(0xcc, 0x79, 0xa7), "member, leader, quorum, all members"),
     (
         "operator, storage",
         RGBColor(0x00, 0x9e, 0x73),
@@ -119,9 +111,7 @@ fn draw_on(
         bands,
         waits,
     )?;
-    let places = legend
-        .margin(10, 10, 90, 400)
-        .split_evenly((1, LAYERS.len()));
+    let places = legend.margin(10, 10, 90, 400).split_evenly((1, LAYERS.len()));
     for ((name, color, _), place) in LAYERS.iter().zip(places) {
         place.draw(&Rectangle::new([(0, 0), (22, 14)], color.mix(0.5).filled()))?;
         place.draw_text(&format!("faults of {name}"), &text(), (30, 0))?;
@@ -237,11 +227,7 @@ mod tests {
 
     #[test]
     fn both_panels_have_bands_and_labels() {
-        let bands = [Band {
-            from: 1.0,
-            to: 2.0,
-            color: RGBColor(1, 2, 3),
-        }];
+        let bands = [Band { from: 1.0, to: 2.0, color: RGBColor(1, 2, 3) }];
         let mut svg = String::new();
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         draw_on(area, &bands, &[vec![5.0], vec![], vec![7.0, 9.0]], 3.0).unwrap();

@@ -89,16 +89,9 @@ pub(crate) struct Measured {
 
 impl Report {
     pub(crate) fn of(events: &[Event], verdicts: &Verdicts) -> Self {
-        let mut report = Self {
-            checker: VERSION,
-            ..Self::default()
-        };
+        let mut report = Self { checker: VERSION, ..Self::default() };
         for call in calls::of(events).into_values() {
-            report
-                .kinds
-                .entry(call.asked.kind.clone())
-                .or_default()
-                .add(&call);
+            report.kinds.entry(call.asked.kind.clone()).or_default().add(&call);
         }
         for fault in faults::of(events) {
             report.faults.entry(word(fault.kind)).or_default().times += 1;
@@ -170,10 +163,7 @@ impl Report {
 
     /// How often this one was.
     pub(crate) fn broken(&self, breach: Breach) -> usize {
-        self.violations
-            .get(&word(breach))
-            .copied()
-            .unwrap_or_default()
+        self.violations.get(&word(breach)).copied().unwrap_or_default()
     }
 
     /// Its tables, and what was measured.
@@ -309,15 +299,7 @@ pub(crate) fn kinds(kinds: &BTreeMap<String, Tally>) -> String {
         "| calls | asked | served | lost | busy | deadlock | refused | dropped |\n|---|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for (kind, tally) in kinds {
-        let Tally {
-            asked,
-            served,
-            lost,
-            busy,
-            deadlock,
-            refused,
-            dropped,
-        } = tally;
+        let Tally { asked, served, lost, busy, deadlock, refused, dropped } = tally;
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
@@ -371,10 +353,7 @@ mod tests {
     fn quantiles_are_of_the_times_there_are() {
         let times: Vec<u64> = (1..=100).collect();
         let of = |share| quantile(&times, share);
-        assert_eq!(
-            [of(0.5), of(0.99), of(1.0)],
-            [Some(50), Some(99), Some(100)]
-        );
+        assert_eq!([of(0.5), of(0.99), of(1.0)], [Some(50), Some(99), Some(100)]);
         assert_eq!(quantile(&[1, 2, 3], 0.5), Some(2));
         assert_eq!(quantile::<u64>(&[], 0.5), None);
     }
@@ -387,9 +366,6 @@ mod tests {
         other.measured.most_lines = 3;
         report.add(&other);
         report.add(&other);
-        assert_eq!(
-            (report.broken(Breach::Overlap), report.measured.most_lines),
-            (4, 3)
-        );
+        assert_eq!((report.broken(Breach::Overlap), report.measured.most_lines), (4, 3));
     }
 }

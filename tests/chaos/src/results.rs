@@ -226,10 +226,7 @@ mod tests {
     #[test]
     fn runs_of_two_checkers_do_not_add_up() {
         let text = |checker| {
-            let report = Report {
-                checker,
-                ..Report::default()
-            };
+            let report = Report { checker, ..Report::default() };
             serde_json::to_string(&report).expect("a report")
         };
         let texts = |old: String| {
@@ -245,11 +242,7 @@ mod tests {
 
     #[test]
     fn a_run_that_ended_before_its_time_is_told() {
-        let report = Report {
-            error: "no leader".to_owned(),
-            seconds: 600.0,
-            ..Report::default()
-        };
+        let report = Report { error: "no leader".to_owned(), seconds: 600.0, ..Report::default() };
         let text = text_of(&[report]);
         assert!(text.contains(" 1 more ended before"), "{text}");
         assert!(text.contains("seed 0: no leader"), "{text}");
@@ -260,11 +253,7 @@ mod tests {
     fn peers_stand_below_us_with_their_violations() {
         let report = |who: &str, overlaps| {
             let mut report = Report {
-                run: Run {
-                    who: who.to_owned(),
-                    etcd: "3.5.16".to_owned(),
-                    ..Run::default()
-                },
+                run: Run { who: who.to_owned(), etcd: "3.5.16".to_owned(), ..Run::default() },
                 seconds: 1_800.0,
                 ..Report::default()
             };

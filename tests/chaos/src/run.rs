@@ -62,9 +62,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
         only: options.only.iter().copied().map(word).collect(),
         client: options.client.clone(),
         commit: env!("CHAOS_COMMIT").to_owned(),
-        started: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
+        started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
     }));
     // Without the second flag, etcd wants every member connected for five seconds before one is replaced.
     let setup = Setup::default().flags([login::CHEAP, "--strict-reconfig-check=false"]);
@@ -90,10 +88,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
         // The mistake has been found out.
         if options.sabotage.is_some() {
             let violations = checker::judge(&witness.history()).violations;
-            if violations
-                .iter()
-                .any(|violation| violation.breach.is_unsafe())
-            {
+            if violations.iter().any(|violation| violation.breach.is_unsafe()) {
                 return Ok(());
             }
         }
@@ -143,9 +138,7 @@ fn carry_out(step: &Step, nemesis: &mut Nemesis<'_>) -> Result<()> {
     }
     let (healed, start) = (now(), Instant::now());
     while start.elapsed() < RECOVERY_LIMIT
-        && !nemesis
-            .witness
-            .has_served(&nemesis.crew.numbers(), HOT as usize, healed)
+        && !nemesis.witness.has_served(&nemesis.crew.numbers(), HOT as usize, healed)
         && !interrupted()
     {
         thread::sleep(Duration::from_millis(20));
@@ -193,9 +186,7 @@ fn remains(cluster: &Cluster, patience: Duration, end: bool) -> Vec<String> {
 /// The version of the etcd that is used.
 fn version() -> Result<String> {
     let mut command = binary::without_settings(&binary::etcd(), "ETCD_");
-    command
-        .arg("--version")
-        .env("ETCD_UNSUPPORTED_ARCH", "arm64");
+    command.arg("--version").env("ETCD_UNSUPPORTED_ARCH", "arm64");
     let text = etcd_locked_devkit::process::output(&mut command)?;
     let version = text.lines().next().and_then(|line| line.rsplit(' ').next());
     Ok(version.unwrap_or("unknown").to_owned())

@@ -197,9 +197,7 @@ pub(crate) fn plan(
             // All kinds are drawn, each as often as its weight says, before the bag is filled again.
             let all = Kind::value_variants().iter().copied();
             let kinds = all.filter(|kind| only.is_empty() || only.contains(kind));
-            bag = kinds
-                .flat_map(|kind| std::iter::repeat_n(kind, kind.row().1))
-                .collect();
+            bag = kinds.flat_map(|kind| std::iter::repeat_n(kind, kind.row().1)).collect();
             random.shuffle(&mut bag);
         }
         let Some(kind) = bag.pop() else {
@@ -278,11 +276,7 @@ mod tests {
             let has = |step: &Step| step.faults.iter().any(|fault| fault.kind == *kind);
             assert!(steps.iter().any(has), "{kind:?}");
         }
-        assert!(
-            steps
-                .iter()
-                .any(|step| step.pause > Duration::from_secs(20))
-        );
+        assert!(steps.iter().any(|step| step.pause > Duration::from_secs(20)));
         let time: Duration = steps.iter().map(|step| step.lasts + step.pause).sum();
         assert!(time <= HOUR);
     }
@@ -292,10 +286,8 @@ mod tests {
         for seed in 0..100 {
             // Recoveries take a part of the time.
             let steps = plan(seed, HOUR / 3, 4, 3, &[]);
-            let mut faults: Vec<Kind> = steps
-                .iter()
-                .flat_map(|step| step.faults.iter().map(|fault| fault.kind))
-                .collect();
+            let mut faults: Vec<Kind> =
+                steps.iter().flat_map(|step| step.faults.iter().map(|fault| fault.kind)).collect();
             faults.sort_unstable();
             faults.dedup();
             let kinds = Kind::value_variants().len();

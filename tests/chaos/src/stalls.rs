@@ -51,11 +51,7 @@ impl Asked {
             let mut first = 0;
             loop {
                 thread::sleep(Duration::from_nanos(ASK_PAUSE));
-                let members = asked
-                    .0
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .clone();
+                let members = asked.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let since = now();
                 // The one that has answered last is asked first.
                 let ask = |at: &usize| members[at % members.len()].get("locks%s/serves").is_ok();

@@ -16,18 +16,11 @@ const BEFORE: u64 = ms(20_000);
 pub(crate) fn shortened(events: &[Event], violation: &Violation) -> Vec<Event> {
     let breaks = |events: &[Event]| {
         let violations = judge(events).violations;
-        violations
-            .iter()
-            .any(|it| it.breach == violation.breach && it.text == violation.text)
+        violations.iter().any(|it| it.breach == violation.breach && it.text == violation.text)
     };
     // First all calls for other names at once, then others of these names in ever smaller parts.
     let all = calls::of(events);
-    let of_names = |call: &Call| {
-        call.asked
-            .names
-            .iter()
-            .any(|name| violation.names.contains(name))
-    };
+    let of_names = |call: &Call| call.asked.names.iter().any(|name| violation.names.contains(name));
     let near = |call: &Call| call.asked_at <= violation.at;
     let mut kept: BTreeSet<CallId> = all
         .values()
@@ -35,11 +28,7 @@ pub(crate) fn shortened(events: &[Event], violation: &Violation) -> Vec<Event> {
         .map(|call| call.id)
         .collect();
     let only = |kept: &BTreeSet<CallId>| -> Vec<Event> {
-        events
-            .iter()
-            .filter(|event| concerns(event, kept))
-            .cloned()
-            .collect()
+        events.iter().filter(|event| concerns(event, kept)).cloned().collect()
     };
     let certain: BTreeSet<CallId> = violation.calls.iter().copied().collect();
     if breaks(&only(&certain)) {
@@ -99,14 +88,8 @@ pub(crate) fn lines(events: &[Event], violation: &Violation) -> String {
     let start = events.first().map_or(0, |event| event.at);
     let seconds = |at: u64| at.saturating_sub(start) as f64 / 1e9;
     let calls = calls::of(events);
-    let first = calls
-        .values()
-        .map(|call| call.asked_at)
-        .min()
-        .unwrap_or(violation.at);
-    let ends = calls
-        .values()
-        .filter_map(|call| call.returned.as_ref().map(|(at, _)| *at));
+    let first = calls.values().map(|call| call.asked_at).min().unwrap_or(violation.at);
+    let ends = calls.values().filter_map(|call| call.returned.as_ref().map(|(at, _)| *at));
     let last = ends.max().unwrap_or(violation.at).max(violation.at);
     let mut lines: Vec<(u64, String)> = Vec::new();
     for Event { at, what } in events {
@@ -121,65 +104,37 @@ pub(crate) fn lines(events: &[Event], violation: &Violation) -> String {
             What::Continued { process } => format!("         process {process} goes on"),
             What::Killed { process } => format!("         process {process} is killed"),
             What::Exited { process, .. } => format!("         process {process} ends"),
-            What::FaultBegun {
-                fault,
-                kind,
-                target,
-                ..
-            } => format!("  fault {fault}: {}, {target}", word(*kind)),
+            What::FaultBegun { fault, kind, target, .. } => {
+                format!("  fault {fault}: {}, {target}", word(*kind))
+            }
             What::FaultMissed { fault } => format!("  fault {fault} has found nothing"),
             What::Rewound { .. } => "  etcd loses what it knew".to_owned(),
             What::FaultHealed { fault } => format!("  fault {fault} is healed"),
-            What::Said {
-                process,
-                said: Said::Logged { text, .. },
-            } if *at + ms(5_000) > first => {
+            What::Said { process, said: Said::Logged { text, .. } } if *at + ms(5_000) > first => {
                 format!(
                     "         process {process} logs: {}",
                     text.chars().take(110).collect::<String>()
                 )
             }
             What::Stalled { since } => {
-                format!(
-                    "         the machine stood still for {} ms",
-                    (at - since) / 1_000_000
-                )
+                format!("         the machine stood still for {} ms", (at - since) / 1_000_000)
             }
             What::Silent { since } => {
-                format!(
-                    "         no member of etcd answered for {} ms",
-                    (at - since) / 1_000_000
-                )
+                format!("         no member of etcd answered for {} ms", (at - since) / 1_000_000)
             }
-            What::Said {
-                process,
-                said: Said::Stalled { since },
-            } => format!(
+            What::Said { process, said: Said::Stalled { since } } => format!(
                 "         process {process} did not run for {} ms",
                 (at - since) / 1_000_000
             ),
-            What::Written {
-                process,
-                call,
-                name,
-                token,
-                accepted: false,
-            } => {
+            What::Written { process, call, name, token, accepted: false } => {
                 format!("         {process}.{call} writes {token} to `{name}`: refused")
             }
             _ => continue,
         };
         lines.push((*at, line));
     }
-    lines.extend(
-        calls
-            .values()
-            .map(|call| (call.asked_at, line(call, seconds))),
-    );
-    lines.push((
-        violation.at,
-        format!("  >>>>>> {}: {}", word(violation.breach), violation.text),
-    ));
+    lines.extend(calls.values().map(|call| (call.asked_at, line(call, seconds))));
+    lines.push((violation.at, format!("  >>>>>> {}: {}", word(violation.breach), violation.text)));
     lines.sort_by_key(|(at, _)| *at);
     let mut text = String::new();
     for (at, line) in lines {
@@ -200,11 +155,7 @@ fn line(call: &Call, seconds: impl Fn(u64) -> f64) -> String {
         asked.mode
     );
     if let Some(begun) = &call.begun {
-        let tokens: Vec<String> = begun
-            .tokens
-            .iter()
-            .map(|(_, token)| token.to_string())
-            .collect();
+        let tokens: Vec<String> = begun.tokens.iter().map(|(_, token)| token.to_string()).collect();
         let _ = write!(
             line,
             "; body from {:.3}, held until {:.3}, token {}",
@@ -238,13 +189,7 @@ mod tests {
         let mut story = Story::default();
         for call in 0..50 {
             let at = 1_000 + call * 20;
-            story = story.holds(
-                at,
-                at + 10,
-                0,
-                call,
-                i64::try_from(call).expect("a few") + 1,
-            );
+            story = story.holds(at, at + 10, 0, call, i64::try_from(call).expect("a few") + 1);
         }
         let events = story
             .holds(3_000, 3_900, 1, 100, 100)

@@ -39,10 +39,7 @@ impl Witness {
     /// Listens on a free port of this machine.
     pub(crate) fn start() -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let witness = Self {
-            address: listener.local_addr()?,
-            shared: Arc::default(),
-        };
+        let witness = Self { address: listener.local_addr()?, shared: Arc::default() };
         witness.judge_writes(true);
         let listening = witness.clone();
         thread::spawn(move || {
@@ -156,12 +153,7 @@ impl Witness {
             }
             Said::Returned { call, .. } => _ = lock(&self.shared.hot).remove(&(process, *call)),
             Said::Idle => _ = lock(&self.shared.idle).insert(process),
-            Said::Write {
-                call,
-                name,
-                token,
-                held,
-            } => {
+            Said::Write { call, name, token, held } => {
                 self.write(process, *call, name, *token);
                 acknowledge(connection, *call);
                 let call = *call;
@@ -177,14 +169,7 @@ impl Witness {
             }
             Said::Ended { call, .. } => {
                 if let Some(at) = polls.remove(call) {
-                    self.record_at(
-                        at,
-                        process,
-                        Said::Polled {
-                            call: *call,
-                            held: true,
-                        },
-                    );
+                    self.record_at(at, process, Said::Polled { call: *call, held: true });
                 }
             }
             _ => {}
@@ -201,13 +186,7 @@ impl Witness {
             *last = token.max(*last);
             accepted
         });
-        self.record(What::Written {
-            process,
-            call,
-            name: name.to_owned(),
-            token,
-            accepted,
-        });
+        self.record(What::Written { process, call, name: name.to_owned(), token, accepted });
     }
 }
 

@@ -21,9 +21,7 @@ fn finds(mistake: &str, breach: &str) {
         .expect("the runner starts");
     let text = String::from_utf8_lossy(&played.stdout);
     let verdict = format!(" times: {breach}");
-    let found = text
-        .lines()
-        .any(|line| line.starts_with("VIOLATED") && line.ends_with(&verdict));
+    let found = text.lines().any(|line| line.starts_with("VIOLATED") && line.ends_with(&verdict));
     assert!(found && played.status.code() == Some(1), "{text}");
 }
 

@@ -14,9 +14,7 @@ const KEPT: [&str; 4] = ["3.7", "3.6", "3.5", "distribution"];
 /// Returns the path of the `etcd` to run: `ETCD_BIN`, else the newest that `cargo xtask` keeps, else the one in PATH.
 pub fn etcd() -> PathBuf {
     let chosen = env::var_os("ETCD_BIN").map(PathBuf::from);
-    chosen
-        .or_else(|| newest("etcd"))
-        .unwrap_or_else(|| "etcd".into())
+    chosen.or_else(|| newest("etcd")).unwrap_or_else(|| "etcd".into())
 }
 
 /// Returns the etcd of this version, such as `3.5`; `None` if `cargo xtask` has not built it.

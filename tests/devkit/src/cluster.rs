@@ -50,11 +50,7 @@ impl Cluster {
             member.launch()?;
         }
         members.iter().try_for_each(|member| member.ready())?;
-        Ok(Self {
-            setup: setup.clone(),
-            members,
-            asks: false,
-        })
+        Ok(Self { setup: setup.clone(), members, asks: false })
     }
 
     /// Returns the members.
@@ -76,9 +72,7 @@ impl Cluster {
         gateway.add_user(user, password, prefixes)?;
         gateway.enable_auth()?;
         self.asks = true;
-        self.members
-            .iter()
-            .for_each(|member| member.login(ROOT, ROOT));
+        self.members.iter().for_each(|member| member.login(ROOT, ROOT));
         Ok(())
     }
 
@@ -147,9 +141,7 @@ impl Cluster {
     /// Cuts the member at this index off from all other members, until [`heal`](Self::heal).
     pub fn isolate(&self, at: usize) -> Result<()> {
         let others = (0..self.members.len()).filter(|other| *other != at);
-        others
-            .into_iter()
-            .try_for_each(|other| self.partition(at, other))
+        others.into_iter().try_for_each(|other| self.partition(at, other))
     }
 
     /// Lets nothing pass on the connections that one member has opened to another.
@@ -163,9 +155,7 @@ impl Cluster {
 
     fn member(&self, at: usize) -> Result<&Member> {
         let member = self.members.get(at);
-        member
-            .map(|member| &**member)
-            .ok_or_else(|| format!("there is no member {at}"))
+        member.map(|member| &**member).ok_or_else(|| format!("there is no member {at}"))
     }
 
     /// Ends all faults of all proxies, of peers and clients.

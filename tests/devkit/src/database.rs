@@ -42,10 +42,7 @@ impl Database {
     ) -> Result<Self> {
         let log = dir.path().join("log");
         let file = File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-        serve
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(file);
+        serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         let server = Process::start(name, &mut serve)?;
         let mut database = Self { server, dir, end };
         let mut ended = false;

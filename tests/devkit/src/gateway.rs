@@ -29,11 +29,7 @@ pub(crate) struct User {
 
 impl User {
     pub(crate) fn new(name: &str, password: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            password: password.to_owned(),
-            token: Arc::default(),
-        }
+        Self { name: name.to_owned(), password: password.to_owned(), token: Arc::default() }
     }
 
     /// Returns name and password as `etcdctl` wants them.
@@ -73,11 +69,7 @@ pub struct KeyValue {
 impl Gateway {
     /// Makes a client of the member at this address, which speaks no TLS.
     pub fn new(address: SocketAddr) -> Self {
-        Self {
-            address,
-            user: None,
-            limit: Duration::from_secs(5),
-        }
+        Self { address, user: None, limit: Duration::from_secs(5) }
     }
 
     /// Limits each wait of a call; otherwise 5 s.
@@ -109,11 +101,7 @@ impl Gateway {
 
     /// Calls a method by its path below `/v3/`, such as `lease/revoke`. The error is etcd's own text.
     pub fn call(&self, method: &str, request: &Value) -> Result<Value> {
-        let token = || {
-            self.user
-                .as_ref()
-                .and_then(|user| lock(&user.token).clone())
-        };
+        let token = || self.user.as_ref().and_then(|user| lock(&user.token).clone());
         match (self.attempt(method, request, token()), &self.user) {
             // etcd forgets its tokens when it restarts.
             (Err(error), Some(user)) if is_unknown(&error) => {
@@ -161,10 +149,7 @@ impl Gateway {
         let answer = self.call("kv/range", &range(prefix))?;
         let kvs = answer["kvs"].as_array().map_or(&[][..], Vec::as_slice);
         let key = |kv: &Value| String::from_utf8_lossy(&decode(&kv["key"])).into_owned();
-        Ok(kvs
-            .iter()
-            .map(|kv| (key(kv), number(&kv["lease"])))
-            .collect())
+        Ok(kvs.iter().map(|kv| (key(kv), number(&kv["lease"]))).collect())
     }
 
     /// Reads what is below `prefix`, linearizably and in the order of the keys.
@@ -245,10 +230,7 @@ impl Gateway {
     /// Adds a user with a role of the same name, which may read and write the keys that begin with one of these prefixes.
     pub fn add_user(&self, name: &str, password: &str, prefixes: &[&str]) -> Result<()> {
         let role = json!({ "name": name });
-        self.call(
-            "auth/user/add",
-            &json!({ "name": name, "password": password }),
-        )?;
+        self.call("auth/user/add", &json!({ "name": name, "password": password }))?;
         self.call("auth/role/add", &role)?;
         for prefix in prefixes {
             let mut permission = range(prefix);
@@ -287,10 +269,7 @@ impl Gateway {
         let answer = self.call("cluster/member/list", &json!({}))?;
         let members = answer["members"].as_array().map_or(&[][..], Vec::as_slice);
         let name = |member: &Value| member["name"].as_str().unwrap_or_default().to_owned();
-        Ok(members
-            .iter()
-            .map(|member| (name(member), number(&member["ID"])))
-            .collect())
+        Ok(members.iter().map(|member| (name(member), number(&member["ID"]))).collect())
     }
 
     /// Adds a member that will be reached by other members at this URL.
@@ -302,8 +281,7 @@ impl Gateway {
     /// Has this member, which leads the cluster, give the lead to another one, and waits until that leads.
     pub fn move_leader(&self, to: u64) -> Result<()> {
         let request = json!({ "targetID": to.to_string() });
-        self.call("maintenance/transfer-leadership", &request)
-            .map(drop)
+        self.call("maintenance/transfer-leadership", &request).map(drop)
     }
 
     /// Removes a member.
@@ -315,13 +293,9 @@ impl Gateway {
 
 /// Tells whether etcd wants to know who asks, or does not know the token any more.
 fn is_unknown(error: &str) -> bool {
-    [
-        "user name is empty",
-        "invalid auth token",
-        "auth store is old",
-    ]
-    .iter()
-    .any(|reason| error.contains(reason))
+    ["user name is empty", "invalid auth token", "auth store is old"]
+        .iter()
+        .any(|reason| error.contains(reason))
 }
 
 /// Makes the request of all keys that begin with `prefix`.

@@ -47,14 +47,7 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// Makes a request without a body.
     pub fn new(method: &'a str, address: SocketAddr, path: &'a str) -> Self {
-        Self {
-            method,
-            address,
-            path,
-            authorization: None,
-            body: "",
-            limit: PATIENCE,
-        }
+        Self { method, address, path, authorization: None, body: "", limit: PATIENCE }
     }
 
     /// Adds a body, which is JSON.
@@ -78,9 +71,7 @@ impl<'a> Request<'a> {
     /// Sends the request and reads the answer.
     pub fn send(&self) -> Result<Answer> {
         let what = || format!("{} http://{}{}", self.method, self.address, self.path);
-        let text = self
-            .exchange()
-            .map_err(|error| format!("{}: {error}", what()))?;
+        let text = self.exchange().map_err(|error| format!("{}: {error}", what()))?;
         parse(&text).ok_or_else(|| format!("{}: no HTTP answer: {text:?}", what()))
     }
 
@@ -113,10 +104,7 @@ impl<'a> Request<'a> {
 fn parse(text: &str) -> Option<Answer> {
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer {
-        status,
-        body: body.to_owned(),
-    })
+    Some(Answer { status, body: body.to_owned() })
 }
 
 #[cfg(test)]

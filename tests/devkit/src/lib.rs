@@ -51,7 +51,5 @@ macro_rules! assert_matches {
 
 /// Locks a mutex whose data stay true even if a thread panicked while it held it.
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

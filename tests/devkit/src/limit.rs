@@ -17,11 +17,8 @@ const LIMIT: Duration = Duration::from_secs(90);
 
 /// Runs a test on a runtime of its own.
 pub fn run(test: impl Future<Output = ()>) {
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime =
+        Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(async {
         if timeout(LIMIT, test).await.is_err() {
             panic!("the test did not end within {LIMIT:?}");

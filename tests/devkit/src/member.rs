@@ -35,12 +35,7 @@ pub struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self {
-            binary: binary::etcd(),
-            flags: Vec::new(),
-            durable: false,
-            direct: false,
-        }
+        Self { binary: binary::etcd(), flags: Vec::new(), durable: false, direct: false }
     }
 }
 
@@ -143,10 +138,7 @@ impl Member {
         let proxy = |port| Proxy::start(format!("127.0.0.1:{port}"));
         let proxies = match direct {
             true => None,
-            false => Some(Proxies {
-                client: proxy(client_port)?,
-                peer: proxy(peer_port)?,
-            }),
+            false => Some(Proxies { client: proxy(client_port)?, peer: proxy(peer_port)? }),
         };
         let with_tls = |flag: &String| flag.starts_with("--cert-file=");
         let member = Self {
@@ -256,10 +248,8 @@ impl Member {
         }
         let mut process = Process::start("etcd", &mut self.command(&state)?)?;
         let guard = Guard::over(process.pid(), self.place.path());
-        state.running = Some(Running {
-            _guard: guard.inspect_err(|_| drop(process.kill()))?,
-            process,
-        });
+        state.running =
+            Some(Running { _guard: guard.inspect_err(|_| drop(process.kill()))?, process });
         Ok(())
     }
 
@@ -406,12 +396,9 @@ impl Member {
     /// Saves a snapshot of the data of a running member into a new file.
     pub fn snapshot(&self, file: &Path) -> Result<()> {
         let mut ctl = self.tool(etcdctl_of);
-        ctl.args([
-            "--endpoints",
-            &format!("{}://{}", self.scheme, self.direct()),
-        ])
-        .args(["snapshot", "save"])
-        .arg(file);
+        ctl.args(["--endpoints", &format!("{}://{}", self.scheme, self.direct())])
+            .args(["snapshot", "save"])
+            .arg(file);
         if let Some(user) = &lock(&self.state).user {
             ctl.args(["--user", &user.text()]);
         }
@@ -470,10 +457,7 @@ fn speaks_tls(address: SocketAddr) -> bool {
         return false;
     };
     let silent = |error: &io::Error| {
-        matches!(
-            error.kind(),
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-        )
+        matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
     };
     let asked = stream
         .set_read_timeout(Some(Duration::from_secs(1)))

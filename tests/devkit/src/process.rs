@@ -90,16 +90,10 @@ impl Process {
         if interrupted() {
             return Err("interrupted".to_owned());
         }
-        let child = command
-            .spawn()
-            .map_err(|error| format!("{name} does not start: {error}"))?;
+        let child = command.spawn().map_err(|error| format!("{name} does not start: {error}"))?;
         let pid = Pid::from_child(&child);
         running.push(Target { pid, leads });
-        Ok(Self {
-            name: name.to_owned(),
-            child,
-            leads,
-        })
+        Ok(Self { name: name.to_owned(), child, leads })
     }
 
     /// Returns the child with its standard streams, as far as they are pipes.
@@ -121,10 +115,7 @@ impl Process {
             }
             target.send(Signal::KILL);
         }
-        let status = self
-            .child
-            .try_wait()
-            .map_err(|error| format!("{}: {error}", self.name))?;
+        let status = self.child.try_wait().map_err(|error| format!("{}: {error}", self.name))?;
         if status.is_some() {
             running.retain(|other| *other != target);
         }
@@ -209,20 +200,15 @@ const IDLE: &str = "TZXD";
 fn group(leader: Pid) -> impl Iterator<Item = PathBuf> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let leader = leader.as_raw_nonzero().to_string();
-    processes
-        .map(|process| process.path())
-        .filter(move |process| {
-            // The state, the parent, the group.
-            stat(process).is_some_and(|rest| rest.split(' ').nth(2) == Some(leader.as_str()))
-        })
+    processes.map(|process| process.path()).filter(move |process| {
+        // The state, the parent, the group.
+        stat(process).is_some_and(|rest| rest.split(' ').nth(2) == Some(leader.as_str()))
+    })
 }
 
 /// Returns the state of every thread of a process; one that has ended by now has none.
 fn states(process: &Path) -> impl Iterator<Item = char> {
-    let tasks = fs::read_dir(process.join("task"))
-        .into_iter()
-        .flatten()
-        .flatten();
+    let tasks = fs::read_dir(process.join("task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| stat(&task.path())?.chars().next())
 }
 
@@ -237,11 +223,7 @@ fn stat(folder: &Path) -> Option<String> {
 /// Runs a command in the foreground, with its output on the terminal.
 pub fn run(name: &str, command: &mut Command) -> Result<()> {
     let status = Process::start(name, command)?.wait(Duration::MAX)?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{name}: {status}"))
-    }
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 
 /// Runs a command silently, and returns its standard output.
@@ -255,10 +237,7 @@ pub fn output(command: &mut Command) -> Result<String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<_> = stderr
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
+    let lines: Vec<_> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
     Err(format!(
         "`{program}` ends with {}: {}",
         output.status,
@@ -315,9 +294,7 @@ mod tests {
     /// A shell that leads a group, and the id of a child of it.
     fn leader() -> (Process, PathBuf) {
         let mut shell = Command::new("sh");
-        shell
-            .args(["-c", "sleep 600 & echo $!; wait"])
-            .stdout(Stdio::piped());
+        shell.args(["-c", "sleep 600 & echo $!; wait"]).stdout(Stdio::piped());
         let mut leader = Process::lead("a shell", &mut shell).expect("a shell");
         let stdout = leader.streams().stdout.take().expect("a pipe");
         let mut line = String::new();
@@ -358,9 +335,7 @@ mod tests {
     fn a_group_ends_with_a_leader_that_ends_by_itself() {
         let (mut leader, child) = leader();
         kill_process(leader.pid(), Signal::KILL).expect("the leader alone is killed");
-        leader
-            .wait(Duration::from_secs(10))
-            .expect("the leader's end is seen");
+        leader.wait(Duration::from_secs(10)).expect("the leader's end is seen");
         ends(&child);
     }
 }

@@ -116,11 +116,7 @@ impl Proxy {
             changed: Condvar::new(),
         });
         let accepting = accept(Arc::clone(&network), listener);
-        Ok(Self {
-            address,
-            network,
-            accepting: Mutex::new(Some(accepting)),
-        })
+        Ok(Self { address, network, accepting: Mutex::new(Some(accepting)) })
     }
 
     /// Returns the address to connect to.

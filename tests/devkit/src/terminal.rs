@@ -29,10 +29,7 @@ impl Terminal {
         let size = size.ok_or("a terminal without rows or columns")?;
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let words: Vec<_> = words.map(|word| quoted(&word.to_string_lossy())).collect();
-        let line = format!(
-            "stty rows {rows} cols {columns} && exec {}",
-            words.join(" ")
-        );
+        let line = format!("stty rows {rows} cols {columns} && exec {}", words.join(" "));
         let mut script = Command::new("script");
         for (name, value) in command.get_envs() {
             match value {

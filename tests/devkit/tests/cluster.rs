@@ -86,10 +86,7 @@ fn gateways_stay_logged_in_when_members_change() {
     let mut cluster = Cluster::start_with(3, setup).unwrap();
     cluster.enable_auth("user", "password", &["k"]).unwrap();
     // etcd keeps its tokens in memory.
-    cluster
-        .members()
-        .iter()
-        .for_each(|member| member.restart().unwrap());
+    cluster.members().iter().for_each(|member| member.restart().unwrap());
     cluster.replace(1).unwrap();
     for member in cluster.members() {
         member.gateway().put("other", "").unwrap();
@@ -100,10 +97,7 @@ fn gateways_stay_logged_in_when_members_change() {
         assert!(user.put("other", "").is_err());
     }
     let root = cluster.members()[1].gateway();
-    let user = cluster.members()[0]
-        .gateway()
-        .login("user", "password")
-        .unwrap();
+    let user = cluster.members()[0].gateway().login("user", "password").unwrap();
     root.revoke_role("user").unwrap();
     until("the right is gone", LIMIT, || user.put("k", "").is_err()).unwrap();
     root.grant_role("user").unwrap();

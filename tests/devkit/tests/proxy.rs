@@ -42,10 +42,7 @@ fn receives(mut client: &TcpStream, text: &str) {
 fn receives_nothing(mut client: &TcpStream) {
     client.set_read_timeout(Some(SILENCE)).expect("a socket");
     let error = client.read(&mut [0]).expect_err("there are no data");
-    assert!(matches!(
-        error.kind(),
-        ErrorKind::WouldBlock | ErrorKind::TimedOut
-    ));
+    assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
     client.set_read_timeout(Some(LIMIT)).expect("a socket");
 }
 
@@ -61,9 +58,7 @@ fn passes_data_and_hang_ups_and_counts_them() {
     send(&client, "hello");
     receives(&client, "hello");
     assert_eq!((proxy.connections(), proxy.open()), (1, 1));
-    client
-        .shutdown(std::net::Shutdown::Write)
-        .expect("it is connected");
+    client.shutdown(std::net::Shutdown::Write).expect("it is connected");
     assert_eq!((&client).read(&mut [0]).expect("an end"), 0);
     until("the connection is over", LIMIT, || proxy.open() == 0).unwrap();
     for direction in [Direction::Requests, Direction::Answers] {
@@ -192,9 +187,7 @@ fn a_hang_up_arrives_after_the_delayed_data() {
     let client = client(&proxy);
     proxy.delay(Duration::from_millis(60));
     send(&client, "last");
-    client
-        .shutdown(std::net::Shutdown::Write)
-        .expect("it is connected");
+    client.shutdown(std::net::Shutdown::Write).expect("it is connected");
     receives(&client, "last");
     assert_eq!((&client).read(&mut [0]).expect("an end"), 0);
 }

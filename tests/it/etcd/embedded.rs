@@ -221,20 +221,14 @@ impl Server {
             let runtime = Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(serve);
         });
-        Self {
-            freezes: Some(freezes),
-            thread: Some(thread),
-            thaw: Mutex::default(),
-        }
+        Self { freezes: Some(freezes), thread: Some(thread), thaw: Mutex::default() }
     }
 
     fn freeze(&self) {
         let ((frozen, done), (hold, thaw)) = (mpsc::channel(), mpsc::channel());
         let freezes = self.freezes.as_ref().expect("it runs");
         let sent = freezes.send(Freeze { frozen, thaw });
-        sent.ok()
-            .and_then(|()| done.recv().ok())
-            .expect("it listens");
+        sent.ok().and_then(|()| done.recv().ok()).expect("it listens");
         *lock(&self.thaw) = Some(hold);
     }
 

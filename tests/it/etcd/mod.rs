@@ -228,10 +228,7 @@ impl Cluster {
             return Self::start_real(size, Setup::default()).await;
         }
         let members = embedded::Member::start_cluster(size);
-        Cluster {
-            members: members.into_iter().map(Etcd::Embedded).collect(),
-            real: None,
-        }
+        Cluster { members: members.into_iter().map(Etcd::Embedded).collect(), real: None }
     }
 
     /// Starts a cluster of real members that may be replaced one right after the other.
@@ -266,10 +263,7 @@ impl Cluster {
 
     fn of(real: etcd_locked_devkit::Cluster) -> Cluster {
         let members = real.members().iter().cloned();
-        Cluster {
-            members: members.map(Etcd::Process).collect(),
-            real: Some(real),
-        }
+        Cluster { members: members.map(Etcd::Process).collect(), real: Some(real) }
     }
 
     /// Makes another member lead, as an operator would; removes the one at this index, and adds one with another address in its place.

@@ -28,14 +28,9 @@ pub(crate) struct Crate {
 impl Crate {
     /// Reads a crate from the folder that has its `lib.rs`.
     pub(crate) fn read(folder: &Path) -> Self {
-        let mut found = Self {
-            modules: BTreeMap::new(),
-            exports: BTreeMap::new(),
-        };
+        let mut found = Self { modules: BTreeMap::new(), exports: BTreeMap::new() };
         let modules = modules(&folder.join("lib.rs")).into_iter();
-        modules
-            .filter(|module| !module.is_test)
-            .for_each(|module| found.add(module));
+        modules.filter(|module| !module.is_test).for_each(|module| found.add(module));
         found
     }
 
@@ -67,9 +62,8 @@ impl Crate {
                 .find(|n| self.modules.contains_key(&path[..*n]))
                 .unwrap_or(0);
             let (module, rest) = path.split_at(known);
-            let exported = rest
-                .first()
-                .and_then(|name| self.exports.get(&(module.to_vec(), name.clone())));
+            let exported =
+                rest.first().and_then(|name| self.exports.get(&(module.to_vec(), name.clone())));
             match exported {
                 Some(target) if target != &path => path = [target, &rest[1..]].concat(),
                 _ => {
@@ -83,17 +77,11 @@ impl Crate {
 
     /// Which module calls which; tables of contents call none.
     pub(crate) fn calls(&self) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
-        let callers = self
-            .modules
-            .iter()
-            .filter(|(_, source)| !source.is_contents);
+        let callers = self.modules.iter().filter(|(_, source)| !source.is_contents);
         callers
             .map(|(module, source)| {
                 let called = source.paths.iter().map(|path| self.leads_to(path).to_vec());
-                (
-                    module.clone(),
-                    called.filter(|other| other != module).collect(),
-                )
+                (module.clone(), called.filter(|other| other != module).collect())
             })
             .collect()
     }
@@ -106,11 +94,8 @@ pub(crate) fn cycles<T: Ord + Clone>(calls: &BTreeMap<T, BTreeSet<T>>) -> BTreeS
         // Takes away each one that calls none of the others, and each that none of the others calls.
         let calls_one = |it: &T| calls[it].iter().any(|other| left.contains(other));
         let is_called = |it: &T| left.iter().any(|other| calls[other].contains(it));
-        let next: BTreeSet<T> = left
-            .iter()
-            .filter(|it| calls_one(it) && is_called(it))
-            .cloned()
-            .collect();
+        let next: BTreeSet<T> =
+            left.iter().filter(|it| calls_one(it) && is_called(it)).cloned().collect();
         if next == left {
             return left;
         }

@@ -43,9 +43,7 @@ pub(crate) fn modules(root: &Path) -> Vec<Module> {
 /// Reads one module, and those below it, which are in `folder`.
 fn follow(file: &Path, folder: &Path, path: Vec<String>, is_test: bool, found: &mut Vec<Module>) {
     let syntax = syn::parse_file(&read(file));
-    let items = syntax
-        .unwrap_or_else(|error| panic!("{}: {error}", file.display()))
-        .items;
+    let items = syntax.unwrap_or_else(|error| panic!("{}: {error}", file.display())).items;
     for module in items.iter().filter_map(with_file) {
         let name = module.ident.to_string();
         let inner = folder.join(&name);
@@ -58,12 +56,7 @@ fn follow(file: &Path, folder: &Path, path: Vec<String>, is_test: bool, found: &
         let is_test = is_test || is_unit_test(module);
         follow(&child, &inner, path, is_test, found);
     }
-    found.push(Module {
-        path,
-        file: file.to_owned(),
-        items: without_tests(items),
-        is_test,
-    });
+    found.push(Module { path, file: file.to_owned(), items: without_tests(items), is_test });
 }
 
 /// Leaves out the unit tests, whether they are in this file or in one of their own.
@@ -87,10 +80,9 @@ fn given_path(module: &ItemMod) -> Option<String> {
             return None;
         };
         match &given.value {
-            Expr::Lit(ExprLit {
-                lit: Lit::Str(file),
-                ..
-            }) if given.path.is_ident("path") => Some(file.value()),
+            Expr::Lit(ExprLit { lit: Lit::Str(file), .. }) if given.path.is_ident("path") => {
+                Some(file.value())
+            }
             _ => None,
         }
     })

@@ -58,10 +58,7 @@ fn replay(seed: u64) -> ExitCode {
     for step in &played.trace {
         println!("{step}");
     }
-    println!(
-        "seed {seed}: {} steps, {} grants",
-        played.steps, played.grants
-    );
+    println!("seed {seed}: {} steps, {} grants", played.steps, played.grants);
     match played.violation {
         None => ExitCode::SUCCESS,
         Some(violation) => {
@@ -142,12 +139,7 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         let parse = |line: &str| Options::try_parse_from(line.split(' '));
         assert!(parse("sim --seeds 7 --from 3 --report file").is_ok());
-        for line in [
-            "sim some",
-            "sim --seed",
-            "sim --seed 1 --search",
-            "sim --seeds -1",
-        ] {
+        for line in ["sim some", "sim --seed", "sim --seed 1 --search", "sim --seeds -1"] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

@@ -64,58 +64,40 @@ pub(crate) const fn known(mistake: Mistake) -> Known {
     let (rule, words, breaks): (_, _, &[Promise]) = match mistake {
         Mistake::DeadlineFromReceiveTime => ("P28", "deadline from receive time", &[I1, Retention]),
         Mistake::NoAllowanceForDrift => ("P28", "no allowance for drift", &[I1]),
-        Mistake::TwoAcquisitionsInABundle => (
-            "P5",
-            "two acquisitions of one name in a transaction",
-            &[I6, I1],
-        ),
+        Mistake::TwoAcquisitionsInABundle => {
+            ("P5", "two acquisitions of one name in a transaction", &[I6, I1])
+        }
         Mistake::DeleteOfAnEarlierIncarnation => {
             ("P14", "a DELETE taken for a newer incarnation", &[Truth])
         }
-        Mistake::PredecessorGoneIsOwnership => (
-            "P14",
-            "predecessor's deletion taken for ownership",
-            &[Order, I1],
-        ),
+        Mistake::PredecessorGoneIsOwnership => {
+            ("P14", "predecessor's deletion taken for ownership", &[Order, I1])
+        }
         Mistake::ReadersJoinForEver => {
             ("P37", "readers join a key as long as it is held", &[Order])
         }
-        Mistake::KeyGoesWithTheFirstReader => (
-            "P37",
-            "a key goes with the first of its readers",
-            &[I11, I1],
-        ),
-        Mistake::YoungerKeysCount => (
-            "P37",
-            "younger keys count where only older ones may",
-            &[Progress, Truth],
-        ),
-        Mistake::RevokeUnderABody => (
-            "P26",
-            "a lost session is revoked under a body",
-            &[I11, Progress],
-        ),
-        Mistake::PutDuringDelete => (
-            "P4",
-            "a key is put again while its delete is unresolved",
-            &[I6, I1, I3, I11],
-        ),
-        Mistake::PutAgainWithoutBarrier => (
-            "P8",
-            "an unanswered put is sent again without a barrier",
-            &[I6, I4, Order, Progress],
-        ),
+        Mistake::KeyGoesWithTheFirstReader => {
+            ("P37", "a key goes with the first of its readers", &[I11, I1])
+        }
+        Mistake::YoungerKeysCount => {
+            ("P37", "younger keys count where only older ones may", &[Progress, Truth])
+        }
+        Mistake::RevokeUnderABody => {
+            ("P26", "a lost session is revoked under a body", &[I11, Progress])
+        }
+        Mistake::PutDuringDelete => {
+            ("P4", "a key is put again while its delete is unresolved", &[I6, I1, I3, I11])
+        }
+        Mistake::PutAgainWithoutBarrier => {
+            ("P8", "an unanswered put is sent again without a barrier", &[I6, I4, Order, Progress])
+        }
         Mistake::NoFence => ("P10", "puts do not compare the session key", &[I4, I6]),
-        Mistake::HandOverToPartOfAGroup => (
-            "P23",
-            "hand-over to part of a group",
-            &[Truth, I3, Progress],
-        ),
-        Mistake::RenewalProvesLostHistory => (
-            "P35",
-            "a renewal's lower revision taken for lost history",
-            &[Truth],
-        ),
+        Mistake::HandOverToPartOfAGroup => {
+            ("P23", "hand-over to part of a group", &[Truth, I3, Progress])
+        }
+        Mistake::RenewalProvesLostHistory => {
+            ("P35", "a renewal's lower revision taken for lost history", &[Truth])
+        }
         Mistake::DeleteByNameOnly => ("P24", "a release deletes by name only", &[I5, I11]),
         Mistake::DescribedUnguarded => (
             "P18",
@@ -126,17 +108,13 @@ pub(crate) const fn known(mistake: Mistake) -> Known {
         Mistake::RetainedKeyDeleted => {
             ("P39", "a retained key is deleted at release", &[Retention])
         }
-        Mistake::ShutdownBeforeRetention => (
-            "P39",
-            "shutdown before a retained key has a lease of its own",
-            &[Retention],
-        ),
+        Mistake::ShutdownBeforeRetention => {
+            ("P39", "shutdown before a retained key has a lease of its own", &[Retention])
+        }
         Mistake::CycleUnconfirmed => ("P38", "a cycle cut as it was read, unconfirmed", &[Truth]),
-        Mistake::RefusedIsNotApplied => (
-            "P34",
-            "a refused put taken for one that was not applied",
-            &[I4, I6, Order, Progress],
-        ),
+        Mistake::RefusedIsNotApplied => {
+            ("P34", "a refused put taken for one that was not applied", &[I4, I6, Order, Progress])
+        }
         Mistake::BarrierNotRepeated => (
             "P34",
             "a refused barrier is never sent again",
@@ -148,11 +126,7 @@ pub(crate) const fn known(mistake: Mistake) -> Known {
             &[], // the operator deletes what a restore has brought back: `watches_work_again_after_a_restore`
         ),
     };
-    Known {
-        words,
-        rule,
-        breaks,
-    }
+    Known { words, rule, breaks }
 }
 
 /// What was found of one mistake.
@@ -203,10 +177,7 @@ pub(crate) fn sound() -> Series {
 }
 
 pub(crate) fn seek_all() -> Sought {
-    Sought {
-        mistakes: ALL.into_iter().map(found).collect(),
-        sound: sound().violations.len(),
-    }
+    Sought { mistakes: ALL.into_iter().map(found).collect(), sound: sound().violations.len() }
 }
 
 fn found(mistake: Mistake) -> Found {
@@ -217,13 +188,7 @@ fn found(mistake: Mistake) -> Found {
         let broken = series.violations.into_iter().map(|(_, it)| it.promise);
         broken.filter(|other| *other != first.promise).collect()
     });
-    Found {
-        mistake,
-        first,
-        took: series.took,
-        others,
-        search: search(mistake),
-    }
+    Found { mistake, first, took: series.took, others, search: search(mistake) }
 }
 
 fn search(mistake: Mistake) -> Option<(usize, Promise)> {
@@ -261,10 +226,7 @@ mod tests {
             };
             let expected = breaks.contains(&violation.promise);
             assert!(expected, "{mistake:?}: seed {seed}, {violation}");
-            println!(
-                "{mistake:?}: seed {seed} in {:.2?}: {violation}",
-                series.took
-            );
+            println!("{mistake:?}: seed {seed} in {:.2?}: {violation}", series.took);
         }
         assert!(missed.is_empty(), "not found in {SEEDS} seeds: {missed:?}");
     }
@@ -276,10 +238,7 @@ mod tests {
             (Mistake::OnlyAWipeIsLostHistory, watches_after_a_restore),
         ];
         for mistake in ALL.into_iter().filter(|it| known(*it).breaks.is_empty()) {
-            let (_, scenario) = scenarios
-                .into_iter()
-                .find(|(of, _)| *of == mistake)
-                .expect("one");
+            let (_, scenario) = scenarios.into_iter().find(|(of, _)| *of == mistake).expect("one");
             make(Some(mistake));
             let played = catch_unwind(scenario);
             make(None);

@@ -53,11 +53,7 @@ pub(crate) fn searches(searches: &[(Opening, usize, Searched)]) -> String {
                 Modes::Permits => "two permits",
             },
             opening.queued,
-            if opening.time {
-                "goes on"
-            } else {
-                "stands still"
-            },
+            if opening.time { "goes on" } else { "stands still" },
             searched.states,
             searched.ways,
             u8::from(searched.violation.is_some()),
@@ -106,12 +102,8 @@ fn row(text: &mut String, what: &str, many: Option<u64>) {
     // Writing to a string does not fail.
     let _ = match many {
         Some(many) => writeln!(text, "| {what:<40} | {many:>10} |"),
-        None => writeln!(
-            text,
-            "| {what:<40} | {:>10} |\n|{}|{}:|",
-            "",
-            "-".repeat(42),
-            "-".repeat(11)
-        ),
+        None => {
+            writeln!(text, "| {what:<40} | {:>10} |\n|{}|{}:|", "", "-".repeat(42), "-".repeat(11))
+        }
     };
 }

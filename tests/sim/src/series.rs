@@ -69,10 +69,7 @@ pub(crate) fn play_all(
                 }
                 done.fetch_add(1, Ordering::Relaxed);
             }
-            series
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .add(mine);
+            series.lock().unwrap_or_else(PoisonError::into_inner).add(mine);
         };
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         if !quiet {

@@ -302,9 +302,7 @@ async fn prepare(database: &str) -> Result<(), Fault> {
 async fn ledger(database: &str) -> Result<(), Fault> {
     if database.starts_with("postgres:") {
         let mut connection = PgConnection::connect(database).await?;
-        let changes: Vec<String> = sqlx::query_scalar(COMMITTED)
-            .fetch_all(&mut connection)
-            .await?;
+        let changes: Vec<String> = sqlx::query_scalar(COMMITTED).fetch_all(&mut connection).await?;
         for change in changes {
             if let Some(paid) = paid(&change) {
                 say(&paid)?;

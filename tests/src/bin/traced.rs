@@ -20,9 +20,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 #[tokio::main]
 async fn main() {
-    let provider = SdkTracerProvider::builder()
-        .with_simple_exporter(Lines)
-        .build();
+    let provider = SdkTracerProvider::builder().with_simple_exporter(Lines).build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("worker"));
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))
         .expect("the only subscriber");

@@ -61,14 +61,10 @@ async fn main() {
 
 async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
     match *words {
-        ["work", job] => spawn_body(
-            job,
-            bodies,
-            |job, done| async move { work(&job, done).await },
-        ),
-        ["work-five", job] => spawn_body(job, bodies, |job, done| async move {
-            work_five(&job, done).await
-        }),
+        ["work", job] => spawn_body(job, bodies, |job, done| async move { work(&job, done).await }),
+        ["work-five", job] => {
+            spawn_body(job, bodies, |job, done| async move { work_five(&job, done).await })
+        }
         ["done", job] => match bodies.get(job) {
             Some(done) => done.notify_one(),
             None => println!("failed {job} Unknown no such job"),
@@ -108,11 +104,7 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
             let wanted = count.parse().expect("a number of visits");
             let mut seen = SEEN.lock().expect("no panic");
             let round = seen.round + 1;
-            *seen = Seen {
-                round,
-                wanted,
-                most: 0,
-            };
+            *seen = Seen { round, wanted, most: 0 };
         }
         ["churn", job, times, directory] => {
             let (job, witness) = (job.to_owned(), Witness::new(directory));
@@ -172,9 +164,9 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
             Ok(_) => println!("initialised"),
             Err(error) => report("init", &error),
         },
-        ["fork", name] => spawn_body(name, bodies, |name, done| async move {
-            fork_under(&name, &done).await
-        }),
+        ["fork", name] => {
+            spawn_body(name, bodies, |name, done| async move { fork_under(&name, &done).await })
+        }
         ["runtimes", job] => {
             let job = job.to_owned();
             thread::spawn(move || runtimes(&job));
@@ -239,11 +231,7 @@ struct Seen {
     most: usize,
 }
 
-static SEEN: Mutex<Seen> = Mutex::new(Seen {
-    round: 0,
-    wanted: 0,
-    most: 0,
-});
+static SEEN: Mutex<Seen> = Mutex::new(Seen { round: 0, wanted: 0, most: 0 });
 
 /// Calls again and again until it is to stop.
 async fn limited(job: &str, permits: u16, crowd: &Crowd, stop: OwnedNotified) {
@@ -285,11 +273,7 @@ async fn one_of(job: &str, permits: u16, crowd: &Crowd) -> Result<usize, LockErr
 /// Body of a job: runs until the command `done`, and reports each poll.
 async fn body(job: &str, done: &Notify) {
     let token = current().map(|held| held.token().as_i64());
-    println!(
-        "held {job} {} {}",
-        token.unwrap_or_default(),
-        monotonic_ns()
-    );
+    println!("held {job} {} {}", token.unwrap_or_default(), monotonic_ns());
     let mut tick = interval(Duration::from_millis(20));
     let mut work = pin!(async {
         loop {
@@ -371,10 +355,7 @@ fn runtimes(job: &str) {
     let results = thread::scope(|scope| {
         let one = scope.spawn(|| churn(&first));
         let other = scope.spawn(|| churn(&second));
-        [
-            one.join().expect("no panic"),
-            other.join().expect("no panic"),
-        ]
+        [one.join().expect("no panic"), other.join().expect("no panic")]
     });
     drop(first);
     for result in results.into_iter().chain([churn(&second)]) {
@@ -397,10 +378,7 @@ async fn repeat(job: &str, witness: &Witness, times: u32) -> Result<(), LockErro
 }
 
 fn runtime() -> Runtime {
-    Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
 fn report(what: &str, error: &LockError) {
@@ -436,8 +414,7 @@ fn log_file() -> Option<File> {
 /// Appends a line by one write, because several processes have the file open.
 fn append(mut file: &File, line: &str) {
     let line = format!("{line}\n");
-    file.write_all(line.as_bytes())
-        .expect("the file takes a line");
+    file.write_all(line.as_bytes()).expect("the file takes a line");
 }
 
 /// Makes the subscriber that outputs log lines of the library, and appends warnings and errors to the file.

@@ -44,10 +44,7 @@ pub(super) fn workspace() -> Vec<(String, String)> {
         (format!("{methods}/Cargo.toml"), manifest(methods, library)),
         (format!("{methods}/lib.rs"), blocks()),
         (format!("{PEER}/Cargo.toml"), manifest(PEER, library)),
-        (
-            format!("{PEER}/lib.rs"),
-            functions(|_| "#[tracing::instrument]".to_owned()),
-        ),
+        (format!("{PEER}/lib.rs"), functions(|_| "#[tracing::instrument]".to_owned())),
         (format!("{SIZES}/Cargo.toml"), manifest(SIZES, program)),
         (format!("{SIZES}/main.rs"), SIZES_PROGRAM.to_owned()),
     ]

@@ -22,19 +22,17 @@ pub(crate) fn speed(options: &options::Bench) -> Result<String> {
 
     let etcd = options.asked.find()?;
     let mut command = Command::new(&bench);
-    command.args(args).env("ETCD_BIN", &etcd.server).env(
-        "BENCH_RUSTC",
-        version(Command::new(rustc()).arg("--version"))?,
-    );
+    command
+        .args(args)
+        .env("ETCD_BIN", &etcd.server)
+        .env("BENCH_RUSTC", version(Command::new(rustc()).arg("--version"))?);
     for peer in needed.lines() {
         match peer {
             "go" => {
                 say::step("the peer in Go");
                 let go = peers::go("benches/peers/go", "worker")?;
                 let versions = format!("{}, clientv3 {}", go.version, go.client);
-                command
-                    .env("BENCH_GO_PEER", go.program)
-                    .env("BENCH_GO", versions);
+                command.env("BENCH_GO_PEER", go.program).env("BENCH_GO", versions);
             }
             "aetcd" => {
                 say::step("the peer in Python");
@@ -74,9 +72,7 @@ pub(crate) fn speed(options: &options::Bench) -> Result<String> {
 }
 
 fn wrote(place: Option<&Path>) -> String {
-    place.map_or(String::new(), |place| {
-        format!(" — {}", place.join("RESULTS.md").display())
-    })
+    place.map_or(String::new(), |place| format!(" — {}", place.join("RESULTS.md").display()))
 }
 
 /// What a program says of itself, in a line.

@@ -57,10 +57,7 @@ pub(crate) fn editor() -> Result<String> {
             trial.compared,
             begun.elapsed().as_secs_f64()
         )),
-        wrong => Err(format!(
-            "{wrong} of {} comparisons, see above",
-            trial.compared
-        )),
+        wrong => Err(format!("{wrong} of {} comparisons, see above", trial.compared)),
     }
 }
 
@@ -114,19 +111,13 @@ impl Trial {
         for at in attributes {
             let expansion = self.window.expansion(at)?;
             let expanded = expansion.contains("__private");
-            self.judge(
-                expanded,
-                format_args!("line {}: `{expansion}`", at.line + 1),
-            );
+            self.judge(expanded, format_args!("line {}: `{expansion}`", at.line + 1));
         }
         Ok(())
     }
 
     fn healthy_file_has_no_diagnostics(&mut self) -> Result<()> {
-        for (title, text) in [
-            ("annotated", self.text.clone()),
-            ("bare", self.bare.clone()),
-        ] {
+        for (title, text) in [("annotated", self.text.clone()), ("bare", self.bare.clone())] {
             self.window.show(&text)?;
             let found = self.window.diagnostics()?;
             say::step(format_args!(
@@ -144,10 +135,7 @@ impl Trial {
         let text = self.text.clone();
         self.window.show(&text)?;
         let placeholders = text::placeholders(&text);
-        say::step(format_args!(
-            "{} placeholders lead to their arguments",
-            placeholders.len()
-        ));
+        say::step(format_args!("{} placeholders lead to their arguments", placeholders.len()));
         for placeholder in placeholders {
             let hover = self.window.hover(placeholder.at)?;
             let definitions = self.window.definitions(placeholder.at)?;
@@ -209,17 +197,11 @@ impl Trial {
         let statement = statement.replace("{}", place.word);
         let (text, at) = text::typed(text, place.line, &statement);
         self.window.show(&text)?;
-        Ok(Shown {
-            rows: self.window.completions(at)?,
-            marks: self.window.diagnostics()?,
-        })
+        Ok(Shown { rows: self.window.completions(at)?, marks: self.window.diagnostics()? })
     }
 
     fn compare(&mut self, function: &str, statement: &str, shown: &Shown, bare: &Shown) {
-        let (more, missing) = (
-            apart(&shown.marks, &bare.marks),
-            apart(&bare.marks, &shown.marks),
-        );
+        let (more, missing) = (apart(&shown.marks, &bare.marks), apart(&bare.marks, &shown.marks));
         self.judge(
             more.is_empty() && missing.is_empty(),
             format_args!("{function}: more diagnostics: {more:?}, missing: {missing:?}"),

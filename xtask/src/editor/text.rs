@@ -69,11 +69,7 @@ pub(crate) fn places(text: &str) -> Vec<Place<'_>> {
             function = name;
         }
         if let Some(word) = code.trim_start().strip_prefix(TYPING) {
-            places.push(Place {
-                line,
-                function,
-                word,
-            });
+            places.push(Place { line, function, word });
         }
     }
     places
@@ -84,10 +80,7 @@ pub(crate) fn attributes(text: &str) -> Vec<Position> {
     let at = |(line, code): (usize, &str)| {
         let character = code.find(ATTRIBUTE)?;
         // Behind `#[`, on the attribute's own name.
-        Some(Position {
-            line,
-            character: character + 2,
-        })
+        Some(Position { line, character: character + 2 })
     };
     text.lines().enumerate().filter_map(at).collect()
 }
@@ -103,15 +96,8 @@ pub(crate) fn placeholders(text: &str) -> Vec<Placeholder<'_>> {
             let in_literal = code[..open].matches('"').count() % 2 == 1;
             let path = code[open + 1..].split_once('>');
             if in_literal && let Some((path, _)) = path {
-                let at = Position {
-                    line,
-                    character: open + 1,
-                };
-                found.push(Placeholder {
-                    path,
-                    function: function.unwrap_or_default(),
-                    at,
-                });
+                let at = Position { line, character: open + 1 };
+                found.push(Placeholder { path, function: function.unwrap_or_default(), at });
             }
         }
     }
@@ -136,9 +122,7 @@ pub(crate) fn word_at(text: &str, at: Position) -> &str {
 fn function_name(line: &str) -> Option<&str> {
     let code = line.trim_start();
     let (before, after) = code.split_once("fn ")?;
-    let is_signature = before
-        .split_whitespace()
-        .all(|word| ["pub", "async"].contains(&word));
+    let is_signature = before.split_whitespace().all(|word| ["pub", "async"].contains(&word));
     let end = after.find(|c: char| !is_of_word(c))?;
     (is_signature && end > 0).then(|| &after[..end])
 }
@@ -168,27 +152,18 @@ mod tests {
 
     #[test]
     fn statements_are_typed_in_their_places() {
-        let place = Place {
-            line: 3,
-            function: "ship",
-            word: "order",
-        };
+        let place = Place { line: 3, function: "ship", word: "order" };
         assert_eq!(places(TEXT), [place]);
         let (text, at) = typed(TEXT, 3, "order.");
         assert_eq!(text, TEXT.replace("// typing: order", "order."));
-        let end = Position {
-            line: 3,
-            character: 10,
-        };
+        let end = Position { line: 3, character: 10 };
         assert_eq!(at, end);
     }
 
     #[test]
     fn placeholders_are_found_in_literals() {
-        let found: Vec<_> = placeholders(TEXT)
-            .iter()
-            .map(|it| (it.path, it.function, it.at.character))
-            .collect();
+        let found: Vec<_> =
+            placeholders(TEXT).iter().map(|it| (it.path, it.function, it.at.character)).collect();
         assert_eq!(found, [("id", "ship", 23), ("order.sku", "ship", 28)]);
         assert_eq!(function_at(TEXT, 0), "");
         assert_eq!(function_at(TEXT, 3), "ship");

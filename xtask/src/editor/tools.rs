@@ -24,11 +24,7 @@ pub(crate) struct Tools {
 impl Tools {
     pub(crate) fn find() -> Result<Self> {
         let (program, version) = program()?;
-        Ok(Self {
-            program,
-            version,
-            library: library()?,
-        })
+        Ok(Self { program, version, library: library()? })
     }
 }
 
@@ -65,10 +61,7 @@ fn library() -> Result<PathBuf> {
     if library.join("core/src/lib.rs").is_file() {
         return Ok(library);
     }
-    Err(format!(
-        "no sources of the standard library in {}; {HOW}",
-        library.display()
-    ))
+    Err(format!("no sources of the standard library in {}; {HOW}", library.display()))
 }
 
 /// Makes a path with a folder in it absolute, as rust-analyzer runs elsewhere; a bare name is looked up in PATH.

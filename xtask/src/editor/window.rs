@@ -40,11 +40,7 @@ pub(crate) struct Completion {
 
 impl Window {
     pub(crate) fn open(server: Server, file: &Path, text: &str) -> Result<Self> {
-        let mut window = Self {
-            server,
-            file: file.to_owned(),
-            texts: 0,
-        };
+        let mut window = Self { server, file: file.to_owned(), texts: 0 };
         window.show(text)?;
         Ok(window)
     }
@@ -147,8 +143,6 @@ impl Diagnostic {
 impl Completion {
     /// Returns true for a name that only expansions may use.
     pub(crate) fn is_ours(&self) -> bool {
-        [&self.label, &self.detail]
-            .iter()
-            .any(|text| text.contains("__"))
+        [&self.label, &self.detail].iter().any(|text| text.contains("__"))
     }
 }

@@ -88,10 +88,7 @@ fn jobs(times: usize, ours: &Tool, etcdctl: &Tool) -> Vec<Job> {
 fn play(etcd: &Etcd, jobs: &[Job], lanes: usize) -> Result<Vec<Result<Seen>>> {
     let member = Setup::default().binary(&etcd.server).start()?;
     let scratch = tempfile::tempdir().map_err(|error| format!("a scratch directory: {error}"))?;
-    let place = Place {
-        etcd: &member,
-        folder: scratch.path(),
-    };
+    let place = Place { etcd: &member, folder: scratch.path() };
     lanes::play(jobs, lanes, |_: &mut (), job, number| {
         let seen = place.play(&job.tool, job.fault, number);
         seen.map_err(|error| format!("{}, {}: {error}", job.tool, job.fault))
@@ -104,8 +101,7 @@ fn is_overlap(seen: &Seen) -> bool {
 
 fn count(jobs: &[Job], results: &[Result<Seen>], is: impl Fn(&Job, &Seen) -> bool) -> usize {
     let both = jobs.iter().zip(results);
-    both.filter(|(job, seen)| seen.as_ref().is_ok_and(|seen| is(job, seen)))
-        .count()
+    both.filter(|(job, seen)| seen.as_ref().is_ok_and(|seen| is(job, seen))).count()
 }
 
 /// A row for each tool and fault.
@@ -139,9 +135,7 @@ fn table(jobs: &[Job], results: &[Result<Seen>]) -> String {
 
 /// Two of these times, in seconds.
 fn median_and_most(nanos: impl Iterator<Item = u64>) -> (f64, f64) {
-    let mut all: Vec<_> = nanos
-        .map(|it| Duration::from_nanos(it).as_secs_f64())
-        .collect();
+    let mut all: Vec<_> = nanos.map(|it| Duration::from_nanos(it).as_secs_f64()).collect();
     all.sort_unstable_by(f64::total_cmp);
     let median = all.get(all.len() / 2).copied().unwrap_or(0.0);
     (median, all.last().copied().unwrap_or(0.0))
@@ -181,33 +175,17 @@ mod tests {
         for fault in [Fault::Partition, Fault::Stop, Fault::Kill] {
             assert_eq!((many(true, fault), many(false, fault)), (30, 3));
         }
-        assert_eq!(
-            (many(true, Fault::Freeze), many(false, Fault::Freeze)),
-            (9, 9)
-        );
+        assert_eq!((many(true, Fault::Freeze), many(false, Fault::Freeze)), (9, 9));
     }
 
     #[test]
     fn table_counts_overlaps_and_not_what_failed() {
         let [ours, theirs] = tools();
-        let job = |tool: &Tool| Job {
-            tool: tool.clone(),
-            fault: Fault::Stop,
-        };
-        let seen = |overlap, lives| {
-            Ok(Seen {
-                waited: 2_000_000_000,
-                overlap,
-                lives,
-            })
-        };
+        let job = |tool: &Tool| Job { tool: tool.clone(), fault: Fault::Stop };
+        let seen = |overlap, lives| Ok(Seen { waited: 2_000_000_000, overlap, lives });
         let jobs = [job(&theirs), job(&ours), job(&ours), job(&ours)];
-        let results = [
-            seen(7, true),
-            seen(0, false),
-            seen(1_500_000, false),
-            Err("no end".to_owned()),
-        ];
+        let results =
+            [seen(7, true), seen(0, false), seen(1_500_000, false), Err("no end".to_owned())];
         let table = table(&jobs, &results);
         let rows: Vec<_> = table.lines().skip(2).collect();
         assert_eq!(

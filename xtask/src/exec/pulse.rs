@@ -44,8 +44,7 @@ pub(crate) fn beat(folder: &Path, millis: u64, pair: bool) -> Result<()> {
     let begun = now();
     let write = |time: u64, at: usize| {
         let text = format!("{time:0DIGITS$}");
-        file.write_all_at(text.as_bytes(), at as u64)
-            .map_err(failed)
+        file.write_all_at(text.as_bytes(), at as u64).map_err(failed)
     };
     write(begun, 0)?;
     write(begun, DIGITS)?;

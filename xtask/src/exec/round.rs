@@ -150,9 +150,7 @@ impl Place<'_> {
         // It is over long before, if it is ended.
         let mut first = tool.run(&proxy.endpoint(), &name, one, &["120000", "--pair"])?;
         let mut first = Process::start("the first process", &mut first)?;
-        until("the first command", PATIENCE, || {
-            pulse::read(one).len() == 2
-        })?;
+        until("the first command", PATIENCE, || pulse::read(one).len() == 2)?;
         let first_command = Pids(pulse::read(one).iter().map(|it| it.pid).collect());
 
         let mut second = tool.run(&self.etcd.endpoint(), &name, other, &["20"])?;
@@ -184,9 +182,7 @@ impl Place<'_> {
                 signal(&all, Signal::STOP);
             }
         }
-        until("the second command", PATIENCE, || {
-            !pulse::read(other).is_empty()
-        })?;
+        until("the second command", PATIENCE, || !pulse::read(other).is_empty())?;
         let second = pulse::read(other);
         let begun = second.first().map_or(0, |it| it.begun);
         if begun < at {
@@ -240,6 +236,5 @@ fn lives(pid: Pid) -> bool {
 fn children(parent: Pid) -> Vec<Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|it| Pid::from_raw(it.file_name().to_str()?.parse().ok()?));
-    pids.filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent))
-        .collect()
+    pids.filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent)).collect()
 }

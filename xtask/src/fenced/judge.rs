@@ -63,29 +63,13 @@ mod tests {
     use super::super::round::Database;
     use super::*;
 
-    const FIRST: Write = Write {
-        is_first: true,
-        token: 7,
-    };
-    const NEXT: Write = Write {
-        is_first: false,
-        token: 9,
-    };
+    const FIRST: Write = Write { is_first: true, token: 7 };
+    const NEXT: Write = Write { is_first: false, token: 9 };
 
     fn judged(step: Step, body: Body, ends: [End; 2], ledger: &[Write]) -> Result<Fate> {
-        let job = Job {
-            fenced: true,
-            database: Database::Sqlite,
-            step,
-            body,
-        };
+        let job = Job { fenced: true, database: Database::Sqlite, step, body };
         let [first, next] = ends;
-        let played = Played {
-            name: "ledgers/1".to_owned(),
-            first,
-            next,
-            ledger: None,
-        };
+        let played = Played { name: "ledgers/1".to_owned(), first, next, ledger: None };
         judge(job, &played, ledger)
     }
 
@@ -121,23 +105,13 @@ mod tests {
     #[test]
     fn a_waiting_body_must_be_dropped_and_a_late_one_refused() {
         let waits = |first, ledger: &[Write]| {
-            judged(
-                Step::Written,
-                Body::Dropped,
-                [first, End::Committed],
-                ledger,
-            )
+            judged(Step::Written, Body::Dropped, [first, End::Committed], ledger)
         };
         assert_eq!(waits(End::Dropped, &[NEXT]), Ok(Fate::Absent));
         assert!(waits(End::Dropped, &[FIRST, NEXT]).is_err());
         assert!(waits(End::DatabaseFailed, &[NEXT]).is_err());
         let late = |first, ledger: &[Write]| {
-            judged(
-                Step::BeforeFence,
-                Body::GoesOn,
-                [first, End::Committed],
-                ledger,
-            )
+            judged(Step::BeforeFence, Body::GoesOn, [first, End::Committed], ledger)
         };
         assert_eq!(late(End::Lost, &[NEXT]), Ok(Fate::Absent));
         assert!(late(End::DatabaseFailed, &[NEXT]).is_err());

@@ -109,9 +109,7 @@ pub(crate) fn fenced(times: usize, rounds: &Rounds) -> Result<String> {
 fn verdict(show: &Show) -> Result<()> {
     let stale = show.stale(|job| job.fenced);
     if stale > 0 {
-        return Err(format!(
-            "{stale} times a fenced holder committed after the next"
-        ));
+        return Err(format!("{stale} times a fenced holder committed after the next"));
     }
     if !show.failed.is_empty() {
         let failed = show.failed.len();
@@ -154,18 +152,12 @@ fn jobs(times: usize) -> Vec<Job> {
     ];
     let mut jobs = Vec::new();
     for n in 0..times {
-        for (database, kinds) in [
-            (Database::Postgres, &fenced[..]),
-            (Database::Sqlite, &fenced[..6]),
-        ] {
+        for (database, kinds) in
+            [(Database::Postgres, &fenced[..]), (Database::Sqlite, &fenced[..6])]
+        {
             let mut add = |fenced, kinds: &[(Step, Body)], n: usize| {
                 let (step, body) = kinds[n % kinds.len()];
-                jobs.push(Job {
-                    fenced,
-                    database,
-                    step,
-                    body,
-                });
+                jobs.push(Job { fenced, database, step, body });
             };
             add(true, kinds, n);
             if n.is_multiple_of(5) {
@@ -181,14 +173,10 @@ fn jobs(times: usize) -> Vec<Job> {
 fn play(place: Place<'_>, jobs: &[Job], lanes: usize) -> Result<Show> {
     let clerk = place.holder()?;
     let postgres = clerk.prepare(place.postgres)?;
-    let sqlite = clerk.prepare(&format!(
-        "sqlite:{}",
-        place.folder.join("version").display()
-    ))?;
+    let sqlite = clerk.prepare(&format!("sqlite:{}", place.folder.join("version").display()))?;
     let again = AtomicUsize::new(0);
-    let results = lanes::play(jobs, lanes, |lane, job, number| {
-        play_one(place, lane, *job, number, &again)
-    })?;
+    let results =
+        lanes::play(jobs, lanes, |lane, job, number| play_one(place, lane, *job, number, &again))?;
     let mut ledger: HashMap<String, Vec<Write>> = HashMap::new();
     for (name, write) in clerk.ledger(place.postgres)? {
         ledger.entry(name).or_default().push(write);
@@ -272,20 +260,11 @@ mod tests {
     #[test]
     fn a_show_without_a_stale_commit_on_each_database_shows_nothing() {
         let seen = |fenced, fate| Seen {
-            job: Job {
-                fenced,
-                database: Database::Postgres,
-                ..jobs(1)[0]
-            },
+            job: Job { fenced, database: Database::Postgres, ..jobs(1)[0] },
             end: End::Committed,
             fate,
         };
-        let show = |seen| Show {
-            seen,
-            failed: Vec::new(),
-            again: 0,
-            versions: Default::default(),
-        };
+        let show = |seen| Show { seen, failed: Vec::new(), again: 0, versions: Default::default() };
         let control = |database| {
             let mut control = seen(false, Fate::Stale);
             control.job.database = database;

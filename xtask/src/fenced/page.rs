@@ -18,11 +18,7 @@ const TOLD: [(End, &str); 4] = [
 
 /// Both tables.
 pub(super) fn tables(show: &Show) -> String {
-    format!(
-        "Fenced:\n\n{}\nNot fenced:\n\n{}",
-        table(show, true),
-        table(show, false)
-    )
+    format!("Fenced:\n\n{}\nNot fenced:\n\n{}", table(show, true), table(show, false))
 }
 
 /// A row for each database, step and body.

@@ -277,9 +277,7 @@ impl<'a> Lane<'a> {
         attempt: usize,
     ) -> Result<Played, Spoilt> {
         let name = format!("ledgers/{number}.{attempt}");
-        let database = self
-            .place
-            .database(job, &format!("{number}.{attempt}"), number);
+        let database = self.place.database(job, &format!("{number}.{attempt}"), number);
         self.holders.reverse();
         let [first, next] = &self.holders;
         if job.database == Database::Sqlite {
@@ -287,9 +285,7 @@ impl<'a> Lane<'a> {
         }
         let fence = if job.fenced { "fenced" } else { "bare" };
         let play = |holder: &Holder, who, step, body| {
-            holder.send(&format!(
-                "play {name} {database} {who} {step} {body} {fence}"
-            ))
+            holder.send(&format!("play {name} {database} {who} {step} {body} {fence}"))
         };
         play(first, FIRST, job.step.word(), job.body.word())?;
         first.says("held")?;
@@ -312,12 +308,7 @@ impl<'a> Lane<'a> {
                 Some(all.map(|(_, write)| write).collect())
             }
         };
-        Ok(Played {
-            name,
-            first: first_end,
-            next: next_end,
-            ledger,
-        })
+        Ok(Played { name, first: first_end, next: next_end, ledger })
     }
 }
 

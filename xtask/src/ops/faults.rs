@@ -42,23 +42,17 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 5] = [
-        Self::KeyDeleted,
-        Self::LongHolder,
-        Self::NoSpace,
-        Self::EtcdStopped,
-        Self::EtcdRestored,
-    ];
+    pub(super) const ALL: [Self; 5] =
+        [Self::KeyDeleted, Self::LongHolder, Self::NoSpace, Self::EtcdStopped, Self::EtcdRestored];
 
     /// Returns the alerts that it must bring about, each with a label that it must have.
     pub(super) fn fires(self) -> &'static [(&'static str, &'static str)] {
         const ORDERS: &str = r#""lock":"orders/<id>""#;
         match self {
             Self::KeyDeleted => &[("EtcdLockedLocksLost", r#""cause":"deleted""#)],
-            Self::LongHolder => &[
-                ("EtcdLockedWaitsTooLong", ORDERS),
-                ("EtcdLockedWaitersStay", ORDERS),
-            ],
+            Self::LongHolder => {
+                &[("EtcdLockedWaitsTooLong", ORDERS), ("EtcdLockedWaitersStay", ORDERS)]
+            }
             Self::NoSpace => &[("EtcdLockedRefusedExchanges", r#""kind":"write""#)],
             Self::EtcdStopped => &[
                 ("EtcdLockedEtcdLost", r#""severity":"page""#),
@@ -94,9 +88,7 @@ impl Fault {
         injected.end(stage)?;
         self.wait(stage, "its alerts end", |firing| firing.is_empty())?;
         let served = customers.served();
-        until("customers are served again", PATIENCE, || {
-            customers.served() > served
-        })
+        until("customers are served again", PATIENCE, || customers.served() > served)
     }
 
     /// Waits for a state of the alerts that fire. One that has nothing to do with the fault is an error.
@@ -208,11 +200,7 @@ fn holds(stage: &Stage, order: u64) -> Result<Clerk> {
     until("an order", PATIENCE, || stage.second.order(order) == 200)?;
     // Not before the order's own lock is given back, because the clerk does not wait.
     let gateway = member(stage)?.gateway();
-    let empty = || {
-        gateway
-            .keys(&below(order))
-            .is_ok_and(|keys| keys.is_empty())
-    };
+    let empty = || gateway.keys(&below(order)).is_ok_and(|keys| keys.is_empty());
     until("the end of an order", PATIENCE, empty)?;
     let clerk = stage.second.invoice(order)?;
     until("a lock held for long", PATIENCE, || !empty())?;

@@ -205,10 +205,7 @@ mod tests {
     fn refuses_variables_that_the_dashboard_lacks() {
         let job = ["job".to_owned()];
         let query = "x{job=~\"$job\"}[$__rate_interval]";
-        assert_eq!(
-            substituted(query, &job),
-            Ok("x{job=~\".*\"}[10s]".to_owned())
-        );
+        assert_eq!(substituted(query, &job), Ok("x{job=~\".*\"}[10s]".to_owned()));
         assert!(substituted("x{lock=~\"$lock\"}", &job).is_err());
     }
 

@@ -44,9 +44,7 @@ pub(crate) fn ops() -> Result<String> {
     }
     // Of an alert that no fault here brings about, at least its value was seen.
     if let Some(rule) = quiet.iter().find(|rule| !fired.contains(rule.as_str())) {
-        return Err(format!(
-            "{rule}: neither has its value data, nor has it fired"
-        ));
+        return Err(format!("{rule}: neither has its value data, nor has it fired"));
     }
     drop(customers);
     stage.end()?;

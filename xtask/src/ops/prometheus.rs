@@ -29,10 +29,7 @@ impl Tools {
     pub(crate) fn find() -> Result<Self> {
         let installed = etcd::in_path("prometheus").zip(etcd::in_path("promtool"));
         let home = workspace::tools().join("prometheus");
-        let brought = Self {
-            prometheus: home.join("prometheus"),
-            promtool: home.join("promtool"),
-        };
+        let brought = Self { prometheus: home.join("prometheus"), promtool: home.join("promtool") };
         match installed {
             Some((prometheus, promtool)) => {
                 return Ok(Self {
@@ -98,21 +95,15 @@ impl Tools {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port::free()));
         let mut command = Command::new(&self.prometheus);
         command
-            .arg(format!(
-                "--config.file={}",
-                file("prometheus.yml").display()
-            ))
+            .arg(format!("--config.file={}", file("prometheus.yml").display()))
             .arg(format!("--storage.tsdb.path={}", file("data").display()))
             .arg(format!("--web.listen-address={address}"))
             .arg("--log.level=warn")
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(io)?)
             .stderr(log);
-        let mut prometheus = Prometheus {
-            process: Process::start("prometheus", &mut command)?,
-            address,
-            place,
-        };
+        let mut prometheus =
+            Prometheus { process: Process::start("prometheus", &mut command)?, address, place };
         prometheus.ready()?;
         Ok(prometheus)
     }
@@ -185,9 +176,7 @@ impl Prometheus {
         let path = format!("label/{label}/values?match[]={}", encoded(series));
         let answer = self.ask(&path)?;
         let values = answer.as_array().into_iter().flatten();
-        Ok(values
-            .filter_map(|it| it.as_str().map(str::to_owned))
-            .collect())
+        Ok(values.filter_map(|it| it.as_str().map(str::to_owned)).collect())
     }
 
     /// Returns all alerts of its rules.

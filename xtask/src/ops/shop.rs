@@ -52,11 +52,7 @@ impl Shop {
             .stderr(Stdio::null()); // of refused requests, which the faults want
         let (process, address, printed) = Process::listening("shop-axum", &mut command)?;
         let odd = |_| format!("shop-axum listens on an odd address: {address}");
-        Ok(Self {
-            process,
-            address: address.parse().map_err(odd)?,
-            _stdout: printed,
-        })
+        Ok(Self { process, address: address.parse().map_err(odd)?, _stdout: printed })
     }
 
     /// Puts so many pieces on the shelf that nothing is ever sold out.
@@ -87,9 +83,7 @@ impl Shop {
             "POST /orders/{id}/invoice HTTP/1.1\r\nHost: shop\r\nContent-Length: 0\r\n\r\n"
         );
         connection.write_all(request.as_bytes()).map_err(io)?;
-        Ok(Clerk {
-            _connection: connection,
-        })
+        Ok(Clerk { _connection: connection })
     }
 
     /// Stops it as an orchestrator would: by SIGTERM, after which it must end well.
@@ -143,11 +137,7 @@ impl Customers {
                 }
             })
         });
-        Self {
-            threads: threads.collect(),
-            going,
-            served,
-        }
+        Self { threads: threads.collect(), going, served }
     }
 
     /// Returns how many orders were placed so far.

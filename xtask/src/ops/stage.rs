@@ -57,9 +57,7 @@ impl Stage {
         first.restock(ARTICLE)?;
         for path in ["/live", "/ready", "/metrics"] {
             if first.status(path) != 200 {
-                return Err(format!(
-                    "the shop has no {path}, which ops/kubernetes asks for"
-                ));
+                return Err(format!("the shop has no {path}, which ops/kubernetes asks for"));
             }
         }
         let targets = [first.address, second.address];
@@ -104,28 +102,19 @@ impl Stage {
             let what = format!("data of the panel `{}`: {}", query.title, query.expression);
             self.data(&what, || self.has_data(&query.expression))?;
         }
-        say::note(format_args!(
-            "{} queries have data",
-            dashboard.queries.len()
-        ));
+        say::note(format_args!("{} queries have data", dashboard.queries.len()));
         let mut without = Vec::new();
         for rule in rules {
             let limit = rule.expression.rsplit_once(" > ");
             let limit = limit.or_else(|| rule.expression.rsplit_once(" < "));
             let (value, _) = limit.ok_or_else(|| {
-                format!(
-                    "{}: no limit at the end of `{}`",
-                    rule.name, rule.expression
-                )
+                format!("{}: no limit at the end of `{}`", rule.name, rule.expression)
             })?;
             if !self.has_data(value)? {
                 without.push(rule.name.clone());
             }
         }
-        say::note(format_args!(
-            "{} alerts have values",
-            rules.len() - without.len()
-        ));
+        say::note(format_args!("{} alerts have values", rules.len() - without.len()));
         Ok(without)
     }
 
@@ -150,12 +139,7 @@ impl Stage {
 
 /// Creates the shop's user by the script that operators use, with its rights and no other.
 fn grant(etcd: &Etcd, cluster: &Cluster) -> Result<()> {
-    let mut path = etcd
-        .ctl
-        .parent()
-        .map(Path::as_os_str)
-        .unwrap_or_default()
-        .to_owned();
+    let mut path = etcd.ctl.parent().map(Path::as_os_str).unwrap_or_default().to_owned();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
     let mut script = Command::new("sh");

@@ -54,12 +54,7 @@ pub(super) struct Customers<'a> {
 
 impl<'a> Customers<'a> {
     pub(super) fn new(balancer: &'a Balancer, ends: &'a AtomicBool) -> Self {
-        Self {
-            balancer,
-            ends,
-            orders: AtomicU64::new(1),
-            seen: Mutex::default(),
-        }
+        Self { balancer, ends, orders: AtomicU64::new(1), seen: Mutex::default() }
     }
 
     /// The articles that they want: the hot ones, then the cold.
@@ -95,16 +90,10 @@ impl<'a> Customers<'a> {
             let time = |field: &str| placed[field].as_u64();
             let mut seen = self.seen();
             match (time("begun_us"), time("ended_us")) {
-                (Some(begun), Some(ended)) => seen.holds.push(Hold {
-                    article: at,
-                    replica,
-                    asked,
-                    begun,
-                    ended,
-                }),
-                _ => seen
-                    .odd
-                    .push(format!("an order without times: {}", answer.body)),
+                (Some(begun), Some(ended)) => {
+                    seen.holds.push(Hold { article: at, replica, asked, begun, ended })
+                }
+                _ => seen.odd.push(format!("an order without times: {}", answer.body)),
             }
         }
     }
@@ -138,10 +127,7 @@ impl<'a> Customers<'a> {
                 continue;
             };
             let asked = now_us();
-            let answer = Request::new(method, replica, path)
-                .body(body)
-                .limit(PATIENCE)
-                .send();
+            let answer = Request::new(method, replica, path).body(body).limit(PATIENCE).send();
             let mut seen = self.seen();
             match answer {
                 Err(_) if self.balancer.was_unready(replica) => seen.refused += 1,

@@ -183,9 +183,7 @@ impl fmt::Display for Figures {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut row = |what: &str, text: String| writeln!(out, "{what:<24}{text}");
         let answers = self.seen.answers.iter();
-        let answers: Vec<_> = answers
-            .map(|(status, count)| format!("{status}: {count}"))
-            .collect();
+        let answers: Vec<_> = answers.map(|(status, count)| format!("{status}: {count}")).collect();
         row("replicas ended", self.stops.len().to_string())?;
         row("answers", answers.join("   "))?;
         let (refused, broken) = (self.seen.refused, self.seen.broken.len());
@@ -226,16 +224,9 @@ impl fmt::Display for Figures {
         )?;
         row(
             "bodies at once",
-            format!(
-                "{} of {} on a hot lock",
-                overlaps(&self.seen.holds),
-                self.seen.holds.len()
-            ),
+            format!("{} of {} on a hot lock", overlaps(&self.seen.holds), self.seen.holds.len()),
         )?;
-        row(
-            "left by exited replicas",
-            format!("{} keys and leases", self.left().count()),
-        )?;
+        row("left by exited replicas", format!("{} keys and leases", self.left().count()))?;
         out.write_str(MEASURED)
     }
 }
@@ -249,22 +240,11 @@ mod tests {
     }
 
     fn hold(port: u16, asked: u64, begun: u64, ended: u64) -> Hold {
-        Hold {
-            article: 0,
-            replica: replica(port),
-            asked,
-            begun,
-            ended,
-        }
+        Hold { article: 0, replica: replica(port), asked, begun, ended }
     }
 
     fn stop(port: u16, at: u64) -> Stop {
-        Stop {
-            replica: replica(port),
-            at,
-            took: Duration::ZERO,
-            left: Vec::new(),
-        }
+        Stop { replica: replica(port), at, took: Duration::ZERO, left: Vec::new() }
     }
 
     #[test]
@@ -296,10 +276,7 @@ mod tests {
     fn a_broken_promise_fails_the_show() {
         let figures = |change: &dyn Fn(&mut Figures)| {
             let mut figures = Figures {
-                seen: Seen {
-                    answers: [(200, 9), (423, 1), (503, 1)].into(),
-                    ..Seen::default()
-                },
+                seen: Seen { answers: [(200, 9), (423, 1), (503, 1)].into(), ..Seen::default() },
                 stops: vec![stop(1, 80)],
                 left: Vec::new(),
             };

@@ -109,11 +109,7 @@ impl Town {
         let seen = std::mem::take(&mut *customers.seen());
         let (keys, leases) = (self.etcd.gateway().keys("")?, self.etcd.gateway().leases()?);
         let leases = leases.iter().map(|lease| format!("lease {lease:x}"));
-        Ok(Figures {
-            seen,
-            stops,
-            left: keys.into_iter().chain(leases).collect(),
-        })
+        Ok(Figures { seen, stops, left: keys.into_iter().chain(leases).collect() })
     }
 
     fn roll(
@@ -140,9 +136,7 @@ impl Town {
                 until("the replica is ready again", PATIENCE, all_ready)?;
             }
             let measured = hand_overs(&customers.seen().holds, stops).len();
-            say::note(format_args!(
-                "round {round}: {measured} of {times} hand-overs"
-            ));
+            say::note(format_args!("round {round}: {measured} of {times} hand-overs"));
             if measured >= times {
                 return Ok(());
             }
@@ -167,9 +161,7 @@ impl Town {
             replica: address,
             at,
             took,
-            left: left
-                .chain(kept.map(|lease| format!("the lease {lease:x}")))
-                .collect(),
+            left: left.chain(kept.map(|lease| format!("the lease {lease:x}"))).collect(),
         })
     }
 }
@@ -198,7 +190,5 @@ fn any(locks: &Value, which: &str) -> bool {
 fn leases(locks: &Value) -> Result<Vec<i64>> {
     let leases = locks["leases"].as_array().into_iter().flatten();
     let id = |lease: &Value| i64::from_str_radix(lease["id"].as_str()?, 16).ok();
-    leases
-        .map(|lease| id(lease).ok_or_else(|| format!("an odd lease: {lease}")))
-        .collect()
+    leases.map(|lease| id(lease).ok_or_else(|| format!("an odd lease: {lease}"))).collect()
 }

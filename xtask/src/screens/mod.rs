@@ -80,8 +80,7 @@ fn queue(camera: &Camera) -> Result<Shot> {
 fn healthy(camera: &Camera) -> Result<Shot> {
     let caption = "The same cluster of three, in use.";
     let shot = camera.run("`doctor` on a healthy cluster", caption, &["doctor"])?;
-    shot.shows(0, &["the leader", "no alarm", "names locked"])?
-        .lacks("BAD")
+    shot.shows(0, &["the leader", "no alarm", "names locked"])?.lacks("BAD")
 }
 
 fn stopped(camera: &Camera, cluster: &Cluster) -> Result<Shot> {
@@ -106,16 +105,14 @@ fn junk(camera: &Camera, cluster: &Cluster) -> Result<Shot> {
         gateway.delete(key)?;
     }
     let keys = scene::JUNK.map(|(key, _)| key);
-    shot.shows(1, &["BAD 3 keys without a lease"])?
-        .shows(1, &keys)
+    shot.shows(1, &["BAD 3 keys without a lease"])?.shows(1, &keys)
 }
 
 fn full(camera: &Camera, cluster: &Cluster) -> Result<Shot> {
     scene::fill(&cluster.members()[0].gateway(), QUOTA)?;
     let caption = "A client put values until etcd, whose quota is 16 MiB, took no more.";
     let shot = camera.run("`doctor` with NOSPACE", caption, &["doctor"])?;
-    shot.shows(1, &["BAD alarm NOSPACE", "etcdctl alarm disarm"])?
-        .lacks("grant-permission")
+    shot.shows(1, &["BAD alarm NOSPACE", "etcdctl alarm disarm"])?.lacks("grant-permission")
 }
 
 /// `doctor` for a user whose role lacks the second range of keys.

@@ -90,10 +90,8 @@ impl Scene {
     ) -> Result<Self> {
         let place = tempfile::tempdir().map_err(|error| format!("no place: {error}"))?;
         let endpoints = cluster.endpoints().join(",");
-        let variables = [
-            ("ETCD_LOCKED_ENDPOINTS", endpoints.clone()),
-            ("SHOP_BANK_MS", "50".to_owned()),
-        ];
+        let variables =
+            [("ETCD_LOCKED_ENDPOINTS", endpoints.clone()), ("SHOP_BANK_MS", "50".to_owned())];
         let shop = || Shop::start(shop, &place.path().join("shop.db"), &variables);
         let shops = [shop()?, shop()?];
         shops[0].restock(ARTICLE)?;
@@ -148,10 +146,7 @@ impl Contender {
                 command
             }
         };
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
 }

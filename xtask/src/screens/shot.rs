@@ -32,11 +32,7 @@ pub(super) struct Camera {
 
 impl Camera {
     pub(super) fn new(program: &Path, cluster: &Cluster) -> Self {
-        Self {
-            program: program.to_owned(),
-            endpoints: cluster.endpoints().join(","),
-            user: None,
-        }
+        Self { program: program.to_owned(), endpoints: cluster.endpoints().join(","), user: None }
     }
 
     /// Has the commands log in to etcd.
@@ -54,10 +50,7 @@ impl Camera {
     ) -> Result<Shot> {
         let mut terminal = Terminal::start(&self.command(args), LINES, COLUMNS)?;
         let status = terminal.wait(PATIENCE)?;
-        Ok(Shot {
-            status: status.code(),
-            ..Shot::of(&terminal, title, caption, &args.join(" "))
-        })
+        Ok(Shot { status: status.code(), ..Shot::of(&terminal, title, caption, &args.join(" ")) })
     }
 
     /// Runs `top`: its table once it knows how many contenders go, then the question before a kick, to which the answer is no.
@@ -88,17 +81,12 @@ impl Camera {
         terminal.press(b"nq")?;
         let status = terminal.wait(PATIENCE)?.code();
         let ended = |shot| Shot { status, ..shot };
-        Ok([
-            ended(table).shows(0, &["GONE/S"])?,
-            ended(question).shows(0, &[])?,
-        ])
+        Ok([ended(table).shows(0, &["GONE/S"])?, ended(question).shows(0, &[])?])
     }
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = without_settings(&self.program, "ETCD");
-        command
-            .args(args)
-            .env("ETCD_LOCKED_ENDPOINTS", &self.endpoints);
+        command.args(args).env("ETCD_LOCKED_ENDPOINTS", &self.endpoints);
         if let Some(user) = &self.user {
             command.env("ETCD_LOCKED_USER", user);
         }
@@ -157,21 +145,12 @@ impl Shot {
 /// As a section of the page.
 impl fmt::Display for Shot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            title,
-            caption,
-            command,
-            lines,
-            status,
-        } = self;
+        let Self { title, caption, command, lines, status } = self;
         let ended = match status {
             Some(status) => format!("Exit status {status}."),
             None => "Ended by a signal.".to_owned(),
         };
         let lines = lines.join("\n");
-        write!(
-            f,
-            "## {title}\n\n{caption} {ended}\n\n```console\n$ {command}\n{lines}\n```\n"
-        )
+        write!(f, "## {title}\n\n{caption} {ended}\n\n```console\n$ {command}\n{lines}\n```\n")
     }
 }

@@ -154,12 +154,8 @@ mod tests {
 
     /// The texts of a chart, in the order in which they are drawn.
     fn texts(svg: &str) -> Vec<&str> {
-        let parts = svg
-            .split("</text>")
-            .filter_map(|part| part.split_once("<text"));
-        parts
-            .filter_map(|(_, text)| Some(text.split_once('>')?.1.trim()))
-            .collect()
+        let parts = svg.split("</text>").filter_map(|part| part.split_once("<text"));
+        parts.filter_map(|(_, text)| Some(text.split_once('>')?.1.trim())).collect()
     }
 
     #[test]
@@ -174,9 +170,8 @@ mod tests {
     #[test]
     fn the_first_line_is_thick_and_on_top() {
         let svg = chart(Scale::Linear, &[(1.0, 2.0), (4.0, 3.0)]);
-        let lines = svg
-            .lines()
-            .filter(|line| line.contains("polyline") && line.contains("#010203"));
+        let lines =
+            svg.lines().filter(|line| line.contains("polyline") && line.contains("#010203"));
         let last = lines.take(2).last().unwrap();
         assert!(last.contains("stroke-width=\"4\""), "{last}");
     }
@@ -185,9 +180,7 @@ mod tests {
     fn all_values_are_between_two_ticks() {
         let log = chart(Scale::Log(2.0), &[(2.0, 0.002), (256.0, 1.0)]);
         let texts = texts(&log);
-        for tick in [
-            "2.000", "4.000", "128.000", "256.000", "0.001", "0.010", "1.000",
-        ] {
+        for tick in ["2.000", "4.000", "128.000", "256.000", "0.001", "0.010", "1.000"] {
             assert!(texts.contains(&tick), "{tick}: {texts:?}");
         }
         assert!(!texts.contains(&"512.000") && !texts.contains(&"10.000"));

@@ -36,11 +36,7 @@ impl<S: Server> Http<S> {
             .body(Full::from(body.to_owned()))
             .expect("a request");
         self.requests.ready().await.expect("a connection");
-        let response = self
-            .requests
-            .send_request(request)
-            .await
-            .expect("an answer");
+        let response = self.requests.send_request(request).await.expect("an answer");
         let (head, body) = response.into_parts();
         let body = body.collect().await.expect("a body").to_bytes();
         let said = String::from_utf8_lossy(&body).into_owned();
@@ -49,11 +45,7 @@ impl<S: Server> Http<S> {
         }
         let retry_after = head.headers.get("retry-after");
         let seconds = retry_after.map(|it| it.to_str().expect("text").parse().expect("seconds"));
-        Err(Refused {
-            code: head.status.as_str().to_owned(),
-            retry_after: seconds,
-            said,
-        })
+        Err(Refused { code: head.status.as_str().to_owned(), retry_after: seconds, said })
     }
 }
 
@@ -68,10 +60,7 @@ fn number(value: &Value, field: &str) -> u32 {
 }
 
 fn order(value: Value) -> Order {
-    Order {
-        state: text(&value, "state"),
-        invoice: text(&value, "invoice"),
-    }
+    Order { state: text(&value, "state"), invoice: text(&value, "invoice") }
 }
 
 impl<S: Server> Customer for Http<S> {
@@ -86,11 +75,7 @@ impl<S: Server> Customer for Http<S> {
         task.spawn(async move {
             let _ = connection.await; // a failure shows in the request
         });
-        Http {
-            requests,
-            _connection: task,
-            server: PhantomData,
-        }
+        Http { requests, _connection: task, server: PhantomData }
     }
 
     async fn restock(&mut self, sku: &str, pieces: u32) {
@@ -102,10 +87,7 @@ impl<S: Server> Customer for Http<S> {
     async fn shelf(&mut self, sku: &str) -> Shelf {
         let path = format!("/shelves/{sku}");
         let shelf = self.send(Method::GET, &path, "").await.expect("a shelf");
-        Shelf {
-            left: number(&shelf, "left"),
-            sold: number(&shelf, "sold"),
-        }
+        Shelf { left: number(&shelf, "left"), sold: number(&shelf, "sold") }
     }
 
     async fn order(&mut self, id: u64) -> Answer {

@@ -125,11 +125,7 @@ impl Service {
         let program = stage.start_with(C::PROGRAM, &[], &environment);
         let line = stage.says("listening on http://").await.text;
         let address = line.trim_start_matches("listening on http://");
-        Service {
-            stage,
-            program,
-            address: address.parse().expect("an address"),
-        }
+        Service { stage, program, address: address.parse().expect("an address") }
     }
 
     pub(crate) async fn customer<C: Customer>(&self) -> C {

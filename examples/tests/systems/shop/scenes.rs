@@ -24,10 +24,7 @@ struct Town {
 
 impl Town {
     async fn found() -> Town {
-        Town {
-            etcd: Etcd::start().await,
-            folder: tempfile::tempdir().expect("a folder"),
-        }
+        Town { etcd: Etcd::start().await, folder: tempfile::tempdir().expect("a folder") }
     }
 
     fn database(&self) -> PathBuf {
@@ -58,10 +55,8 @@ pub(crate) fn contention<C: Customer>() {
     run(async {
         let town = Town::found().await;
         let bank = Duration::from_millis(30);
-        let services = [
-            town.service::<C>(bank, AT_ONCE).await,
-            town.service::<C>(bank, AT_ONCE).await,
-        ];
+        let services =
+            [town.service::<C>(bank, AT_ONCE).await, town.service::<C>(bank, AT_ONCE).await];
         let mut clerk: C = services[0].customer().await;
         clerk.restock("lamp", PIECES).await;
 
@@ -81,16 +76,11 @@ pub(crate) fn contention<C: Customer>() {
         let answers: Vec<Answer> = crowd.join_all().await;
         let sold = answers.iter().flatten().filter(|order| paid(order)).count();
         let refused = answers.iter().filter_map(|answer| answer.as_ref().err());
-        let sold_out = refused
-            .filter(|refused| refused.said.contains("sold out"))
-            .count();
+        let sold_out = refused.filter(|refused| refused.said.contains("sold out")).count();
         let shelf = clerk.shelf("lamp").await;
         let answered = (sold as u32, (sold + sold_out) as u64);
         assert_eq!(answered, (PIECES, CUSTOMERS), "{shelf:?} {answers:?}");
-        let expected = Shelf {
-            left: 0,
-            sold: PIECES,
-        };
+        let expected = Shelf { left: 0, sold: PIECES };
         assert_eq!(shelf, expected);
     });
 }
@@ -146,18 +136,11 @@ pub(crate) fn disconnect<C: Customer>() {
         assert!(gone.await.unwrap_err().is_cancelled());
         let whole = async {
             loop {
-                let locked = (
-                    town.holders("orders/1").await,
-                    town.holders("shelves/lamp").await,
-                );
+                let locked = (town.holders("orders/1").await, town.holders("shelves/lamp").await);
                 if paid(&clerk.order(1).await.unwrap()) {
                     break;
                 }
-                assert_eq!(
-                    locked,
-                    (1, 1),
-                    "the body has lost its locks with its client"
-                );
+                assert_eq!(locked, (1, 1), "the body has lost its locks with its client");
                 sleep(Duration::from_millis(10)).await; // not in a busy loop
             }
         };
@@ -213,16 +196,10 @@ pub(crate) fn shutdown<C: Customer>() {
         one.program.terminate();
         other.program.terminate();
         let refused = within("the refusal", waits).await.unwrap().unwrap_err();
-        assert!(
-            !stays.is_finished(),
-            "a waiting request is not refused at once"
-        );
+        assert!(!stays.is_finished(), "a waiting request is not refused at once");
         assert_eq!(refused.code, C::UNAVAILABLE, "{refused:?}");
         assert_eq!(refused.retry_after, Some(1), "{refused:?}");
-        assert!(
-            refused.said.starts_with("LOCK_SHUTTING_DOWN"),
-            "{refused:?}"
-        );
+        assert!(refused.said.starts_with("LOCK_SHUTTING_DOWN"), "{refused:?}");
         let answer = within("the answer", stays).await.unwrap();
         assert!(paid(&answer.unwrap()));
         one.stage.ends_well(&mut one.program).await;

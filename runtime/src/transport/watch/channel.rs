@@ -25,13 +25,7 @@ pub(crate) type Submit = Arc<dyn Fn(StreamEvent) + Send + Sync>;
 /// What the task is to do.
 #[derive(Debug)]
 pub(super) enum Command {
-    Add {
-        id: WatchId,
-        incarnation: Incarnation,
-        prefix: Key,
-        from: Revision,
-        puts: bool,
-    },
+    Add { id: WatchId, incarnation: Incarnation, prefix: Key, from: Revision, puts: bool },
     Remove(Incarnation),
 }
 

@@ -131,10 +131,7 @@ impl Stream {
             }
         };
         // A stream begins with its first watch.
-        let mut client = connection
-            .client
-            .watch_client()
-            .max_decoding_message_size(MAX_ANSWER);
+        let mut client = connection.client.watch_client().max_decoding_message_size(MAX_ANSWER);
         let opening = client.watch(key, Some(options));
         let end = match self.client.within(OPEN, pin!(opening)).await {
             Some(Ok(stream)) => {
@@ -165,9 +162,7 @@ impl Stream {
         mut lost: Pin<&mut impl Future<Output = ()>>,
     ) -> End {
         let mut idle = None;
-        let mut period_over = self
-            .clock
-            .sleep_until(self.clock.now() + period(&*self.clock));
+        let mut period_over = self.clock.sleep_until(self.clock.now() + period(&*self.clock));
         loop {
             if !self.table.watches.is_empty() {
                 idle = None;

@@ -69,22 +69,8 @@ pub(super) enum Outgoing {
 impl Table {
     pub(super) fn apply(&mut self, command: Command) {
         match command {
-            Command::Add {
-                id,
-                incarnation,
-                prefix,
-                from,
-                puts,
-            } => {
-                let watch = Watch {
-                    id,
-                    prefix,
-                    from,
-                    puts,
-                    refusals: 0,
-                    paused: None,
-                    wire: None,
-                };
+            Command::Add { id, incarnation, prefix, from, puts } => {
+                let watch = Watch { id, prefix, from, puts, refusals: 0, paused: None, wire: None };
                 self.watches.insert(incarnation, watch);
                 self.create(incarnation);
             }
@@ -97,11 +83,7 @@ impl Table {
         let id = self.wire_ids;
         let creation = self.post(Outgoing::Create(id));
         if let Some(watch) = self.watches.get_mut(&incarnation) {
-            watch.wire = Some(Wire {
-                asked: id,
-                given: None,
-                creation,
-            });
+            watch.wire = Some(Wire { asked: id, given: None, creation });
         }
         self.asked.insert(id, incarnation);
     }

@@ -40,9 +40,7 @@ struct Live {
 
 impl fmt::Debug for Watches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watches")
-            .field("live", &self.live.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Watches").field("live", &self.live.len()).finish_non_exhaustive()
     }
 }
 
@@ -69,12 +67,7 @@ impl Watches {
     /// asked what is put. An id that is in use is replaced.
     pub(crate) fn add(&mut self, id: WatchId, prefix: Key, from: Revision, puts: bool) {
         self.incarnations += 1;
-        let live = Live {
-            incarnation: self.incarnations,
-            prefix,
-            from,
-            puts,
-        };
+        let live = Live { incarnation: self.incarnations, prefix, from, puts };
         let addition = live.addition(id);
         let replaced = self.live.insert(id, live);
         match &self.task {
@@ -134,11 +127,8 @@ impl Watches {
 
     /// Starts a task for all watches.
     fn start(&mut self) {
-        let (stream, task) = Stream::new(
-            self.client.clone(),
-            Arc::clone(&self.clock),
-            Arc::clone(&self.submit),
-        );
+        let (stream, task) =
+            Stream::new(self.client.clone(), Arc::clone(&self.clock), Arc::clone(&self.submit));
         self.runtime.spawn(stream.run());
         for (id, live) in &self.live {
             task.command(live.addition(*id));
@@ -197,15 +187,9 @@ mod tests {
         watches.task = Some(task);
         watches.add(1.into(), "locks/a/".into(), at(7), true);
         watches.add(2.into(), "locks/b/".into(), at(8), true);
-        let deletion = Event::Delete {
-            key: b"locks/a/x".to_vec(),
-            revision: at(9),
-        };
+        let deletion = Event::Delete { key: b"locks/a/x".to_vec(), revision: at(9) };
         let seen = StreamEvent::Seen(1.into(), 1, WatchEvent::Changed(deletion));
-        assert!(matches!(
-            watches.take(seen),
-            Some((_, WatchEvent::Changed(_)))
-        ));
+        assert!(matches!(watches.take(seen), Some((_, WatchEvent::Changed(_)))));
         drop(stream); // as a panic would
         let ended = submitted.recv().await.unwrap();
         assert!(matches!(ended, StreamEvent::Ended), "{ended:?}");
@@ -218,11 +202,7 @@ mod tests {
         assert!(matches!(again, StreamEvent::Resume), "{again:?}");
         assert!(watches.take(again).is_none());
         assert!(watches.task.is_some() && !watches.pausing);
-        let mut resumed: Vec<_> = watches
-            .live
-            .iter()
-            .map(|(id, it)| (id.get(), it.from))
-            .collect();
+        let mut resumed: Vec<_> = watches.live.iter().map(|(id, it)| (id.get(), it.from)).collect();
         resumed.sort_unstable();
         assert_eq!(resumed, [(1, at(9)), (3, at(9))]);
     }
@@ -269,10 +249,7 @@ mod tests {
         let mut operator = etcd.client().await;
         operator.put("locks/a/1", "", None).await.unwrap();
         let seen = watches.take(submitted.recv().await.unwrap());
-        assert!(matches!(
-            seen,
-            Some((_, WatchEvent::Changed(Event::Put(_))))
-        ));
+        assert!(matches!(seen, Some((_, WatchEvent::Changed(Event::Put(_))))));
 
         let first = links.lock().unwrap().clone();
         first.iter().for_each(etcd_locked_embedded::Link::cut);

@@ -91,7 +91,7 @@ pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
     }
     if host.contains('@') {
         return Err(
-            "a user does not belong into an endpoint: use `user` (`ETCD_LOCKED_USER`)".into(),
+            "a user does not belong into an endpoint: use `user` (`ETCD_LOCKED_USER`)".into()
         );
     }
     if host.contains(',') {
@@ -100,13 +100,8 @@ pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
     if host.matches(':').count() > 1 && !host.starts_with('[') {
         return Err("an IPv6 address stands in brackets: write `http://[::1]:2379`".into());
     }
-    if !host
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || "-._:[]%".contains(c))
-    {
-        return Err(format!(
-            "no space, path or query, only host and port: {example}"
-        ));
+    if !host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]%".contains(c)) {
+        return Err(format!("no space, path or query, only host and port: {example}"));
     }
     if port(host).is_some_and(|port| port.parse::<u16>().is_err()) {
         return Err(format!("the port is no number up to 65535: {example}"));
@@ -120,13 +115,10 @@ pub(crate) fn is_endpoint(url: &str) -> bool {
 }
 
 pub(super) fn check_prefix(prefix: &str) -> Result<(), String> {
-    if let Some(other) = prefix
-        .chars()
-        .find(|c| !(c.is_ascii_alphanumeric() || "._~:@=+-/".contains(*c)))
+    if let Some(other) =
+        prefix.chars().find(|c| !(c.is_ascii_alphanumeric() || "._~:@=+-/".contains(*c)))
     {
-        return Err(format!(
-            "{other:?} cannot be in it: only letters, digits, `._~:@=+-` and `/`"
-        ));
+        return Err(format!("{other:?} cannot be in it: only letters, digits, `._~:@=+-` and `/`"));
     }
     match prefix {
         "" => Err("empty: write e.g. `locks/`".into()),
@@ -172,22 +164,11 @@ mod tests {
 
     #[test]
     fn defaults_are_right() {
-        for endpoint in [
-            "http://a",
-            "a:1",
-            "http://[::1]:2379",
-            "http://[::1]",
-            "http://a:1/",
-        ] {
+        for endpoint in ["http://a", "a:1", "http://[::1]:2379", "http://[::1]", "http://a:1/"] {
             assert_eq!(Config::new([endpoint]).check(), Ok(()), "{endpoint}");
         }
         let whole = Config::new(["http://a:1/", "a", "http://[::1]", "[::1]:1"]);
-        let urls = [
-            "http://a:1",
-            "http://a:2379",
-            "http://[::1]:2379",
-            "http://[::1]:1",
-        ];
+        let urls = ["http://a:1", "http://a:2379", "http://[::1]:2379", "http://[::1]:1"];
         assert_eq!(whole.urls(), urls);
     }
 
@@ -229,9 +210,6 @@ mod tests {
         });
         assert_eq!(config.check(), Ok(()));
         let shown = format!("{config:?}");
-        assert!(
-            shown.starts_with("Config { endpoints: connect_with, prefix"),
-            "{shown}"
-        );
+        assert!(shown.starts_with("Config { endpoints: connect_with, prefix"), "{shown}");
     }
 }

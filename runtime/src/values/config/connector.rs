@@ -25,11 +25,7 @@ impl Connector {
         F: Fn(ConnectOptions) -> C + Send + Sync + 'static,
         C: Future<Output = Result<Client, Error>> + Send + 'static,
     {
-        Self {
-            name,
-            at_hand: false,
-            make: Arc::new(move |options| Box::pin(make(options))),
-        }
+        Self { name, at_hand: false, make: Arc::new(move |options| Box::pin(make(options))) }
     }
 
     /// Its etcd is in the process, and answers as soon as it is asked.

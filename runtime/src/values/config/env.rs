@@ -108,9 +108,7 @@ impl Config {
         {
             config.tls = read.tls;
         }
-        config
-            .check()
-            .map_err(|message| LockError::Config { message })?;
+        config.check().map_err(|message| LockError::Config { message })?;
         Ok(config)
     }
 }
@@ -161,10 +159,7 @@ impl Environment<'_> {
                     "`{other}` has a password too: leave one of the two out"
                 )));
             }
-            files.user = Some(UserFile {
-                name: user.map(|user| user.value),
-                file: file.file(),
-            });
+            files.user = Some(UserFile { name: user.map(|user| user.value), file: file.file() });
         }
         self.add_certificates(config, &mut files)?;
         Ok(files)
@@ -201,22 +196,18 @@ impl Environment<'_> {
             ("ETCD_LOCKED_CERT", "ETCDCTL_CERT"),
             ("ETCD_LOCKED_KEY", "ETCDCTL_KEY"),
         ]
-        .map(|(ours, etcdctl)| {
-            if plain {
-                self.get(ours)
-            } else {
-                self.either(ours, etcdctl)
-            }
-        })
+        .map(
+            |(ours, etcdctl)| {
+                if plain { self.get(ours) } else { self.either(ours, etcdctl) }
+            },
+        )
     }
 }
 
 impl Variable {
     /// Names the variable and never shows its value: a key or a password may stand in any of them by mistake.
     fn wrong(&self, what: impl fmt::Display) -> LockError {
-        LockError::Config {
-            message: format!("`{}`: {what}", self.name),
-        }
+        LockError::Config { message: format!("`{}`: {what}", self.name) }
     }
 
     /// The configuration for these endpoints.
@@ -247,10 +238,7 @@ impl Variable {
 
     /// The file that the variable names.
     fn file(self) -> File {
-        File {
-            variable: self.name,
-            path: self.value.into(),
-        }
+        File { variable: self.name, path: self.value.into() }
     }
 }
 
@@ -345,10 +333,8 @@ mod tests {
 
     #[test]
     fn etcdctl_certificates_mean_nothing_without_tls() {
-        let environment = [
-            ("ETCDCTL_ENDPOINTS", "http://a:1"),
-            ("ETCDCTL_CACERT", "/no/such/file"),
-        ];
+        let environment =
+            [("ETCDCTL_ENDPOINTS", "http://a:1"), ("ETCDCTL_CACERT", "/no/such/file")];
         assert!(read(&environment).is_ok());
     }
 
@@ -407,10 +393,7 @@ mod tests {
         assert!(config.endpoints.is_empty() && config.connector.is_some());
         assert_eq!(config.prefix, "shop/");
         let shown = format!("{config:?}");
-        assert!(
-            shown.starts_with("Config { endpoints: the embedded etcd, prefix"),
-            "{shown}"
-        );
+        assert!(shown.starts_with("Config { endpoints: the embedded etcd, prefix"), "{shown}");
     }
 
     #[test]
@@ -420,10 +403,7 @@ mod tests {
         assert!(!message.contains("hunter2"), "{message}");
         let config = Config::new(["a:1"]).user("me", "hunter2");
         let shown = format!("{config:?}");
-        assert!(
-            shown.contains("me") && !shown.contains("hunter2"),
-            "{shown}"
-        );
+        assert!(shown.contains("me") && !shown.contains("hunter2"), "{shown}");
     }
 
     #[test]
@@ -441,19 +421,13 @@ mod tests {
         let twice = user(&[endpoints, of_file, ("ETCD_LOCKED_USER", "me:secret")]).unwrap_err();
         assert!(twice.to_string().contains("a password too"), "{twice}");
         let nameless = user(&[endpoints, of_file]).unwrap_err().to_string();
-        assert!(
-            nameless.contains("name:password") && !nameless.contains("hunter2"),
-            "{nameless}"
-        );
+        assert!(nameless.contains("name:password") && !nameless.contains("hunter2"), "{nameless}");
         std::fs::write(&file, "me:hunter2").unwrap();
         let whole = user(&[endpoints, of_file]).unwrap();
         assert_eq!(whole, Some(("me".into(), "hunter2".into())));
         std::fs::remove_file(&file).unwrap();
         let missing = user(&[endpoints, of_file]).unwrap_err().to_string();
-        assert!(
-            missing.contains("`ETCD_LOCKED_PASSWORD_FILE`: cannot read"),
-            "{missing}"
-        );
+        assert!(missing.contains("`ETCD_LOCKED_PASSWORD_FILE`: cannot read"), "{missing}");
     }
 
     #[cfg(not(feature = "tls"))]
@@ -469,10 +443,7 @@ mod tests {
         let endpoints = ("ETCDCTL_ENDPOINTS", "https://a:1");
         let missing = read(&[endpoints, ("ETCDCTL_CACERT", "/no/such/file")]).unwrap_err();
         let message = missing.to_string();
-        assert!(
-            message.contains("`ETCDCTL_CACERT`: cannot read the file"),
-            "{message}"
-        );
+        assert!(message.contains("`ETCDCTL_CACERT`: cannot read the file"), "{message}");
         let alone = read(&[endpoints, ("ETCD_LOCKED_CERT", "/some/file")]).unwrap_err();
         assert!(alone.to_string().contains("key's file"), "{alone}");
         let config = read(&[endpoints]).unwrap();

@@ -54,11 +54,7 @@ pub(crate) struct Source {
 
 impl Source {
     pub(super) fn new(configured: Credentials, files: Files, provider: Option<Provider>) -> Self {
-        Self {
-            configured,
-            files,
-            provider,
-        }
+        Self { configured, files, provider }
     }
 
     /// Tells whether the next read may have other credentials.

@@ -51,19 +51,13 @@ impl Tls {
 
     /// The client's certificate.
     pub(crate) fn certificate(&self) -> Option<&[u8]> {
-        self.identity
-            .as_ref()
-            .map(|(certificate, _)| &**certificate)
+        self.identity.as_ref().map(|(certificate, _)| &**certificate)
     }
 
     /// What rustls would take for an empty list, or refuse without saying which text it was.
     pub(crate) fn check(&self) -> Result<(), String> {
         let certificate = |pem: &[u8]| contains(pem, b"-----BEGIN CERTIFICATE-----");
-        if self
-            .authorities
-            .as_deref()
-            .is_some_and(|pem| !certificate(pem))
-        {
+        if self.authorities.as_deref().is_some_and(|pem| !certificate(pem)) {
             return Err("tls: the authorities' PEM has no `BEGIN CERTIFICATE`".into());
         }
         if let Some((cert, key)) = &self.identity {
@@ -127,18 +121,9 @@ mod tests {
     #[test]
     fn half_encrypted_is_refused() {
         for (config, message) in [
-            (
-                Config::new(["http://a:1", "https://b:1"]),
-                "differ in scheme",
-            ),
-            (
-                Config::new(["http://a:1"]).tls(Tls::new()),
-                "leave `tls` out",
-            ),
-            (
-                Config::new(["a:1"]).tls(Tls::new().ca_pem("rubbish")),
-                "authorities",
-            ),
+            (Config::new(["http://a:1", "https://b:1"]), "differ in scheme"),
+            (Config::new(["http://a:1"]).tls(Tls::new()), "leave `tls` out"),
+            (Config::new(["a:1"]).tls(Tls::new().ca_pem("rubbish")), "authorities"),
             (
                 Config::new(["a:1"]).tls(Tls::new().identity_pem(CERTIFICATE, "rubbish")),
                 "client key",

@@ -44,20 +44,10 @@ pub(super) fn judge(
     pauses: &Pauses,
     verdicts: &mut Verdicts,
 ) {
-    let mut known = Known {
-        calls,
-        names: BTreeMap::new(),
-        nested: Vec::new(),
-        faults,
-        pauses,
-    };
+    let mut known = Known { calls, names: BTreeMap::new(), nested: Vec::new(), faults, pauses };
     let mut asked: Vec<&Call> = calls.values().collect();
     asked.sort_by_key(|call| call.asked_at);
-    known.nested = asked
-        .iter()
-        .copied()
-        .filter(|call| call.asked.under.is_some())
-        .collect();
+    known.nested = asked.iter().copied().filter(|call| call.asked.under.is_some()).collect();
     for call in asked {
         let gone = known.gone(call);
         for name in &call.asked.names {
@@ -112,10 +102,7 @@ impl Known<'_> {
         let after = ended.saturating_add(LEFT);
         let kept = ms(call.asked.at_least);
         let crashed = over <= after;
-        let lost = matches!(
-            call.returned,
-            Some((_, Outcome::Lost(_) | Outcome::Refused(_)))
-        );
+        let lost = matches!(call.returned, Some((_, Outcome::Lost(_) | Outcome::Refused(_))));
         if crashed || lost || self.is_disturbed(call, call.asked_at, after) {
             after.saturating_add(2 * ms(call.asked.ttl) + EXPIRY + kept)
         } else {
@@ -134,20 +121,14 @@ impl Known<'_> {
             return;
         }
         let from = call.asked_at;
-        let returned = call
-            .returned
-            .as_ref()
-            .map_or(self.pauses.over(), |(at, _)| *at);
+        let returned = call.returned.as_ref().map_or(self.pauses.over(), |(at, _)| *at);
         let over = self.pauses.ended(call.id.process).unwrap_or(u64::MAX);
         let to = began(call).min(returned).min(over);
         if to.saturating_sub(from) <= SERVED {
             return;
         }
         // Times of no use, and of every fault that may delay it.
-        let disturbing = self
-            .faults
-            .iter()
-            .filter(|fault| fault.explains(call, Failure::Delayed));
+        let disturbing = self.faults.iter().filter(|fault| fault.explains(call, Failure::Delayed));
         let mut taken: Vec<(u64, u64)> = disturbing
             .map(|fault| (fault.begun, fault.until().saturating_add(calm::AFTERMATH)))
             .collect();
@@ -203,21 +184,11 @@ impl Known<'_> {
         loop {
             let before = reached.len();
             for (outer, inner) in &edges {
-                if outer
-                    .asked
-                    .names
-                    .iter()
-                    .any(|name| reached.contains(name.as_str()))
-                {
+                if outer.asked.names.iter().any(|name| reached.contains(name.as_str())) {
                     reached.extend(inner.asked.names.iter().map(String::as_str));
                 }
             }
-            if holds
-                .asked
-                .names
-                .iter()
-                .any(|name| reached.contains(name.as_str()))
-            {
+            if holds.asked.names.iter().any(|name| reached.contains(name.as_str())) {
                 return true;
             }
             if reached.len() == before {

@@ -62,10 +62,7 @@ fn waits(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdicts
         };
         let took = pauses.ran(process, call.asked_at, answered);
         if took > ms(wait) + TOLERANCE {
-            let text = format!(
-                "waited for {} ms with a bound of {wait} ms",
-                took / 1_000_000
-            );
+            let text = format!("waited for {} ms with a bound of {wait} ms", took / 1_000_000);
             verdicts.breach(Breach::Bound, answered, &call.asked.names, &[call.id], text);
         }
     }
@@ -93,10 +90,7 @@ fn hangs(call: &Call, pauses: &Pauses, verdicts: &mut Verdicts) {
     let stood = pauses.ran(call.id.process, last, end);
     let stood = stood.saturating_sub(pauses.stalled(last, end));
     if stood > limit {
-        let text = format!(
-            "its body was neither polled nor ended for {} ms",
-            stood / 1_000_000
-        );
+        let text = format!("its body was neither polled nor ended for {} ms", stood / 1_000_000);
         verdicts.breach(Breach::Bound, last, &call.asked.names, &[call.id], text);
     }
 }
@@ -108,10 +102,7 @@ fn errors(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdict
     let asked = (call.asked_at, *at);
     let explained = |failure| calm::is_explained(call, asked, failure, faults, pauses);
     // A call that waits for some milliseconds may be over before etcd has answered at all.
-    let patient = call
-        .asked
-        .wait
-        .is_none_or(|wait| wait == 0 || wait >= PATIENT_WAIT);
+    let patient = call.asked.wait.is_none_or(|wait| wait == 0 || wait >= PATIENT_WAIT);
     if *result == Outcome::Lost("Revoked".to_owned())
         && calm::is_revoked_by_etcd(call, asked, faults)
     {
@@ -185,9 +176,7 @@ fn retention(
         last = last.max(keeps.held_until);
         let done = matches!(keeps.returned, Some((_, Outcome::Done)));
         let until = granted + ms(keeps.asked.at_least);
-        let crashed = pauses
-            .ended(keeps.id.process)
-            .is_some_and(|end| end < until);
+        let crashed = pauses.ended(keeps.id.process).is_some_and(|end| end < until);
         let rewound = !removals.share_history(keeps, next);
         if keeps.asked.at_least == 0 || !done || crashed || rewound || !keeps.is_exclusive() {
             continue;
@@ -197,10 +186,8 @@ fn retention(
             // The next one waits for the end of this retention too.
             last = last.max(until);
         } else if removals.explain(keeps, name, begin, begin).is_none() {
-            let text = format!(
-                "`{name}` was locked {} ms too early",
-                (until - began(next)) / 1_000_000
-            );
+            let text =
+                format!("`{name}` was locked {} ms too early", (until - began(next)) / 1_000_000);
             verdicts.breach(
                 Breach::Retention,
                 began(next),

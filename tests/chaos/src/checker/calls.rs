@@ -46,10 +46,7 @@ impl Call {
     /// The token of one of its names.
     pub(crate) fn token(&self, name: &str) -> Option<i64> {
         let tokens = &self.begun.as_ref()?.tokens;
-        tokens
-            .iter()
-            .find(|(of, _)| of == name)
-            .map(|(_, token)| *token)
+        tokens.iter().find(|(of, _)| of == name).map(|(_, token)| *token)
     }
 
     /// Tells whether the lock was held when the body was polled first.
@@ -69,10 +66,7 @@ pub(crate) fn of(events: &[Event]) -> BTreeMap<CallId, Call> {
         let What::Said { process, said } = what else {
             continue;
         };
-        let id = |call: &u64| CallId {
-            process: *process,
-            call: *call,
-        };
+        let id = |call: &u64| CallId { process: *process, call: *call };
         match said {
             Said::Asked { call, asked } => {
                 let id = id(call);

@@ -47,11 +47,7 @@ pub(super) fn is_explained(
     let since = match failure {
         Failure::Lost(cause) => {
             let leases = if cause == "Revoked" { 2 } else { 1 };
-            let blocked = if call.asked.kind == BLOCKING {
-                BLOCKED
-            } else {
-                0
-            };
+            let blocked = if call.asked.kind == BLOCKING { BLOCKED } else { 0 };
             to.saturating_sub(leases * ttl + LEARNT + blocked)
         }
         Failure::Refused | Failure::Unreleased => to.saturating_sub(AFTERMATH),
@@ -69,21 +65,14 @@ pub(super) fn is_explained(
         return stalled || !explaining.is_empty();
     }
     // Renewals come every third of the TTL: it takes a longer time without any until a long lease has run out.
-    let silent: Vec<_> = explaining
-        .iter()
-        .map(|fault| (fault.begun, fault.until()))
-        .collect();
+    let silent: Vec<_> = explaining.iter().map(|fault| (fault.begun, fault.until())).collect();
     stalled || covered(&silent, 0, to) >= ttl / 3
 }
 
 /// Tells whether a lock of a long lease that was revoked meanwhile is one that etcd itself revoked, though it was renewed.
 pub(super) fn is_revoked_by_etcd(call: &Call, (from, to): (u64, u64), faults: &[Fault]) -> bool {
     let lost = Failure::Lost("Revoked");
-    let near = || {
-        faults
-            .iter()
-            .filter(|fault| fault.disturbs(from, to, AFTERMATH))
-    };
+    let near = || faults.iter().filter(|fault| fault.disturbs(from, to, AFTERMATH));
     ms(call.asked.ttl) >= LONG_TTL
         && near().any(Fault::makes_etcd_revoke)
         && !near().any(|fault| !fault.makes_etcd_revoke() && fault.explains(call, lost))
@@ -96,11 +85,8 @@ pub(super) fn lasts(events: &[Event], faults: &[Fault], pauses: &Pauses, before:
     };
     let disturbed = faults.iter().map(|fault| (fault.begun, fault.until()));
     let disturbed = disturbed.chain(pauses.long_stalls(long_stall(TTL)));
-    let disturbed: Vec<_> = disturbed
-        .map(|(from, to)| (from, to.saturating_add(before)))
-        .collect();
-    end.saturating_sub(first)
-        .saturating_sub(covered(&disturbed, first, end))
+    let disturbed: Vec<_> = disturbed.map(|(from, to)| (from, to.saturating_add(before))).collect();
+    end.saturating_sub(first).saturating_sub(covered(&disturbed, first, end))
 }
 
 /// The share of the time of all processes in which nothing explains that a lock of ten seconds is lost.
@@ -114,9 +100,8 @@ pub(super) fn share_judged(events: &[Event], faults: &[Fault], pauses: &Pauses) 
         let disturbing = faults.iter().filter(|fault| fault.unsettles(process));
         let disturbed = disturbing.map(|fault| (fault.begun, fault.until()));
         let disturbed = disturbed.chain(pauses.long_stalls(long_stall(LONG_TTL)));
-        let disturbed: Vec<_> = disturbed
-            .map(|(from, to)| (from, to.saturating_add(AFTERMATH)))
-            .collect();
+        let disturbed: Vec<_> =
+            disturbed.map(|(from, to)| (from, to.saturating_add(AFTERMATH))).collect();
         let lives = to.saturating_sub(from);
         lived += lives;
         calm += lives.saturating_sub(covered(&disturbed, from, to));

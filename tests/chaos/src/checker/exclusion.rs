@@ -55,11 +55,7 @@ fn late(calls: &BTreeMap<CallId, Call>, pauses: &Pauses, verdicts: &mut Verdicts
             continue;
         };
         if call.held_until > *first {
-            found(
-                call,
-                call.held_until,
-                "held once more after its loss".to_owned(),
-            );
+            found(call, call.held_until, "held once more after its loss".to_owned());
         } else if call.late.len() > 1 {
             let text = format!(
                 "polled {} times after its loss, for {} ms",
@@ -72,11 +68,7 @@ fn late(calls: &BTreeMap<CallId, Call>, pauses: &Pauses, verdicts: &mut Verdicts
         } else if let Some(reason) = reason(call, *last, pauses) {
             plain.push((call, reason));
         } else {
-            found(
-                call,
-                *last,
-                "polled after its loss, for no reason".to_owned(),
-            );
+            found(call, *last, "polled after its loss, for no reason".to_owned());
         }
     }
     let lost = |call: &&Call| {
@@ -140,11 +132,7 @@ pub(super) fn began(call: &Call) -> u64 {
 
 /// Judges each body against the earlier ones that were still there when it began.
 fn pairs(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut Verdicts) {
-    let stopped: Vec<&Call> = bodies
-        .iter()
-        .copied()
-        .filter(|body| !body.late.is_empty())
-        .collect();
+    let stopped: Vec<&Call> = bodies.iter().copied().filter(|body| !body.late.is_empty()).collect();
     let mut there: Vec<&Call> = Vec::new();
     let mut after_stop: BTreeMap<(CallId, u64), u64> = BTreeMap::new();
     for body in bodies {
@@ -162,22 +150,16 @@ fn pairs(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut V
                 begin,
                 &[name.to_owned()],
                 &[earlier.id, body.id],
-                format!(
-                    "both were polled under `{name}`, for {:.1} ms",
-                    lasts as f64 / 1e6
-                ),
+                format!("both were polled under `{name}`, for {:.1} ms", lasts as f64 / 1e6),
             );
         }
         there.push(body);
-        let earlier = stopped
-            .iter()
-            .filter(|earlier| began(earlier) < begin && excludes(earlier, body));
+        let earlier =
+            stopped.iter().filter(|earlier| began(earlier) < begin && excludes(earlier, body));
         for earlier in earlier {
             for late in earlier.late.iter().filter(|late| **late > begin) {
                 // Of several bodies that have begun meanwhile, the first.
-                after_stop
-                    .entry((earlier.id, *late))
-                    .or_insert(late - begin);
+                after_stop.entry((earlier.id, *late)).or_insert(late - begin);
             }
         }
     }

@@ -79,14 +79,7 @@ pub(crate) fn of(events: &[Event]) -> Vec<Fault> {
                     }
                 }
             }
-            What::FaultBegun {
-                fault,
-                kind,
-                target,
-                names,
-                worker,
-                taken,
-            } => {
+            What::FaultBegun { fault, kind, target, names, worker, taken } => {
                 let running = worker.map(|slot| slots.get(&slot).copied());
                 aims.extend(worker.map(|slot| (*fault, slot)));
                 faults.push(Fault {
@@ -146,11 +139,7 @@ impl Fault {
         if self.is_of_another(call.id.process) {
             return false;
         }
-        let named = call
-            .asked
-            .names
-            .iter()
-            .any(|name| self.names.contains(name));
+        let named = call.asked.names.iter().any(|name| self.names.contains(name));
         let brief = ms(call.asked.ttl) < LONG_TTL;
         match (reach(self.kind), failure) {
             (Reach::Nothing, _) => false,
@@ -251,20 +240,14 @@ impl Fault {
             _ => return None,
         };
         let until = self.until().saturating_add(after);
-        Some(Removal {
-            from,
-            until,
-            detection,
-            by_etcd,
-        })
+        Some(Removal { from, until, detection, by_etcd })
     }
 
     /// Tells whether etcd loses what it knew, or processes are yet to learn of that, at some time between two moments: tokens of
     /// before and of afterwards have nothing to do with each other.
     pub(crate) fn rewinds(&self, from: u64, to: u64) -> bool {
         let until = self.until().saturating_add(REWIND_DETECTION);
-        self.rewound()
-            .is_some_and(|rewound| rewound <= to && from <= until)
+        self.rewound().is_some_and(|rewound| rewound <= to && from <= until)
     }
 
     /// Tells whether it is there at some time between two moments, or was within the time before.

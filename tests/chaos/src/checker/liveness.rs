@@ -42,16 +42,10 @@ pub(super) fn judge(
         let Some(healed) = fault.healed else { continue };
         // The next fault, or the end: until then it is calm.
         let others = faults.iter().filter(|other| other.number != fault.number);
-        if others
-            .clone()
-            .any(|other| other.begun <= healed && healed < other.until())
-        {
+        if others.clone().any(|other| other.begun <= healed && healed < other.until()) {
             continue;
         }
-        let next = others
-            .map(|other| other.begun)
-            .filter(|begun| *begun > healed)
-            .min();
+        let next = others.map(|other| other.begun).filter(|begun| *begun > healed).min();
         let until = next.unwrap_or(end).min(end);
         let mut slowest = Some(0);
         for ((name, process), begins) in &served {

@@ -57,10 +57,7 @@ fn of_name(
         if !calm::is_calm(first, wait, AFTERMATH, faults, pauses) {
             continue;
         }
-        for later in asked[at + 1..]
-            .iter()
-            .take_while(|later| later.asked_at < served)
-        {
+        for later in asked[at + 1..].iter().take_while(|later| later.asked_at < served) {
             let comparable = later.asked.names.len() == 1
                 && later.asked.ttl == first.asked.ttl
                 && later.asked.wait != Some(0);

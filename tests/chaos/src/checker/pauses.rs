@@ -48,10 +48,7 @@ impl Pauses {
                     _ => pauses.silences.push((*since, *at)),
                 },
                 What::Stalled { since } => pauses.stalls.push((*since, *at)),
-                What::Said {
-                    process,
-                    said: Said::Stalled { since },
-                } => {
+                What::Said { process, said: Said::Stalled { since } } => {
                     let stopped = pauses.stopped.entry(*process).or_default();
                     if stopped.iter().all(|(from, to)| to < since || at < from) {
                         pauses.stalls.push((*since, *at));
@@ -92,8 +89,7 @@ impl Pauses {
     pub(super) fn ran(&self, process: u32, from: u64, to: u64) -> u64 {
         let to = to.min(self.ended(process).unwrap_or(u64::MAX));
         let paused = self.stopped.get(&process).map_or(&[][..], Vec::as_slice);
-        to.saturating_sub(from)
-            .saturating_sub(covered(paused, from, to))
+        to.saturating_sub(from).saturating_sub(covered(paused, from, to))
     }
 
     /// How long the machine did not run the witness or some worker between two moments.

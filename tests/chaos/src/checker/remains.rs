@@ -20,25 +20,15 @@ pub(super) fn judge(events: &[Event], faults: &[Fault], verdicts: &mut Verdicts)
                 verdicts.breach(Breach::Left, *at, &[], &[], text);
             }
             What::Idle { keys } if !keys.is_empty() => {
-                let text = format!(
-                    "{} keys after all calls had ended: {}",
-                    keys.len(),
-                    keys.join(", ")
-                );
+                let text =
+                    format!("{} keys after all calls had ended: {}", keys.len(), keys.join(", "));
                 verdicts.breach(Breach::Left, *at, &[], &[], text);
             }
-            What::Said {
-                process,
-                said: Said::Drained { left, .. },
-            } if *left > 0 => {
+            What::Said { process, said: Said::Drained { left, .. } } if *left > 0 => {
                 let text = format!("process {process} says that it has left {left} locks");
                 verdicts.breach(Breach::Left, *at, &[], &[], text);
             }
-            What::Exited {
-                process,
-                well: false,
-                hung,
-            } => {
+            What::Exited { process, well: false, hung } => {
                 let text = match hung {
                     true => format!("process {process} did not end when it was asked to"),
                     false => format!("process {process} has ended by itself"),
@@ -51,19 +41,10 @@ pub(super) fn judge(events: &[Event], faults: &[Fault], verdicts: &mut Verdicts)
     // The fault that began last before a line is taken for its cause.
     let mut lines: BTreeMap<(u32, Option<u32>), Lines<'_>> = BTreeMap::new();
     for Event { at, what } in events {
-        if let What::Said {
-            process,
-            said: Said::Logged { text, .. },
-        } = what
-        {
+        if let What::Said { process, said: Said::Logged { text, .. } } = what {
             let cause = faults.iter().filter(|fault| fault.begun <= *at);
-            let cause = cause
-                .max_by_key(|fault| fault.begun)
-                .map(|fault| fault.number);
-            lines
-                .entry((*process, cause))
-                .or_default()
-                .push((*at, text));
+            let cause = cause.max_by_key(|fault| fault.begun).map(|fault| fault.number);
+            lines.entry((*process, cause)).or_default().push((*at, text));
         }
     }
     for ((process, _), lines) in &lines {

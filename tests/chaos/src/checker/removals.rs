@@ -52,18 +52,10 @@ impl<'a> Removals<'a> {
             if let Some((at, Outcome::Lost(cause))) = &call.returned
                 && GONE.contains(&cause.as_str())
             {
-                noticed
-                    .entry(call.id.process)
-                    .or_default()
-                    .push((*at, call));
+                noticed.entry(call.id.process).or_default().push((*at, call));
             }
         }
-        Self {
-            faults,
-            pauses,
-            noticed,
-            rewinds: rewinds(events, faults),
-        }
+        Self { faults, pauses, noticed, rewinds: rewinds(events, faults) }
     }
 
     /// The kind of fault that explains an overlap of two holders between two moments.
@@ -77,9 +69,7 @@ impl<'a> Removals<'a> {
     ) -> Option<Kind> {
         // The later one may be the one without a key: it got it inside its process, which did not know.
         let both = [earlier, later];
-        let mut removals = both
-            .into_iter()
-            .filter_map(|call| self.explain(call, name, from, to));
+        let mut removals = both.into_iter().filter_map(|call| self.explain(call, name, from, to));
         removals
             .next()
             .map(|fault| fault.kind)
@@ -168,10 +158,7 @@ impl<'a> Removals<'a> {
                 || (over && lost.asked.ttl == call.asked.ttl)
         };
         let noticed = self.noticed.get(&call.id.process);
-        noticed.is_some_and(|lost| {
-            lost.iter()
-                .any(|(at, lost)| near.contains(at) && same(lost))
-        })
+        noticed.is_some_and(|lost| lost.iter().any(|(at, lost)| near.contains(at) && same(lost)))
     }
 
     /// How long the process of a call, or the machine, did not run between two moments.
@@ -194,9 +181,7 @@ fn rewinds(events: &[Event], faults: &[Fault]) -> Vec<Rewind> {
                 kind: fault.kind,
                 at: fault.rewound()?,
                 healed: fault.until(),
-                until: fault
-                    .until()
-                    .saturating_add(super::faults::REWIND_DETECTION),
+                until: fault.until().saturating_add(super::faults::REWIND_DETECTION),
                 known: BTreeMap::new(),
             })
         })
@@ -213,16 +198,12 @@ fn rewinds(events: &[Event], faults: &[Fault]) -> Vec<Rewind> {
             Said::Logged { text, .. } if text.contains(HISTORY_LOST) => {
                 rewind.known.entry(*process).or_insert(*at);
             }
-            Said::Returned {
-                result: Outcome::Lost(cause),
-                ..
-            } if cause == "Wiped" => {
+            Said::Returned { result: Outcome::Lost(cause), .. } if cause == "Wiped" => {
                 rewind.known.entry(*process).or_insert(*at);
             }
-            Said::Returned {
-                result: Outcome::Lost(cause),
-                ..
-            } if *at <= rewind.until && ["Revoked", "Expired"].contains(&cause.as_str()) => {
+            Said::Returned { result: Outcome::Lost(cause), .. }
+                if *at <= rewind.until && ["Revoked", "Expired"].contains(&cause.as_str()) =>
+            {
                 let known = rewind.known.entry(*process).or_insert(*at);
                 *known = (*known).max(*at);
             }

@@ -41,24 +41,14 @@ fn rising(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut 
         let Some(token) = body.token(name) else {
             continue;
         };
-        let before = if body.is_exclusive() {
-            of_all
-        } else {
-            of_exclusive
-        };
+        let before = if body.is_exclusive() { of_all } else { of_exclusive };
         if let Some((earlier, of)) = before
             && token <= earlier
             // A key that is gone is handed over once more before its process knows.
             && removals.explain(body, name, began(body), began(body)).is_none()
         {
             let text = format!("token {token} of `{name}` came after {earlier}");
-            verdicts.breach(
-                Breach::Token,
-                began(body),
-                &[name.to_owned()],
-                &[of, body.id],
-                text,
-            );
+            verdicts.breach(Breach::Token, began(body), &[name.to_owned()], &[of, body.id], text);
         }
         of_all = of_all.max(Some((token, body.id)));
         if body.is_exclusive() {
@@ -72,13 +62,8 @@ fn groups(call: &Call, verdicts: &mut Verdicts) {
         return;
     };
     let held: BTreeSet<&str> = begun.tokens.iter().map(|(name, _)| name.as_str()).collect();
-    let missing: Vec<&str> = call
-        .asked
-        .names
-        .iter()
-        .map(String::as_str)
-        .filter(|name| !held.contains(name))
-        .collect();
+    let missing: Vec<&str> =
+        call.asked.names.iter().map(String::as_str).filter(|name| !held.contains(name)).collect();
     if !missing.is_empty() {
         let text = format!("its body began without {}", missing.join(", "));
         verdicts.breach(Breach::Group, begun.at, &call.asked.names, &[call.id], text);
@@ -93,21 +78,11 @@ fn register(
     verdicts: &mut Verdicts,
 ) {
     for Event { at, what } in events {
-        let What::Written {
-            process,
-            call,
-            name,
-            token,
-            accepted: false,
-        } = what
-        else {
+        let What::Written { process, call, name, token, accepted: false } = what else {
             continue;
         };
         verdicts.refused_writes += 1;
-        let id = CallId {
-            process: *process,
-            call: *call,
-        };
+        let id = CallId { process: *process, call: *call };
         let held = calls.get(&id).is_some_and(|call| call.held_until > *at);
         let later = || {
             let mut calls = calls.values();
@@ -119,13 +94,7 @@ fn register(
         if held && !later() {
             let text =
                 format!("token {token} of `{name}` was refused, and its guard still said \"held\"");
-            verdicts.breach(
-                Breach::Register,
-                *at,
-                std::slice::from_ref(name),
-                &[id],
-                text,
-            );
+            verdicts.breach(Breach::Register, *at, std::slice::from_ref(name), &[id], text);
         }
     }
 }

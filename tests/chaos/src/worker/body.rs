@@ -88,11 +88,7 @@ impl Body {
         let at = now();
         let held = self.held(locks.as_ref());
         let tokens = tokens(locks.as_ref());
-        let mut open = Open {
-            body: &self,
-            locks: locks.as_ref(),
-            how: Ending::Dropped,
-        };
+        let mut open = Open { body: &self, locks: locks.as_ref(), how: Ending::Dropped };
         self.begun(at, held, tokens.clone()).await;
         self.polled(locks.as_ref());
         self.write(&tokens, locks.as_ref()).await;
@@ -113,11 +109,7 @@ impl Body {
         self.lies = true;
         self.writes = false;
         let tokens = names.iter().map(|name| (name.clone(), 0)).collect();
-        let _open = Open {
-            body: &self,
-            locks: None,
-            how: Ending::Done,
-        };
+        let _open = Open { body: &self, locks: None, how: Ending::Done };
         self.begun(now(), true, tokens).await;
         sleep(self.lasts).await;
     }
@@ -182,8 +174,6 @@ impl Drop for Open<'_> {
         if how == Ending::Done && !held && self.body.polls.first_loss() {
             self.body.witness.say_at(at, Said::Polled { call, held });
         }
-        self.body
-            .witness
-            .say_at(at, Said::Ended { call, held, how });
+        self.body.witness.say_at(at, Said::Ended { call, held, how });
     }
 }

@@ -155,10 +155,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        self.witness.say(Said::Returned {
-            call: self.call,
-            result: self.result.clone(),
-        });
+        self.witness.say(Said::Returned { call: self.call, result: self.result.clone() });
     }
 }
 
@@ -200,9 +197,7 @@ impl Caller {
             return self.by_peer(asking, lasts).await;
         }
         if self.sabotage.is_some() {
-            return self
-                .sabotaged(Kind::Hot, name("hot", n), ttl(n), lasts)
-                .await;
+            return self.sabotaged(Kind::Hot, name("hot", n), ttl(n), lasts).await;
         }
         let (pending, body) = self.ask(Asking::alone(Kind::Hot, [name("hot", n)], ttl(n)), lasts);
         match ttl(n) {
@@ -214,8 +209,7 @@ impl Caller {
     /// Makes one call for a name that one task of each process wants, and waits until its key is gone.
     pub(super) async fn turn(&mut self, n: u64) {
         let lasts = self.between(1_000, 1_500);
-        self.by_hand(Asking::alone(Kind::Turn, [name("turn", n)], USUAL), lasts)
-            .await;
+        self.by_hand(Asking::alone(Kind::Turn, [name("turn", n)], USUAL), lasts).await;
         sleep(self.between(300, 500)).await;
     }
 
@@ -230,39 +224,24 @@ impl Caller {
             }
             Kind::Long if self.sabotage.is_some() => {
                 let lasts = self.between(1_000, 4_000);
-                self.sabotaged(kind, name("long", few), ttl(few), lasts)
-                    .await;
+                self.sabotaged(kind, name("long", few), ttl(few), lasts).await;
             }
             Kind::Hot => self.hot(n).await,
             Kind::Turn => self.turn(n % TURNS).await,
             Kind::Exclusive => self.by_hand(hot(ttl(n)), lasts).await,
             Kind::Cold => {
                 let n = self.random.u64(0..COLD);
-                self.by_hand(Asking::alone(kind, [name("cold", n)], ttl(n)), lasts)
-                    .await;
+                self.by_hand(Asking::alone(kind, [name("cold", n)], ttl(n)), lasts).await;
             }
             Kind::Long => {
                 let lasts = self.between(3_000, 12_000);
                 let n = self.random.u64(0..LONG);
                 let asking = Asking::alone(kind, [name("long", n)], ttl(n));
-                self.by_hand(
-                    Asking {
-                        wait: None,
-                        ..asking
-                    },
-                    lasts,
-                )
-                .await;
+                self.by_hand(Asking { wait: None, ..asking }, lasts).await;
             }
             Kind::Shared => {
                 let asking = Asking::alone(kind, [name("book", few)], BRIEF);
-                let (pending, body) = self.ask(
-                    Asking {
-                        mode: Mode::Shared,
-                        ..asking
-                    },
-                    lasts,
-                );
+                let (pending, body) = self.ask(Asking { mode: Mode::Shared, ..asking }, lasts);
                 pending.answered(reader(few, body)).await;
             }
             Kind::Writer => {
@@ -295,14 +274,7 @@ impl Caller {
             }
             Kind::Bounded => {
                 let wait = Some(self.between(20, 400));
-                self.by_hand(
-                    Asking {
-                        wait,
-                        ..hot(ttl(n))
-                    },
-                    lasts,
-                )
-                .await;
+                self.by_hand(Asking { wait, ..hot(ttl(n)) }, lasts).await;
             }
             Kind::Dropped => {
                 let patience = self.between(0, 150);
@@ -456,11 +428,7 @@ impl Caller {
             polls: Arc::new(Polls::default()),
         };
         self.witness.say(Said::Asked { call, asked });
-        let pending = Pending {
-            witness: self.witness.clone(),
-            call,
-            result: Outcome::Dropped,
-        };
+        let pending = Pending { witness: self.witness.clone(), call, result: Outcome::Dropped };
         (pending, body)
     }
 
@@ -480,17 +448,13 @@ async fn guarded<N: Group>(acquire: Acquire<N>, body: Body) -> Result<(), LockEr
 async fn blocked(acquire: Acquire, body: Body) -> Result<(), LockError> {
     let guard: LockGuard = acquire.await?;
     let block = async { std::thread::sleep(BRIEF * 3) };
-    guard
-        .hold(async { body.around(current(), block).await })
-        .await?;
+    guard.hold(async { body.around(current(), block).await }).await?;
     guard.release().await
 }
 
 /// Makes a call on a thread and an executor of its own, so that it blocks no other call.
 async fn blocking<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) {
-    let own = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let own = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(own) = own else { return };
     // It is not awaited only if the worker ends.
     let _ = tokio::task::spawn_blocking(move || own.block_on(call)).await;

@@ -101,10 +101,7 @@ impl WitnessConnection {
     }
 
     fn awaited(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<()>>> {
-        self.0
-            .awaited
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.0.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

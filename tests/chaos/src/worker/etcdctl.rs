@@ -56,9 +56,7 @@ impl Etcdctl {
     ) -> Outcome {
         let mut command = self.command(name, ttl, body);
         let called = async { locked(&mut command.spawn()?, body.given_up(wait)).await };
-        called
-            .await
-            .unwrap_or_else(|error: io::Error| Outcome::Wrong(error.to_string()))
+        called.await.unwrap_or_else(|error: io::Error| Outcome::Wrong(error.to_string()))
     }
 
     fn command(&self, name: &str, ttl: Duration, body: &Body) -> Command {
@@ -106,10 +104,7 @@ async fn locked(etcdctl: &mut Child, given_up: impl Future<Output = ()>) -> io::
         _ => {
             let errors = errors.await??;
             let mut lines = errors.lines().filter(|line| !line.trim().is_empty());
-            Outcome::Refused(format!(
-                "{status}: {}",
-                lines.next_back().unwrap_or_default()
-            ))
+            Outcome::Refused(format!("{status}: {}", lines.next_back().unwrap_or_default()))
         }
     })
 }
@@ -133,12 +128,7 @@ pub(crate) fn run_body(options: &options::Body) -> Result<(), Box<dyn Error>> {
     let tokens = vec![(name.clone(), token)];
     witness.acknowledged(Said::Begun { call, held, tokens })?;
     let name = name.clone();
-    let write = Said::Write {
-        call,
-        name,
-        token,
-        held: Some(held),
-    };
+    let write = Said::Write { call, name, token, held: Some(held) };
     witness.acknowledged(write)?;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(options.millis) {

@@ -27,10 +27,7 @@ impl Subscriber for Logs {
         let mut text = Text(String::new());
         event.record(&mut text);
         let level = event.metadata().level().to_string();
-        self.0.say(Said::Logged {
-            level,
-            text: text.0,
-        });
+        self.0.say(Said::Logged { level, text: text.0 });
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}

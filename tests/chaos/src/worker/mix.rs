@@ -56,31 +56,15 @@ const MIXES: &[Mix] = &[
             (Kind::Blocking, 1),
         ],
     },
-    Mix {
-        name: "exclusive",
-        weights: &[(Kind::Exclusive, 6), (Kind::Cold, 3), (Kind::Long, 1)],
-    },
+    Mix { name: "exclusive", weights: &[(Kind::Exclusive, 6), (Kind::Cold, 3), (Kind::Long, 1)] },
     Mix {
         name: "together",
-        weights: &[
-            (Kind::Shared, 4),
-            (Kind::Writer, 2),
-            (Kind::Permit, 4),
-            (Kind::Exclusive, 1),
-        ],
+        weights: &[(Kind::Shared, 4), (Kind::Writer, 2), (Kind::Permit, 4), (Kind::Exclusive, 1)],
     },
-    Mix {
-        name: "groups",
-        weights: &[(Kind::Group, 5), (Kind::Nested, 4), (Kind::Exclusive, 1)],
-    },
+    Mix { name: "groups", weights: &[(Kind::Group, 5), (Kind::Nested, 4), (Kind::Exclusive, 1)] },
     Mix {
         name: "hasty",
-        weights: &[
-            (Kind::Try, 4),
-            (Kind::Bounded, 4),
-            (Kind::Dropped, 4),
-            (Kind::Detached, 2),
-        ],
+        weights: &[(Kind::Try, 4), (Kind::Bounded, 4), (Kind::Dropped, 4), (Kind::Detached, 2)],
     },
 ];
 

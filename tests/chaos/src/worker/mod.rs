@@ -99,10 +99,7 @@ pub(crate) async fn work(worker: &Worker) -> Result<(), Box<dyn Error>> {
     witness.say(Said::Idle);
     stdin.next_line().await?;
     let drained = etcd_locked::shutdown(GRACE).await;
-    witness.say(Said::Drained {
-        left: drained.left().len(),
-        leases: drained.leases(),
-    });
+    witness.say(Said::Drained { left: drained.left().len(), leases: drained.leases() });
     witness.flushed().await;
     Ok(())
 }

@@ -64,10 +64,7 @@ impl Owner {
                 Err(_) => sleep(Duration::from_millis(200)).await,
             }
         };
-        Ok(Self {
-            client,
-            lease: None,
-        })
+        Ok(Self { client, lease: None })
     }
 
     /// Makes one call: locks, works, unlocks.
@@ -119,10 +116,7 @@ impl Owner {
             _ => self.grant(ttl).await?,
         };
         let options = LockOptions::new().with_lease(id);
-        let mut answer = self
-            .client
-            .lock(format!("locks/{name}"), Some(options))
-            .await?;
+        let mut answer = self.client.lock(format!("locks/{name}"), Some(options)).await?;
         let revision = answer.take_header().map_or(0, |header| header.revision());
         Ok((answer.key().to_vec(), revision << 16))
     }
@@ -182,12 +176,7 @@ impl Owner {
             lost(at);
             return false;
         }
-        let write = Said::Write {
-            call,
-            name: name.to_owned(),
-            token,
-            held: Some(held),
-        };
+        let write = Said::Write { call, name: name.to_owned(), token, held: Some(held) };
         witness.acknowledged(at, call, write).await;
         let end = tokio::time::Instant::now() + body.lasts;
         while tokio::time::Instant::now() < end && !*body.draining.borrow() {
@@ -225,9 +214,7 @@ async fn renew(mut client: Client, id: i64, ttl: Duration, state: Arc<State>) {
             };
             match answer? {
                 Some(answer) if answer.ttl() > 0 => {
-                    state
-                        .until
-                        .store(sent + nanoseconds(ttl), Ordering::Release);
+                    state.until.store(sent + nanoseconds(ttl), Ordering::Release);
                     sleep(ttl / 3).await;
                 }
                 Some(_) => {

@@ -11,9 +11,8 @@ const LOCKS: usize = 1_000;
 /// So many locks, which have just been taken.
 fn held(locks: usize) -> Stage {
     let mut stage = Stage::of(1);
-    let calls: Vec<_> = (0..locks)
-        .map(|lock| stage.ask(0, Ask::of(&format!("lock-{lock}"))))
-        .collect();
+    let calls: Vec<_> =
+        (0..locks).map(|lock| stage.ask(0, Ask::of(&format!("lock-{lock}")))).collect();
     let held = stage.until(SOON, |stage| calls.iter().all(|call| stage.has(*call)));
     must!(Progress, held, "not all locks are held");
     stage
@@ -45,10 +44,6 @@ fn idle_locks_send_no_more_requests_than_few() {
 fn idle_locks_are_not_read() {
     plays(|| {
         let (_, reads) = costs(LOCKS);
-        must!(
-            Quiet,
-            reads == 0,
-            "{LOCKS} idle locks are read {reads} times"
-        );
+        must!(Quiet, reads == 0, "{LOCKS} idle locks are read {reads} times");
     });
 }

@@ -38,20 +38,15 @@ fn wait_on(
     wait: Wait,
     ask: impl Fn(usize) -> Ask,
 ) -> (Vec<CallId>, u64) {
-    let own: Vec<_> = (0..tasks)
-        .map(|task| stage.ask(1, Ask::of(&format!("own-{task}"))))
-        .collect();
+    let own: Vec<_> =
+        (0..tasks).map(|task| stage.ask(1, Ask::of(&format!("own-{task}")))).collect();
     let held = stage.until(SOON, |stage| own.iter().all(|call| stage.has(*call)));
     must!(Progress, held, "not all tasks hold a lock of their own");
     let mut calls = Vec::new();
     let steps = steps_of(stage, |stage| {
         for (task, outer) in own.into_iter().enumerate() {
-            let ask = Ask {
-                holds: vec![outer],
-                hold: Some(Duration::from_millis(1)),
-                wait,
-                ..ask(task)
-            };
+            let ask =
+                Ask { holds: vec![outer], hold: Some(Duration::from_millis(1)), wait, ..ask(task) };
             calls.push(stage.ask(1, ask));
         }
         stage.run(Duration::from_secs(3));
@@ -119,13 +114,7 @@ fn nested_waiters_cost_the_same_each_with_a_reader_behind_them() {
         is_linear("nested waiters before a reader", TASKS, |tasks| {
             let (mut stage, ..) = waiting(tasks, Wait::Forever);
             let mode = Mode::Shared;
-            stage.ask(
-                1,
-                Ask {
-                    mode,
-                    ..Ask::of("hot")
-                },
-            );
+            stage.ask(1, Ask { mode, ..Ask::of("hot") });
             steps_of(&mut stage, |stage| stage.run(Duration::from_secs(3)))
         });
     });
@@ -149,23 +138,14 @@ fn nested_waiters_cost_the_same_each_when_their_waits_end_beside_a_reader() {
         is_linear("mixed waiters whose waits end", TASKS, |tasks| {
             let (mut stage, _, calls, _) = waiting(tasks, ENDS);
             let mode = Mode::Shared;
-            stage.ask(
-                1,
-                Ask {
-                    mode,
-                    ..Ask::of("hot")
-                },
-            );
+            stage.ask(1, Ask { mode, ..Ask::of("hot") });
             waits_end(stage, &calls)
         });
     });
 }
 
 fn group(second: String) -> Ask {
-    Ask {
-        names: vec!["hot".into(), second],
-        ..Ask::of("hot")
-    }
+    Ask { names: vec!["hot".into(), second], ..Ask::of("hot") }
 }
 
 fn same(_: usize) -> Ask {
@@ -178,10 +158,7 @@ fn of_its_own(task: usize) -> Ask {
 
 fn permits(task: usize) -> Ask {
     let of = u16::try_from(task + 1).ok().and_then(NonZeroU16::new);
-    Ask {
-        mode: Mode::Permits(of.expect("few")),
-        ..Ask::of("hot")
-    }
+    Ask { mode: Mode::Permits(of.expect("few")), ..Ask::of("hot") }
 }
 
 #[test]
@@ -240,10 +217,6 @@ fn nested_groups_of_different_names_cost_n_squared_at_most() {
 #[test]
 fn nested_waiters_keep_their_locks() {
     let (stage, ..) = waiting(4 * TASKS, Wait::Forever);
-    let lost: Vec<_> = stage
-        .calls
-        .iter()
-        .filter(|(_, call)| call.lost.is_some())
-        .collect();
+    let lost: Vec<_> = stage.calls.iter().filter(|(_, call)| call.lost.is_some()).collect();
     assert!(lost.is_empty(), "{lost:?}");
 }

@@ -18,10 +18,7 @@ fn outage_is_met_with_pauses_while_edges_are_stale() {
         let mut calls = Vec::new();
         for task in 0..TASKS {
             let outer = stage.take(1, &format!("own-{task}"));
-            let ask = Ask {
-                holds: vec![outer],
-                ..Ask::of("hot")
-            };
+            let ask = Ask { holds: vec![outer], ..Ask::of("hot") };
             calls.push(stage.ask(1, ask));
         }
         stage.run(Duration::from_secs(3));
@@ -33,11 +30,7 @@ fn outage_is_met_with_pauses_while_edges_are_stale() {
             let since = stage.now;
             stage.run(Duration::from_secs(1));
             let sent = stage.requests(1, since);
-            must!(
-                Quiet,
-                sent <= MOST,
-                "{sent} requests in second {second} of an outage"
-            );
+            must!(Quiet, sent <= MOST, "{sent} requests in second {second} of an outage");
         }
     });
 }
@@ -48,10 +41,7 @@ fn outage_is_met_with_pauses_while_tasks_wait() {
     stage.take(0, "hot");
     for task in 0..TASKS {
         let outer = stage.take(1, &format!("own-{task}"));
-        let ask = Ask {
-            holds: vec![outer],
-            ..Ask::of("hot")
-        };
+        let ask = Ask { holds: vec![outer], ..Ask::of("hot") };
         stage.ask(1, ask);
     }
     stage.run(Duration::from_millis(500));

@@ -10,10 +10,7 @@ use crate::world::violation::must;
 const TTL: i64 = 6;
 
 fn take(stage: &mut Stage, n: usize, name: &str) -> CallId {
-    let ask = Ask {
-        ttl_secs: TTL,
-        ..Ask::of(name)
-    };
+    let ask = Ask { ttl_secs: TTL, ..Ask::of(name) };
     let call = stage.ask(n, ask);
     stage.serve(call);
     call

@@ -16,9 +16,8 @@ const FAREWELL: Duration = Duration::from_secs(3);
 
 fn holding(locks: usize) -> (Stage, Vec<CallId>) {
     let mut stage = Stage::of(2);
-    let calls: Vec<_> = (0..locks)
-        .map(|lock| stage.ask(0, Ask::of(&format!("lock-{lock}"))))
-        .collect();
+    let calls: Vec<_> =
+        (0..locks).map(|lock| stage.ask(0, Ask::of(&format!("lock-{lock}")))).collect();
     let held = stage.until(SOON, |stage| calls.iter().all(|call| stage.has(*call)));
     must!(Progress, held, "not all locks are held");
     (stage, calls)
@@ -74,11 +73,7 @@ fn session_that_ends_in_a_shutdown_costs_the_same_each() {
                 }
                 ends(stage);
                 let kept = calls.iter().find(|call| stage.has(**call));
-                must!(
-                    Truth,
-                    kept.is_none(),
-                    "call {kept:?} has a lock after the end"
-                );
+                must!(Truth, kept.is_none(), "call {kept:?} has a lock after the end");
             })
         });
     });

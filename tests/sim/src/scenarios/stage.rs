@@ -114,16 +114,8 @@ struct Watch {
 
 #[derive(Debug)]
 enum Happening {
-    Arrive {
-        from: usize,
-        id: RequestId,
-        request: Request,
-        answered: bool,
-    },
-    Submit {
-        to: usize,
-        input: Input,
-    },
+    Arrive { from: usize, id: RequestId, request: Request, answered: bool },
+    Submit { to: usize, input: Input },
     End(CallId),
 }
 
@@ -176,11 +168,7 @@ impl Stage {
 
     pub(super) fn ask(&mut self, n: usize, ask: Ask) -> CallId {
         let call = self.calls.len() as CallId + 1;
-        let names: Vec<Key> = ask
-            .names
-            .iter()
-            .map(|name| format!("locks/{name}").into())
-            .collect();
+        let names: Vec<Key> = ask.names.iter().map(|name| format!("locks/{name}").into()).collect();
         let known = Call {
             process: n,
             names: names.clone(),
@@ -217,12 +205,7 @@ impl Stage {
     /// Runs until a call has its lock, which is soon.
     pub(super) fn serve(&mut self, call: CallId) {
         let served = self.until(SOON, |stage| stage.has(call));
-        must!(
-            Progress,
-            served,
-            "call {call} waits: {:?}",
-            self.calls[&call]
-        );
+        must!(Progress, served, "call {call} waits: {:?}", self.calls[&call]);
     }
 
     pub(super) fn cancel(&mut self, call: CallId) {
@@ -273,9 +256,7 @@ impl Stage {
     /// Reads that those carried.
     pub(super) fn reads(&self, n: usize, since: Moment) -> usize {
         let sent = self.processes[n].sent.iter();
-        sent.filter(|(at, _)| *at >= since)
-            .map(|(_, reads)| reads)
-            .sum()
+        sent.filter(|(at, _)| *at >= since).map(|(_, reads)| reads).sum()
     }
 
     /// All keys below a name.
@@ -327,11 +308,7 @@ impl Stage {
             };
             self.now = next;
             self.happenings += 1;
-            must!(
-                Quiet,
-                self.happenings < HAPPENINGS,
-                "cores run without pause"
-            );
+            must!(Quiet, self.happenings < HAPPENINGS, "cores run without pause");
             if agenda == Some(next) {
                 let (_, happening) = self.agenda.pop_first().expect("a happening");
                 self.happen(happening);
@@ -350,12 +327,7 @@ impl Stage {
         match happening {
             Happening::Submit { to, input } => self.submit(to, input),
             Happening::End(call) => self.release(call),
-            Happening::Arrive {
-                from,
-                id,
-                request,
-                answered,
-            } => {
+            Happening::Arrive { from, id, request, answered } => {
                 let result = self.store.apply(self.now, &request);
                 self.store.removed.clear();
                 if answered {
@@ -367,8 +339,7 @@ impl Stage {
 
     fn after(&mut self, time: Duration, happening: Happening) {
         self.sequence += 1;
-        self.agenda
-            .insert((self.now + time, self.sequence), happening);
+        self.agenda.insert((self.now + time, self.sequence), happening);
     }
 
     fn answer(
@@ -395,12 +366,7 @@ impl Stage {
     fn take_output(&mut self, n: usize, output: Output) {
         match output {
             Output::Send { id, request } => self.send(n, id, request),
-            Output::Watch {
-                id,
-                prefix,
-                from,
-                puts,
-            } => {
+            Output::Watch { id, prefix, from, puts } => {
                 let from = from.get();
                 let Some(missed) = self.store.events(&prefix, from) else {
                     let (watch, event) = (id, WatchEvent::Compacted);
@@ -411,9 +377,7 @@ impl Stage {
                     self.deliver(n, id, puts, event);
                 }
                 let next = from.max(self.store.revision() + 1);
-                self.processes[n]
-                    .watches
-                    .insert(id, Watch { prefix, puts, next });
+                self.processes[n].watches.insert(id, Watch { prefix, puts, next });
             }
             Output::Unwatch(id) => drop(self.processes[n].watches.remove(&id)),
             Output::Granted(grant) => self.grant(grant),
@@ -441,10 +405,7 @@ impl Stage {
         let (n, hold) = (known.process, known.hold);
         if let Some(at_least) = known.at_least {
             let until = self.now + at_least;
-            let input = Input::Keep {
-                call: call.into(),
-                until,
-            };
+            let input = Input::Keep { call: call.into(), until };
             self.after(Duration::ZERO, Happening::Submit { to: n, input });
         }
         if let Some(hold) = hold {
@@ -466,12 +427,7 @@ impl Stage {
         }
         if fate != Fate::Lost {
             let answered = fate == Fate::Served;
-            let arrive = Happening::Arrive {
-                from,
-                id,
-                request,
-                answered,
-            };
+            let arrive = Happening::Arrive { from, id, request, answered };
             self.after(WAY, arrive);
         }
     }
@@ -481,10 +437,7 @@ impl Stage {
         if revision <= self.delivered {
             return;
         }
-        let events = self
-            .store
-            .events("locks", self.delivered + 1)
-            .unwrap_or_default();
+        let events = self.store.events("locks", self.delivered + 1).unwrap_or_default();
         self.delivered = revision;
         let mut all = Vec::new();
         for event in events {
@@ -497,10 +450,7 @@ impl Stage {
                     }
                 }
             }
-            all.extend(
-                due.into_iter()
-                    .map(|(n, id, puts)| (n, id, puts, event.clone())),
-            );
+            all.extend(due.into_iter().map(|(n, id, puts)| (n, id, puts, event.clone())));
         }
         let processes = self.processes.iter_mut();
         for watch in processes.flat_map(|process| process.watches.values_mut()) {

@@ -30,11 +30,7 @@ fn five() -> Mode {
 
 fn tries(stage: &mut Stage, mode: Mode, many: usize) -> Vec<CallId> {
     let call = |stage: &mut Stage| {
-        let ask = Ask {
-            mode,
-            wait: Wait::Once,
-            ..Ask::of("busy")
-        };
+        let ask = Ask { mode, wait: Wait::Once, ..Ask::of("busy") };
         stage.ask(0, ask)
     };
     (0..many).map(|_| call(stage)).collect()
@@ -53,10 +49,7 @@ fn permits(many: usize) -> u64 {
 /// So many readers that try once, behind a writer that waits behind a reader.
 fn shared(many: usize) -> u64 {
     let mut stage = Stage::of(2);
-    let shared = Ask {
-        mode: Mode::Shared,
-        ..Ask::of("busy")
-    };
+    let shared = Ask { mode: Mode::Shared, ..Ask::of("busy") };
     let reader = stage.ask(0, shared);
     stage.serve(reader);
     stage.ask(1, Ask::of("busy"));
@@ -79,11 +72,7 @@ fn answered(stage: &mut Stage, calls: &[CallId]) {
         refused.is_some_and(|(_, why)| !matches!(why, Refused::Held { .. }))
     };
     let other = calls.iter().find(held);
-    must!(
-        Truth,
-        other.is_none(),
-        "a single try is refused otherwise: {other:?}"
-    );
+    must!(Truth, other.is_none(), "a single try is refused otherwise: {other:?}");
 }
 
 /// Plays this on a small stack, in a process of its own: this very test, once more.
@@ -95,10 +84,7 @@ fn on_small_stack(test: &str, scenario: fn(usize) -> u64) {
             scenario(MANY);
         };
         let thread = thread::Builder::new().stack_size(STACK).spawn(play);
-        return thread
-            .expect("a thread")
-            .join()
-            .expect("a scenario that holds");
+        return thread.expect("a thread").join().expect("a scenario that holds");
     }
     plays(|| {
         let itself = std::env::current_exe().expect("this program");
@@ -110,33 +96,20 @@ fn on_small_stack(test: &str, scenario: fn(usize) -> u64) {
         let printed = String::from_utf8_lossy(&output.stdout);
         assert!(printed.contains(FEW_FIT), "{printed}");
         let said = String::from_utf8_lossy(&output.stderr);
-        let said = said
-            .lines()
-            .find(|said| said.contains("overflow"))
-            .unwrap_or_default();
+        let said = said.lines().find(|said| said.contains("overflow")).unwrap_or_default();
         let how = output.status;
-        must!(
-            I10,
-            how.success(),
-            "{MANY} tries on a stack of {STACK} bytes: {how}, {said}"
-        );
+        must!(I10, how.success(), "{MANY} tries on a stack of {STACK} bytes: {how}, {said}");
     });
 }
 
 #[test]
 fn permit_tries_fit_on_a_small_stack() {
-    on_small_stack(
-        "scenarios::tries::permit_tries_fit_on_a_small_stack",
-        permits,
-    );
+    on_small_stack("scenarios::tries::permit_tries_fit_on_a_small_stack", permits);
 }
 
 #[test]
 fn shared_tries_fit_on_a_small_stack() {
-    on_small_stack(
-        "scenarios::tries::shared_tries_fit_on_a_small_stack",
-        shared,
-    );
+    on_small_stack("scenarios::tries::shared_tries_fit_on_a_small_stack", shared);
 }
 
 #[test]

@@ -19,27 +19,19 @@ fn wait_ends_in_time_while_edges_of_others_are_ambiguous() {
         stage.take(0, "hot");
         stage.take(0, "other");
         let [own, mine] = ["own-task", "my-task"].map(|name| stage.take(1, name));
-        let nested = |name: &str, outer, wait| Ask {
-            holds: vec![outer],
-            wait,
-            ..Ask::of(name)
-        };
+        let nested = |name: &str, outer, wait| Ask { holds: vec![outer], wait, ..Ask::of(name) };
         let leaves = stage.ask(1, nested("hot", own, Wait::Forever));
         stage.run(Duration::from_secs(3));
         // What that task's edges need has no answer from now on.
-        stage.fate(
-            |_, request| match writes(request) && mentions(request, "own-task") {
-                true => Fate::Lost,
-                false => Fate::Served,
-            },
-        );
+        stage.fate(|_, request| match writes(request) && mentions(request, "own-task") {
+            true => Fate::Lost,
+            false => Fate::Served,
+        });
         stage.cancel(leaves);
         stage.run(Duration::from_millis(100));
         let wait = Duration::from_millis(500);
         let bounded = stage.ask(1, nested("other", mine, Wait::For(wait)));
-        stage.until(Duration::from_secs(10), |stage| {
-            stage.refusal(bounded).is_some()
-        });
+        stage.until(Duration::from_secs(10), |stage| stage.refusal(bounded).is_some());
         let took = stage.refusal(bounded).map(|(took, _)| took);
         must!(
             InTime,
@@ -65,11 +57,7 @@ enum Met {
 /// How long a call takes to be refused that etcd cannot be reached for; or what it is refused by instead.
 fn refused_after(met: Met, fate: Fate, ttl_secs: i64, wait: Wait) -> Result<Duration, String> {
     let mut stage = Stage::of(2);
-    let ask = |name: &str, wait| Ask {
-        ttl_secs,
-        wait,
-        ..Ask::of(name)
-    };
+    let ask = |name: &str, wait| Ask { ttl_secs, wait, ..Ask::of(name) };
     let warm = stage.ask(1, ask("warm", Wait::Forever));
     stage.serve(warm);
     let mut going = None;
@@ -92,9 +80,7 @@ fn refused_after(met: Met, fate: Fate, ttl_secs: i64, wait: Wait) -> Result<Dura
     }
     stage.run(Duration::from_millis(10));
     let call = stage.ask(1, ask("name", wait));
-    stage.until(Duration::from_secs(100), |stage| {
-        stage.refusal(call).is_some() || stage.has(call)
-    });
+    stage.until(Duration::from_secs(100), |stage| stage.refusal(call).is_some() || stage.has(call));
     match stage.refusal(call) {
         Some((took, Refused::Backend(_))) => Ok(took),
         // So it was when etcd was last reached, and the process knows no better.
@@ -110,11 +96,7 @@ fn calls_are_refused_in_time_while_etcd_is_not_reached() {
         for met in [Met::Idle, Met::Queued, Met::Held, Met::Deleting] {
             for fate in [Fate::Lost, Fate::Refused] {
                 for ttl_secs in [15, 60] {
-                    for wait in [
-                        Wait::Once,
-                        Wait::For(Duration::from_secs(90)),
-                        Wait::Forever,
-                    ] {
+                    for wait in [Wait::Once, Wait::For(Duration::from_secs(90)), Wait::Forever] {
                         let took = refused_after(met, fate, ttl_secs, wait);
                         if !took.as_ref().is_ok_and(|took| *took <= CONNECT) {
                             late.push(format!(
@@ -137,20 +119,11 @@ fn try_ends_in_time_while_a_delete_is_refused() {
         stage.store.denied = Some("name");
         stage.release(held);
         stage.run(Duration::from_millis(10));
-        let once = Ask {
-            wait: Wait::Once,
-            ..Ask::of("name")
-        };
+        let once = Ask { wait: Wait::Once, ..Ask::of("name") };
         let tried = stage.ask(1, once);
-        stage.until(Duration::from_secs(100), |stage| {
-            stage.refusal(tried).is_some()
-        });
+        stage.until(Duration::from_secs(100), |stage| stage.refusal(tried).is_some());
         // etcd answers all the while, and refuses: it is not silent.
         let took = stage.refusal(tried).map(|(took, _)| took);
-        must!(
-            InTime,
-            took.is_some_and(|took| took <= CONNECT),
-            "a single try ends after {took:?}"
-        );
+        must!(InTime, took.is_some_and(|took| took <= CONNECT), "a single try ends after {took:?}");
     });
 }

@@ -108,18 +108,8 @@ impl Board {
             bench,
             calls,
             budget: match opening.time {
-                true => Budget {
-                    faults: 2,
-                    cancels: 1,
-                    ticks: 2,
-                    sleeps: 1,
-                },
-                false => Budget {
-                    faults: 2,
-                    cancels: 1,
-                    ticks: 0,
-                    sleeps: 0,
-                },
+                true => Budget { faults: 2, cancels: 1, ticks: 2, sleeps: 1 },
+                false => Budget { faults: 2, cancels: 1, ticks: 0, sleeps: 0 },
             },
         }
     }
@@ -129,13 +119,7 @@ impl Board {
         for n in 0..opening.clients {
             let call = 1000 + n as u64;
             let ttl_secs = TTL;
-            self.bench.submit(
-                n,
-                Input::Warm {
-                    call: call.into(),
-                    ttl_secs,
-                },
-            );
+            self.bench.submit(n, Input::Warm { call: call.into(), ttl_secs });
             self.settle();
         }
         for call in 0..opening.queued as u64 {
@@ -164,9 +148,7 @@ impl Board {
         let faults = self.budget.faults > 0;
         for (at, message) in self.under_way().iter().enumerate() {
             match message {
-                Message::Request {
-                    request, given_up, ..
-                } => {
+                Message::Request { request, given_up, .. } => {
                     choices.push(Choice::Arrive(at));
                     if faults && !given_up {
                         choices.extend([Choice::GiveUp(at), Choice::Lose(at)]);
@@ -186,9 +168,7 @@ impl Board {
         for (n, process) in self.bench.processes.iter().enumerate() {
             for (id, watch) in &process.watches {
                 if self.bench.store.revision() >= watch.next
-                    && watch
-                        .events(&self.bench.store)
-                        .is_some_and(|events| !events.is_empty())
+                    && watch.events(&self.bench.store).is_some_and(|events| !events.is_empty())
                 {
                     choices.push(Choice::Event(n, *id));
                 }
@@ -227,28 +207,14 @@ impl Board {
             }
             Choice::Deliver(at) => {
                 if let Message::Answer { to, id, result } = self.remove(at) {
-                    self.bench.submit(
-                        to,
-                        Input::Answer {
-                            request: id,
-                            result,
-                        },
-                    );
+                    self.bench.submit(to, Input::Answer { request: id, result });
                 }
             }
             Choice::GiveUp(at) => {
                 self.budget.faults -= 1;
-                if let Message::Request {
-                    from, id, request, ..
-                } = self.remove(at)
-                {
+                if let Message::Request { from, id, request, .. } = self.remove(at) {
                     let given_up = true;
-                    self.push(Message::Request {
-                        from,
-                        id,
-                        request,
-                        given_up,
-                    });
+                    self.push(Message::Request { from, id, request, given_up });
                     self.fail(from, id);
                 }
             }
@@ -302,21 +268,10 @@ impl Board {
 
     fn arrive(&mut self, at: usize, again: bool) {
         let message = self.remove(at);
-        if let Message::Request {
-            from,
-            id,
-            request,
-            given_up,
-        } = message
-        {
+        if let Message::Request { from, id, request, given_up } = message {
             if again {
                 let given_up = true;
-                self.push(Message::Request {
-                    from,
-                    id,
-                    request: request.clone(),
-                    given_up,
-                });
+                self.push(Message::Request { from, id, request: request.clone(), given_up });
             }
             let back = (!given_up).then_some(self.bench.now);
             self.bench.arrive(from, id, request, back);
@@ -325,13 +280,7 @@ impl Board {
 
     fn fail(&mut self, to: usize, id: RequestId) {
         let result = Err(unknown());
-        self.bench.submit(
-            to,
-            Input::Answer {
-                request: id,
-                result,
-            },
-        );
+        self.bench.submit(to, Input::Answer { request: id, result });
     }
 
     /// Delivers the first event of the next revision that a watch has not delivered.
@@ -347,13 +296,7 @@ impl Board {
         };
         watch.next = first + 1;
         let news = WatchEvent::Changed(event);
-        self.bench.submit(
-            n,
-            Input::Watch {
-                watch: id,
-                event: news,
-            },
-        );
+        self.bench.submit(n, Input::Watch { watch: id, event: news });
     }
 
     fn remove(&mut self, at: usize) -> Message {

@@ -29,12 +29,7 @@ pub(crate) const SEARCHES: [(Opening, usize); 9] = [
 ];
 
 const fn opening(clients: usize, queued: usize, time: bool) -> Opening {
-    Opening {
-        clients,
-        queued,
-        time,
-        modes: Modes::Exclusive,
-    }
+    Opening { clients, queued, time, modes: Modes::Exclusive }
 }
 
 impl Opening {
@@ -105,23 +100,15 @@ impl Search {
         depth: usize,
         prepare: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            opening,
-            depth,
-            prepare: Arc::new(prepare),
-        }
+        Self { opening, depth, prepare: Arc::new(prepare) }
     }
 
     /// Visits every state, or stops at a violation.
     pub(crate) fn run(self) -> Searched {
         let began = Instant::now();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let checker = self
-            .checker()
-            .threads(threads)
-            .finish_when(HasDiscoveries::Any)
-            .spawn_bfs()
-            .join();
+        let checker =
+            self.checker().threads(threads).finish_when(HasDiscoveries::Any).spawn_bfs().join();
         let found = checker.discovery(HOLDS);
         let violation = found.and_then(|path| {
             let state = path.into_states().pop()?;
@@ -149,12 +136,7 @@ impl Search {
             None if choices.len() < self.depth => board.choices(),
             _ => Vec::new(),
         };
-        State {
-            digest: board.digest(),
-            choices,
-            open,
-            violation,
-        }
+        State { digest: board.digest(), choices, open, violation }
     }
 }
 
@@ -177,10 +159,7 @@ impl Model for Search {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![Property::always(
-            "nothing is violated",
-            |_, state: &State| state.violation.is_none(),
-        )]
+        vec![Property::always("nothing is violated", |_, state: &State| state.violation.is_none())]
     }
 }
 

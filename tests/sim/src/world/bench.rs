@@ -254,11 +254,7 @@ impl Bench {
     pub(crate) fn start(&mut self) -> usize {
         let n = self.processes.len();
         let core = Core::new(Settings {
-            contenders_per_session: if self.seed.is_multiple_of(3) {
-                1
-            } else {
-                1_000
-            },
+            contenders_per_session: if self.seed.is_multiple_of(3) { 1 } else { 1_000 },
             // There are never as many here as it takes to be far back in a queue.
             near: match self.seed % 5 {
                 0 => 0,
@@ -286,8 +282,7 @@ impl Bench {
 
     pub(crate) fn at(&mut self, when: Moment, happening: Happening) {
         self.sequence += 1;
-        self.agenda
-            .insert((when.max(self.now), self.sequence), happening);
+        self.agenda.insert((when.max(self.now), self.sequence), happening);
     }
 
     pub(crate) fn forget_nemesis(&mut self) {
@@ -300,11 +295,7 @@ impl Bench {
     pub(crate) fn break_connections(&mut self) {
         for happening in self.agenda.values_mut() {
             if let Happening::Arrive { from, id, back, .. } = happening {
-                let answer = Happening::Answer {
-                    to: *from,
-                    id: *id,
-                    result: Err(unknown()),
-                };
+                let answer = Happening::Answer { to: *from, id: *id, result: Err(unknown()) };
                 // A request without a way back has its failure on the agenda.
                 *happening = match back {
                     Some(_) => answer,
@@ -317,11 +308,7 @@ impl Bench {
     /// Runs until `done`, at most until `limit`; whether it got done.
     pub(crate) fn run_until(&mut self, limit: Moment, done: impl Fn(&Self) -> bool) -> bool {
         while !done(self) {
-            let there = self
-                .processes
-                .iter()
-                .enumerate()
-                .filter(|(_, p)| p.is_there());
+            let there = self.processes.iter().enumerate().filter(|(_, p)| p.is_there());
             let tick = there
                 .filter_map(|(n, p)| {
                     let due = p.clock.when(p.core.next_timeout()?);
@@ -329,14 +316,9 @@ impl Bench {
                 })
                 .min();
             // Without a leader no lease expires (rule P31).
-            let expiry = self
-                .store
-                .next_expiry()
-                .map_or(limit, |at| at.max(self.leaderless).max(self.now));
-            let agenda = self
-                .agenda
-                .first_key_value()
-                .map_or(limit, |((at, _), _)| *at);
+            let expiry =
+                self.store.next_expiry().map_or(limit, |at| at.max(self.leaderless).max(self.now));
+            let agenda = self.agenda.first_key_value().map_or(limit, |((at, _), _)| *at);
             let next = agenda.min(expiry).min(tick.map_or(limit, |(at, _)| at));
             if next >= limit {
                 self.now = limit;
@@ -353,9 +335,8 @@ impl Bench {
                 let expired = std::mem::take(&mut self.store.removed);
                 if !expired.is_empty() {
                     self.tally.count(Fault::LeaseExpired);
-                    self.trace.note(next, None, || {
-                        format!("leases expire: {}", in_words(&expired))
-                    });
+                    self.trace
+                        .note(next, None, || format!("leases expire: {}", in_words(&expired)));
                 }
             } else if let Some((_, n)) = tick {
                 self.submit(n, Input::Tick);
@@ -368,17 +349,8 @@ impl Bench {
 
     fn happen(&mut self, order: u64, happening: Happening) {
         match happening {
-            Happening::Arrive {
-                from,
-                id,
-                request,
-                back,
-            } => self.arrive(from, id, request, back),
-            Happening::Answer {
-                to,
-                id: request,
-                result,
-            } if self.awake(to) => {
+            Happening::Arrive { from, id, request, back } => self.arrive(from, id, request, back),
+            Happening::Answer { to, id: request, result } if self.awake(to) => {
                 self.submit(to, Input::Answer { request, result });
             }
             Happening::Event { to, watch, news } if self.awake(to) => {
@@ -389,8 +361,7 @@ impl Bench {
             | Happening::Event { to, .. }
             | Happening::Submit { to, .. } => {
                 // What comes for a process that sleeps keeps its order.
-                self.agenda
-                    .insert((self.processes[to].asleep, order), happening);
+                self.agenda.insert((self.processes[to].asleep, order), happening);
             }
             Happening::Call(call) => self.begin(call),
             Happening::Cancel(call) => self.cancel(call),
@@ -400,8 +371,7 @@ impl Bench {
                 self.machines[machine] = self.start();
                 self.tally.count(Fault::Restarted);
                 let n = self.machines[machine];
-                self.trace
-                    .note(self.now, Some(n), || format!("starts on machine {machine}"));
+                self.trace.note(self.now, Some(n), || format!("starts on machine {machine}"));
             }
             Happening::Promote => {
                 self.store.promote(self.now);
@@ -437,8 +407,7 @@ impl Bench {
             return;
         }
         if !matches!(input, Input::Tick) {
-            self.trace
-                .note(self.now, Some(n), || format!("<- {input:?}"));
+            self.trace.note(self.now, Some(n), || format!("<- {input:?}"));
         }
         self.note_input(&input);
         let shown = clock.shown(self.now);
@@ -453,12 +422,9 @@ impl Bench {
             });
             match output {
                 Output::Send { id, request } => self.send(n, id, request),
-                Output::Watch {
-                    id,
-                    prefix,
-                    from,
-                    puts,
-                } => self.watch(n, id, prefix, puts, from.get()),
+                Output::Watch { id, prefix, from, puts } => {
+                    self.watch(n, id, prefix, puts, from.get())
+                }
                 Output::Unwatch(id) => {
                     self.processes[n].watches.remove(&id);
                 }

@@ -80,9 +80,7 @@ pub(crate) enum Stage {
 }
 
 /// Mostly they agree on a number.
-const PERMITS: [u16; 24] = [
-    2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3,
-];
+const PERMITS: [u16; 24] = [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3];
 
 /// How long readers may join the holders before a key that waits: a read's age, and its way back.
 const JOINS: Duration = Duration::from_millis(50 + 4);
@@ -339,10 +337,8 @@ impl Bench {
         match input {
             Input::Acquire(acquire) => {
                 self.submitted += 1;
-                self.calls
-                    .get_mut(&acquire.call.get())
-                    .expect("a call")
-                    .known = Some(self.submitted);
+                self.calls.get_mut(&acquire.call.get()).expect("a call").known =
+                    Some(self.submitted);
             }
             Input::Cancel(call) => {
                 self.calls.get_mut(&call.get()).expect("a call").given_up = false;
@@ -410,11 +406,7 @@ impl Bench {
         }
         self.holding.remove(&id);
         self.progress = self.now;
-        let release = Input::Release {
-            call: id.into(),
-            how,
-            fenced,
-        };
+        let release = Input::Release { call: id.into(), how, fenced };
         if how != Release::Confirmed || !self.processes[process].is_there() {
             self.over(id);
         }
@@ -443,8 +435,7 @@ impl Bench {
             call.stage = Stage::Done;
         }
         let calls = &self.calls;
-        self.holding
-            .retain(|id| matches!(calls[id].stage, Stage::Holding(_)));
+        self.holding.retain(|id| matches!(calls[id].stage, Stage::Holding(_)));
     }
 
     /// Takes what a core has for its calls.
@@ -469,11 +460,7 @@ impl Bench {
                     **name == *FORBIDDEN || self.denied.iter().any(|word| name.contains(word))
                 };
                 let may = !call.names.iter().any(forbidden);
-                must!(
-                    Truth,
-                    !(denied && may),
-                    "call {id} is denied what it may have"
-                );
+                must!(Truth, !(denied && may), "call {id} is denied what it may have");
                 let process = call.process;
                 match why {
                     Refused::Deadlock { .. } => self.check_deadlock(id),
@@ -533,49 +520,21 @@ impl Bench {
         if call.given_up {
             // A grant on its way to a caller that has gone: it goes back (rule P26).
             let (process, fenced) = (call.process, false);
-            let release = Input::Release {
-                call: id.into(),
-                how: Release::Unconfirmed,
-                fenced,
-            };
-            return self.at(
-                now,
-                Happening::Submit {
-                    to: process,
-                    input: release,
-                },
-            );
+            let release = Input::Release { call: id.into(), how: Release::Unconfirmed, fenced };
+            return self.at(now, Happening::Submit { to: process, input: release });
         }
         let stage = &call.stage;
-        must!(
-            Truth,
-            matches!(stage, Stage::Waiting),
-            "call {id} is answered though {stage:?}"
-        );
+        must!(Truth, matches!(stage, Stage::Waiting), "call {id} is answered though {stage:?}");
         let keys: Vec<_> = grant.owned.iter().map(|o| &*o.key).collect();
         let asked = call.names.len() == keys.len()
             && call.names.iter().zip(&keys).all(|(name, key)| {
-                key.strip_prefix(&**name)
-                    .is_some_and(|rest| rest.starts_with('/'))
+                key.strip_prefix(&**name).is_some_and(|rest| rest.starts_with('/'))
             });
-        must!(
-            Truth,
-            asked,
-            "call {id} asks for {:?} and gets {keys:?}",
-            call.names
-        );
+        must!(Truth, asked, "call {id} asks for {:?} and gets {keys:?}", call.names);
         // Readers join keys as they come.
         let one_rank = call.mode == Mode::Shared
-            || grant
-                .owned
-                .iter()
-                .all(|o| o.created == grant.owned[0].created);
-        must!(
-            Truth,
-            one_rank,
-            "the keys of call {id} were not put together: {:?}",
-            grant.owned
-        );
+            || grant.owned.iter().all(|o| o.created == grant.owned[0].created);
+        must!(Truth, one_rank, "the keys of call {id} were not put together: {:?}", grant.owned);
         let overtaken = self.calls.iter().find(|&(other_id, other)| {
             other.process == call.process
                 && matches!(other.stage, Stage::Waiting)
@@ -583,11 +542,7 @@ impl Bench {
                 && call.names.iter().any(|name| other.names.contains(name))
                 && !self.has_stepped_back(other_id, other.process)
         });
-        must!(
-            Order,
-            overtaken.is_none(),
-            "call {id} overtakes {overtaken:?} in its process"
-        );
+        must!(Order, overtaken.is_none(), "call {id} overtakes {overtaken:?} in its process");
         for (name, owned) in call.names.iter().zip(&grant.owned) {
             if self.tainted.contains(&incarnation(owned)) {
                 continue;
@@ -601,11 +556,7 @@ impl Bench {
                 _ => self.lone_tokens.get(name),
             };
             let last = last.copied();
-            must!(
-                I3,
-                last < Some(token),
-                "{name}'s token {token:?} follows {last:?}"
-            );
+            must!(I3, last < Some(token), "{name}'s token {token:?} follows {last:?}");
             let highest = self.tokens.get(name).copied().unwrap_or_default();
             self.tokens.insert(name.clone(), highest.max(token));
             self.check_admission(id, call, name, owned);
@@ -637,13 +588,7 @@ impl Bench {
         let (process, at_least) = (call.process, call.at_least);
         if let Some(at_least) = at_least {
             let until = clock.shown(now) + at_least;
-            self.submit_soon(
-                process,
-                Input::Keep {
-                    call: id.into(),
-                    until,
-                },
-            );
+            self.submit_soon(process, Input::Keep { call: id.into(), until });
         }
         self.at(now + hold, Happening::End(id));
         if let Some(inner) = inner {
@@ -665,10 +610,7 @@ impl Bench {
             "call {id} is granted {} of {} behind {:?}",
             owned.key,
             owned.created,
-            older
-                .iter()
-                .map(|key| String::from_utf8_lossy(key))
-                .collect::<Vec<_>>()
+            older.iter().map(|key| String::from_utf8_lossy(key)).collect::<Vec<_>>()
         );
         if call.mode != Mode::Shared || owned.handover == 0 {
             return;
@@ -706,11 +648,7 @@ impl Bench {
         let Stage::Holding(body) = &mut call.stage else {
             // Its release is on the way to a core that was asleep.
             let asleep = self.processes[n].asleep >= now;
-            must!(
-                Truth,
-                asleep,
-                "call {id} loses what it does not have: {cause:?}"
-            );
+            must!(Truth, asleep, "call {id} loses what it does not have: {cause:?}");
             return;
         };
         must!(Truth, body.lost.is_none(), "call {id} loses twice");
@@ -735,11 +673,7 @@ impl Bench {
             }
             _ => true,
         };
-        must!(
-            Truth,
-            sound,
-            "call {id} has lost by {cause:?}, and that is not so"
-        );
+        must!(Truth, sound, "call {id} has lost by {cause:?}, and that is not so");
         self.at(at, Happening::Drop(id));
     }
 }

@@ -22,21 +22,15 @@ pub(crate) fn txn(txn: &Txn) -> PbTxnRequest {
 
 fn compare(compare: &Compare) -> PbCompare {
     let (key, target, union) = match compare {
-        Compare::Created(key, revision) => (
-            key,
-            PbCompareTarget::Create,
-            PbTargetUnion::CreateRevision(revision.get()),
-        ),
-        Compare::Modified(key, revision) => (
-            key,
-            PbCompareTarget::Mod,
-            PbTargetUnion::ModRevision(revision.get()),
-        ),
-        Compare::Absent(key) | Compare::NoneUnder(key) => (
-            key,
-            PbCompareTarget::Create,
-            PbTargetUnion::CreateRevision(0),
-        ),
+        Compare::Created(key, revision) => {
+            (key, PbCompareTarget::Create, PbTargetUnion::CreateRevision(revision.get()))
+        }
+        Compare::Modified(key, revision) => {
+            (key, PbCompareTarget::Mod, PbTargetUnion::ModRevision(revision.get()))
+        }
+        Compare::Absent(key) | Compare::NoneUnder(key) => {
+            (key, PbCompareTarget::Create, PbTargetUnion::CreateRevision(0))
+        }
     };
     let range_end = match compare {
         Compare::NoneUnder(prefix) => end_of(prefix.as_bytes()),
@@ -71,9 +65,7 @@ fn operation(op: &Op) -> PbTxnRequestOp {
         }),
         Op::Get { .. } | Op::Range { .. } => PbTxnOpRequest::RequestRange(range(op)),
     };
-    PbTxnRequestOp {
-        request: Some(request),
-    }
+    PbTxnRequestOp { request: Some(request) }
 }
 
 /// What reads in a transaction, as a range.
@@ -84,12 +76,7 @@ pub(crate) fn range(op: &Op) -> PbRangeRequest {
             keys_only: !values,
             ..PbRangeRequest::default()
         },
-        Op::Range {
-            prefix,
-            limit,
-            values,
-            up_to,
-        } => PbRangeRequest {
+        Op::Range { prefix, limit, values, up_to } => PbRangeRequest {
             key: prefix.as_bytes().into(),
             range_end: end_of(prefix.as_bytes()),
             limit: limit.map_or(0, i64::from),
@@ -135,11 +122,7 @@ pub(crate) fn answer(txn: &Txn, answer: PbTxnResponse) -> TxnAnswer {
 pub(crate) fn found(read: &Op, kvs: Vec<PbKeyValue>) -> Vec<Kv> {
     let values = !range(read).keys_only;
     let kvs = kvs.into_iter().map(kv);
-    kvs.map(|kv| Kv {
-        lease: kv.lease.filter(|_| values),
-        ..kv
-    })
-    .collect()
+    kvs.map(|kv| Kv { lease: kv.lease.filter(|_| values), ..kv }).collect()
 }
 
 fn kv(kv: PbKeyValue) -> Kv {
@@ -156,10 +139,7 @@ pub(crate) fn event(event: PbEvent) -> Event {
     let deleted = event.r#type == EventType::Delete as i32;
     let of = event.kv.unwrap_or_default();
     match deleted {
-        true => Event::Delete {
-            revision: revision(of.mod_revision),
-            key: of.key,
-        },
+        true => Event::Delete { revision: revision(of.mod_revision), key: of.key },
         false => Event::Put(kv(of)),
     }
 }

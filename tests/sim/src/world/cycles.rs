@@ -45,11 +45,7 @@ impl Bench {
             && answer.succeeded
         {
             self.cut.insert(call);
-            must!(
-                Truth,
-                stood,
-                "call {call} is taken out of a cycle that is none"
-            );
+            must!(Truth, stood, "call {call} is taken out of a cycle that is none");
         }
     }
 
@@ -129,11 +125,7 @@ impl Bench {
             if ends.contains(&call) {
                 return true;
             }
-            next.extend(
-                self.ahead_of(call)
-                    .into_iter()
-                    .filter(|of| seen.insert(*of)),
-            );
+            next.extend(self.ahead_of(call).into_iter().filter(|of| seen.insert(*of)));
         }
         false
     }
@@ -144,16 +136,10 @@ impl Bench {
         let call = &self.calls[&id];
         if self.waits(id) {
             let names = call.names.iter();
-            return names
-                .flat_map(|name| self.ahead_at(id, call, name))
-                .collect();
+            return names.flat_map(|name| self.ahead_at(id, call, name)).collect();
         }
         match call.stage {
-            Stage::Holding(_) => call
-                .inner()
-                .filter(|of| self.waits(*of))
-                .into_iter()
-                .collect(),
+            Stage::Holding(_) => call.inner().filter(|of| self.waits(*of)).into_iter().collect(),
             _ => Vec::new(),
         }
     }

@@ -21,18 +21,12 @@ pub(crate) struct Drift {
 
 impl Drift {
     pub(crate) fn none(since: Moment) -> Self {
-        Self {
-            since,
-            rate: MILLION,
-        }
+        Self { since, rate: MILLION }
     }
 
     pub(crate) fn drawn(since: Moment, random: &mut Random) -> Self {
         let rate = MILLION + u128::from(random.below(2 * MOST + 1));
-        Self {
-            since,
-            rate: rate - u128::from(MOST),
-        }
+        Self { since, rate: rate - u128::from(MOST) }
     }
 
     /// What it shows at this moment.
@@ -82,10 +76,7 @@ mod tests {
             let due = since + random.micros(1, 60_000_000);
             let at = drift.when(due);
             assert!(drift.shown(at) >= due, "{drift:?} {due:?}");
-            assert!(
-                drift.shown(at - Duration::from_nanos(1)) < due,
-                "{drift:?} {due:?}"
-            );
+            assert!(drift.shown(at - Duration::from_nanos(1)) < due, "{drift:?} {due:?}");
         }
     }
 
@@ -94,17 +85,10 @@ mod tests {
         let since = Moment::after_boot(Duration::ZERO);
         let second = since + Duration::from_secs(1);
         let mut random = Random::new(1);
-        let shown: Vec<_> = (0..1000)
-            .map(|_| Drift::drawn(since, &mut random).shown(second))
-            .collect();
+        let shown: Vec<_> =
+            (0..1000).map(|_| Drift::drawn(since, &mut random).shown(second)).collect();
         let (least, most) = (shown.iter().min().unwrap(), shown.iter().max().unwrap());
-        assert!(
-            (996..997).contains(&least.since_boot().as_millis()),
-            "{least:?}"
-        );
-        assert!(
-            (1003..=1004).contains(&most.since_boot().as_millis()),
-            "{most:?}"
-        );
+        assert!((996..997).contains(&least.since_boot().as_millis()), "{least:?}");
+        assert!((1003..=1004).contains(&most.since_boot().as_millis()), "{most:?}");
     }
 }

@@ -114,10 +114,7 @@ impl Etcd {
                 Ok(Response::Revoked)
             }
             Request::List(lease) => {
-                let request = PbLeaseTimeToLiveRequest {
-                    id: *lease,
-                    keys: true,
-                };
+                let request = PbLeaseTimeToLiveRequest { id: *lease, keys: true };
                 let found = self.store.lease_time_to_live(now.since_boot(), &request);
                 match found.ttl {
                     ..0 => Err(refused(Refusal::LeaseNotFound)),
@@ -172,10 +169,7 @@ impl Etcd {
             // A restored store would choose ids that were given out after the snapshot; etcd would not.
             id: self.last_lease + 1,
         };
-        let granted = self
-            .store
-            .lease_grant(now.since_boot(), &request)
-            .expect("a lease");
+        let granted = self.store.lease_grant(now.since_boot(), &request).expect("a lease");
         self.last_lease = granted.id;
         self.renewed.insert(granted.id, now);
         (granted.id, Duration::from_secs(granted.ttl.unsigned_abs()))
@@ -232,21 +226,14 @@ impl Etcd {
 
     /// Deletes a key.
     pub fn delete(&mut self, key: &[u8]) {
-        let request = PbDeleteRequest {
-            key: key.into(),
-            ..PbDeleteRequest::default()
-        };
+        let request = PbDeleteRequest { key: key.into(), ..PbDeleteRequest::default() };
         self.store.delete_range(&request).expect("a delete");
         self.track();
     }
 
     /// Puts a key without a value.
     pub fn put(&mut self, key: &[u8], lease: LeaseId) {
-        let request = PbPutRequest {
-            key: key.into(),
-            lease,
-            ..PbPutRequest::default()
-        };
+        let request = PbPutRequest { key: key.into(), lease, ..PbPutRequest::default() };
         self.store.put(&request).expect("a put");
         self.track();
     }
@@ -263,10 +250,7 @@ impl Etcd {
 
     /// Makes a backup.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            store: self.store.clone(),
-            keys: self.keys.clone(),
-        }
+        Snapshot { store: self.store.clone(), keys: self.keys.clone() }
     }
 
     /// Goes back to a snapshot, revision and all. Leases have their whole time again.
@@ -291,10 +275,7 @@ impl Etcd {
     /// What happened below a prefix from this revision on; `None`: that is compacted.
     pub fn events(&self, prefix: &str, from: Revision) -> Option<Vec<Event>> {
         let end = convert::end_of(prefix.as_bytes());
-        let events = self
-            .store
-            .events(prefix.as_bytes(), &end, from, false)
-            .ok()?;
+        let events = self.store.events(prefix.as_bytes(), &end, from, false).ok()?;
         Some(events.into_iter().flatten().map(convert::event).collect())
     }
 
@@ -339,8 +320,7 @@ impl Etcd {
 
 /// Whether `key` is a direct child of a name, whose family ends in `/`: no further `/` (rule P2).
 pub fn contends(family: &str, key: &[u8]) -> bool {
-    key.strip_prefix(family.as_bytes())
-        .is_some_and(|child| !child.contains(&b'/'))
+    key.strip_prefix(family.as_bytes()).is_some_and(|child| !child.contains(&b'/'))
 }
 
 /// The key of a lease on a seat of a name (rules P1, P37).

@@ -89,11 +89,7 @@ impl Faults {
 
     /// Nothing but messages that are a little late.
     pub(crate) fn slow(share: f64) -> Self {
-        Self {
-            slow: share,
-            brief: 1.0,
-            ..Self::default()
-        }
+        Self { slow: share, brief: 1.0, ..Self::default() }
     }
 
     pub(crate) fn trip(&self, random: &mut Random) -> Trip {
@@ -121,23 +117,17 @@ impl Faults {
 
     /// The worst moment to stop is when a renewal is under way: for how long, and how long cut off from then on.
     pub(crate) fn stops(&self, random: &mut Random) -> Option<(Duration, Duration)> {
-        random
-            .chance(self.stops)
-            .then(|| (random.millis(50, 1700), random.millis(1000, 5000)))
+        random.chance(self.stops).then(|| (random.millis(50, 1700), random.millis(1000, 5000)))
     }
 
     /// How many writes a read is behind.
     pub(crate) fn stale(&self, random: &mut Random) -> Option<usize> {
-        random
-            .chance(self.stale)
-            .then(|| random.below(4) as usize + 1)
+        random.chance(self.stale).then(|| random.below(4) as usize + 1)
     }
 
     /// By how much the header of a keepalive's answer lags.
     pub(crate) fn lag(&self, random: &mut Random) -> Option<i64> {
-        random
-            .chance(self.lagging)
-            .then(|| random.below(3) as i64 + 1)
+        random.chance(self.lagging).then(|| random.below(3) as i64 + 1)
     }
 
     /// How long a fresh watch says nothing.

@@ -91,10 +91,7 @@ impl Bench {
         if self.processes[call.process].dead || body.early || body.stopped {
             return false;
         }
-        let polled = matches!(
-            body.lost,
-            None | Some(LossCause::Expired | LossCause::Shutdown)
-        );
+        let polled = matches!(body.lost, None | Some(LossCause::Expired | LossCause::Shutdown));
         let ttl = Duration::from_secs(call.ttl_secs.unsigned_abs());
         let margin = (ttl / 10).max(Duration::from_millis(300));
         polled && self.now < body.stop + margin
@@ -138,19 +135,12 @@ impl Bench {
         let works = self.calls.values().any(|call| {
             matches!(call.stage, Stage::Holding(_)) && there(call) && !call.waits_inside()
         });
-        let waits = self
-            .calls
-            .iter()
-            .find(|(_, call)| matches!(call.stage, Stage::Waiting) && there(call));
+        let waits =
+            self.calls.iter().find(|(_, call)| matches!(call.stage, Stage::Waiting) && there(call));
         if let Some((id, call)) = waits
             && !works
         {
-            must!(
-                Progress,
-                false,
-                "call {id} for {:?} waits, and nothing moves",
-                call.names
-            );
+            must!(Progress, false, "call {id} for {:?} waits, and nothing moves", call.names);
         }
     }
 
@@ -171,24 +161,12 @@ impl Bench {
             // A key that is there may be written again together with others of its name: that acquires nothing.
             let again = |of: &Compare| matches!(of, Compare::Modified(of, _) if of == key);
             if !txn.when.iter().any(again) {
-                must!(
-                    I6,
-                    !names.contains(&name),
-                    "two acquisitions of {name} in a transaction"
-                );
+                must!(I6, !names.contains(&name), "two acquisitions of {name} in a transaction");
                 names.push(name);
             }
-            let of = (
-                name.as_bytes().to_vec(),
-                *lease,
-                Seat::of_key(key.as_bytes()),
-            );
+            let of = (name.as_bytes().to_vec(), *lease, Seat::of_key(key.as_bytes()));
             let known = self.keys.entry(of).or_insert_with(|| key.clone());
-            must!(
-                I7,
-                known == key,
-                "{known} and {key} are of one name, lease and seat"
-            );
+            must!(I7, known == key, "{known} and {key} are of one name, lease and seat");
         }
     }
 
@@ -210,11 +188,7 @@ impl Bench {
                 );
             }
             let counted_on = self.counted_on(&removed);
-            must!(
-                I5,
-                counted_on.is_none(),
-                "a process deletes a key it counts on: {counted_on:?}"
-            );
+            must!(I5, counted_on.is_none(), "a process deletes a key it counts on: {counted_on:?}");
         }
     }
 
@@ -222,14 +196,8 @@ impl Bench {
     pub(crate) fn counted_on(&self, (key, created): &Incarnation) -> Option<Contender> {
         let cores = self.processes.iter().filter(|p| !p.dead).map(|p| &p.core);
         cores.flat_map(view::contenders).find(|contender| {
-            let counts = matches!(
-                contender.state,
-                ContenderState::Owned | ContenderState::Waiting
-            );
-            let own = contender
-                .key
-                .as_ref()
-                .is_some_and(|own| own.as_bytes() == key);
+            let counts = matches!(contender.state, ContenderState::Owned | ContenderState::Waiting);
+            let own = contender.key.as_ref().is_some_and(|own| own.as_bytes() == key);
             counts && own && contender.created == Some(*created)
         })
     }
@@ -275,12 +243,8 @@ impl Bench {
             !kv.key.ends_with(b"/er")
                 && !(session(kv) && (there(kv) || self.process_of(kv).is_none()))
         };
-        let left: Vec<_> = self
-            .store
-            .kvs()
-            .filter(left)
-            .map(|kv| String::from_utf8_lossy(&kv.key))
-            .collect();
+        let left: Vec<_> =
+            self.store.kvs().filter(left).map(|kv| String::from_utf8_lossy(&kv.key)).collect();
         must!(I4, left.is_empty(), "left at etcd: {left:?}");
     }
 }

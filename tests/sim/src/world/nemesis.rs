@@ -132,8 +132,7 @@ impl Bench {
         let words = [NAMES[0], NAMES[1], "locks%s"];
         let word = *self.random.pick(&words).unwrap_or(&NAMES[0]);
         self.tally.count(Fault::Denied);
-        self.trace
-            .note(self.now, None, || format!("denied: {word}"));
+        self.trace.note(self.now, None, || format!("denied: {word}"));
         self.store.denied = Some(word);
         self.denied.insert(word);
         let at = self.now + self.random.millis(50, 4000);
@@ -150,10 +149,7 @@ impl Bench {
         self.store.restore(self.now, snapshot);
         let back: Vec<Incarnation> = self.store.kvs().map(incarnation).collect();
         let session = |key: &[u8]| key.starts_with(b"locks%s/");
-        for (key, _) in back
-            .iter()
-            .filter(|of| !before.contains(of) && !session(&of.0))
-        {
+        for (key, _) in back.iter().filter(|of| !before.contains(of) && !session(&of.0)) {
             self.store.delete(key);
         }
         self.tokens.clear();
@@ -169,13 +165,10 @@ impl Bench {
             return;
         }
         let leases = self.store.leases().into_iter();
-        let its: Vec<LeaseId> = leases
-            .filter(|lease| self.owners.get(lease) == Some(&n))
-            .collect();
+        let its: Vec<LeaseId> = leases.filter(|lease| self.owners.get(lease) == Some(&n)).collect();
         for lease in its {
             self.tally.count(Fault::SessionEnded);
-            self.trace
-                .note(self.now, None, || format!("session {lease:x} ends"));
+            self.trace.note(self.now, None, || format!("session {lease:x} ends"));
             self.store.revoke(lease);
         }
         self.taint(Vec::new());
@@ -200,8 +193,7 @@ impl Bench {
                 let lease = self.store.grant(now, Duration::from_secs(3600));
                 self.store.put(&kv.key, lease);
                 self.tally.count(Fault::KeyOverwritten);
-                self.trace
-                    .note(now, None, || format!("operator overwrites {shown}"));
+                self.trace.note(now, None, || format!("operator overwrites {shown}"));
                 return vec![incarnation(kv)];
             }
             (2, _) => match self.random.pick(&leases) {
@@ -226,8 +218,7 @@ impl Bench {
             _ => return Vec::new(),
         };
         self.tally.count(fault);
-        self.trace
-            .note(now, None, || format!("operator: {fault:?} {shown} {name}"));
+        self.trace.note(now, None, || format!("operator: {fault:?} {shown} {name}"));
         Vec::new()
     }
 
@@ -242,9 +233,8 @@ impl Bench {
         let ended = |kv: &&Kv| {
             let lease = std::str::from_utf8(&kv.key).ok();
             let lease = lease.and_then(lease_of);
-            let process = lease
-                .and_then(|lease| self.owners.get(&lease))
-                .map(|n| &self.processes[*n]);
+            let process =
+                lease.and_then(|lease| self.owners.get(&lease)).map(|n| &self.processes[*n]);
             // A process whose delete was refused gives it up with its session.
             let knows = |p: &Process| {
                 let mut contenders = view::contenders(&p.core).into_iter();
@@ -252,12 +242,7 @@ impl Bench {
             };
             self.process_of(kv).is_none() && process.is_some_and(|p| !p.is_there() || !knows(p))
         };
-        let left: Vec<_> = self
-            .store
-            .kvs()
-            .filter(ended)
-            .map(|kv| kv.key.clone())
-            .collect();
+        let left: Vec<_> = self.store.kvs().filter(ended).map(|kv| kv.key.clone()).collect();
         for key in left {
             self.store.delete(&key);
         }

@@ -17,12 +17,7 @@ impl Bench {
         self.check_request(&request);
         if let Some(under_way) = &mut self.by_hand {
             let given_up = false;
-            return under_way.push(Message::Request {
-                from: n,
-                id,
-                request,
-                given_up,
-            });
+            return under_way.push(Message::Request { from: n, id, request, given_up });
         }
         let (now, process) = (self.now, &self.processes[n]);
         let (cut_off, deaf) = (process.cut_off > now, process.deaf > now);
@@ -68,30 +63,16 @@ impl Bench {
             && may_arrive_twice(&request)
         {
             self.tally.count(Fault::Twice);
-            let again = Happening::Arrive {
-                from: n,
-                id,
-                request: request.clone(),
-                back: None,
-            };
+            let again = Happening::Arrive { from: n, id, request: request.clone(), back: None };
             self.at(at + later, again);
         }
-        let arrival = Happening::Arrive {
-            from: n,
-            id,
-            request,
-            back,
-        };
+        let arrival = Happening::Arrive { from: n, id, request, back };
         self.at(at, arrival);
     }
 
     /// There is no answer.
     fn fail(&mut self, to: usize, id: RequestId, at: Moment, failure: Failure) {
-        let answer = Happening::Answer {
-            to,
-            id,
-            result: Err(failure),
-        };
+        let answer = Happening::Answer { to, id, result: Err(failure) };
         self.at(at, answer);
     }
 
@@ -122,9 +103,7 @@ impl Bench {
             }
             _ => self.store.apply(self.now, &request),
         };
-        self.trace.note(self.now, Some(from), || {
-            format!("   {id} at etcd: {result:?}")
-        });
+        self.trace.note(self.now, Some(from), || format!("   {id} at etcd: {result:?}"));
         if let Ok(Response::Granted { lease, .. }) = result {
             self.owners.insert(lease, from);
         }
@@ -167,12 +146,7 @@ impl Bench {
                 }
                 if outcome == 1 {
                     self.tally.count(Fault::LateArrival);
-                    let late = Happening::Arrive {
-                        from,
-                        id,
-                        request,
-                        back: None,
-                    };
+                    let late = Happening::Arrive { from, id, request, back: None };
                     self.at(self.leaderless + Duration::from_millis(1), late);
                 } else {
                     self.tally.count(Fault::RequestLost);
@@ -188,13 +162,8 @@ impl Bench {
             self.tally.count(Fault::SilentWatch);
         }
         let silence = silence.unwrap_or_else(|| self.random.millis(0, 100));
-        let watch = Watch {
-            prefix,
-            puts,
-            next: from,
-            silent: self.now + silence,
-            delivered: self.now,
-        };
+        let watch =
+            Watch { prefix, puts, next: from, silent: self.now + silence, delivered: self.now };
         let before = self.processes[n].watches.insert(id, watch);
         must!(I10, before.is_none(), "watch {id} exists");
     }

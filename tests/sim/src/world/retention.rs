@@ -42,9 +42,7 @@ impl Bench {
         };
         let until = granted + at_least.mul_f64(1.0 - DRIFT);
         let clock = self.processes[process].clock;
-        let lost = body
-            .lost
-            .is_some_and(|cause| cause != etcd_locked_core::LossCause::Shutdown)
+        let lost = body.lost.is_some_and(|cause| cause != etcd_locked_core::LossCause::Shutdown)
             || body.grant.deadline.is_over(clock.shown(self.now));
         if lost || until <= self.now || !self.processes[process].is_there() {
             return;
@@ -71,10 +69,7 @@ impl Bench {
                 return false;
             }
             let (key, created) = &retained.key;
-            let there = self
-                .store
-                .kv(key)
-                .filter(|kv| kv.create_revision == *created);
+            let there = self.store.kv(key).filter(|kv| kv.create_revision == *created);
             match there {
                 Some(kv) => {
                     let first = lease_of(&String::from_utf8_lossy(key));

@@ -40,18 +40,12 @@ const FAULTS: [(Fault, &str); 30] = [
     (Fault::Delayed, "message delayed"),
     (Fault::RequestLost, "request lost"),
     (Fault::AnswerLost, "answer lost, request carried out"),
-    (
-        Fault::LateArrival,
-        "request carried out after it was given up",
-    ),
+    (Fault::LateArrival, "request carried out after it was given up"),
     (Fault::Overtaken, "request overtaken by a later one"),
     (Fault::Twice, "request carried out twice"),
     (Fault::NotReached, "etcd not reached, or without a leader"),
     (Fault::StaleRead, "read answered by a member that lags"),
-    (
-        Fault::LaggingKeepAlive,
-        "keepalive answered with a revision that lags",
-    ),
+    (Fault::LaggingKeepAlive, "keepalive answered with a revision that lags"),
     (Fault::SilentWatch, "watch silent for long"),
     (Fault::EventAgain, "event delivered twice, or never"),
     (Fault::Paused, "process paused"),
@@ -96,8 +90,6 @@ impl Tally {
 
     /// Each fault in words, and how often.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        FAULTS
-            .iter()
-            .map(|(fault, words)| (*words, self.0[*fault as usize]))
+        FAULTS.iter().map(|(fault, words)| (*words, self.0[*fault as usize]))
     }
 }

@@ -15,10 +15,7 @@ pub(crate) struct Trace {
 impl Trace {
     /// Remembers the last `limit` steps.
     pub(crate) fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            steps: VecDeque::new(),
-        }
+        Self { limit, steps: VecDeque::new() }
     }
 
     /// Something happened in a process, or around them all.
@@ -65,21 +62,11 @@ pub(crate) fn brief(request: &Request) -> String {
         let ops = ops.iter().map(|op| match op {
             Op::Put { key, lease, .. } => format!("put {key} under {lease:x}"),
             Op::Get { key, .. } => format!("get {key}"),
-            Op::Range {
-                prefix,
-                limit,
-                up_to,
-                ..
-            } => format!("range {prefix} {limit:?} {up_to:?}"),
+            Op::Range { prefix, limit, up_to, .. } => format!("range {prefix} {limit:?} {up_to:?}"),
             Op::Delete(key) => format!("delete {key}"),
             Op::DeleteUnder(prefix) => format!("delete under {prefix}"),
         });
         ops.collect::<Vec<_>>().join(", ")
     };
-    format!(
-        "when {} then {} else {}",
-        when.join(", "),
-        ops(&txn.then),
-        ops(&txn.or_else)
-    )
+    format!("when {} then {} else {}", when.join(", "), ops(&txn.then), ops(&txn.or_else))
 }

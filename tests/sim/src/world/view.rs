@@ -56,10 +56,7 @@ pub(crate) struct Contender {
 impl Contender {
     /// True while its key waits, or is about to.
     pub(crate) fn is_queued(&self) -> bool {
-        let queued = matches!(
-            self.state,
-            ContenderState::Pending | ContenderState::Waiting
-        );
+        let queued = matches!(self.state, ContenderState::Pending | ContenderState::Waiting);
         queued && !self.detached
     }
 }
@@ -81,11 +78,7 @@ pub(crate) fn contenders(core: &Core) -> Vec<Contender> {
             name: name.as_str().into(),
             seat,
             state: ContenderState::of(of),
-            key: of
-                .parts()
-                .iter()
-                .find(|part| part.name == *name)
-                .map(|part| part.key.clone()),
+            key: of.parts().iter().find(|part| part.name == *name).map(|part| part.key.clone()),
             created: of.created(),
             holders: holders.clone(),
             detached: of.is_detached(),
@@ -135,10 +128,7 @@ pub(crate) fn requeued(core: &Core, call: u64) -> bool {
 /// What a request under way aborts, if it does.
 pub(crate) fn abort(core: &Core, request: RequestId) -> Option<Abort> {
     let (call, keys) = core.abort_under_way(request)?;
-    Some(Abort {
-        call: call.get(),
-        keys: keys.into_iter().map(|(key, _)| key).collect(),
-    })
+    Some(Abort { call: call.get(), keys: keys.into_iter().map(|(key, _)| key).collect() })
 }
 
 /// Steps that all cores of this thread have taken.

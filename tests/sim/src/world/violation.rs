@@ -68,10 +68,7 @@ impl Violation {
             (_, Some(what)) => what.clone(),
             _ => "a panic without words".to_owned(),
         };
-        Self {
-            promise: Promise::I10,
-            what,
-        }
+        Self { promise: Promise::I10, what }
     }
 }
 

@@ -3,10 +3,7 @@
 use super::*;
 
 fn waits(wait: u64) -> Asked {
-    Asked {
-        wait: Some(wait),
-        ..asked(&["hot/0"], Mode::Exclusive)
-    }
+    Asked { wait: Some(wait), ..asked(&["hot/0"], Mode::Exclusive) }
 }
 
 #[test]
@@ -24,22 +21,15 @@ fn busy_before_its_wait_is_over_is_found() {
 
 #[test]
 fn a_try_of_a_free_name_that_is_refused_is_found() {
-    let story = || {
-        Story::default()
-            .asks_as(30_000, 1, 1, waits(0))
-            .returns(30_010, 1, 1, Outcome::Busy)
-    };
+    let story =
+        || Story::default().asks_as(30_000, 1, 1, waits(0)).returns(30_010, 1, 1, Outcome::Busy);
     story().breaks(Breach::Free);
     story().holds(29_000, 30_005, 2, 1, 1).holds_all();
     // Its key may be there for a moment.
     story().holds(28_000, 28_500, 2, 1, 1).holds_all();
     story().holds(27_000, 27_500, 2, 1, 1).breaks(Breach::Free);
-    story()
-        .fault(29_000, 31_000, "quorum frozen", &[])
-        .holds_all();
-    story()
-        .fault(29_000, 31_000, "junk key", &["hot/0"])
-        .holds_all();
+    story().fault(29_000, 31_000, "quorum frozen", &[]).holds_all();
+    story().fault(29_000, 31_000, "junk key", &["hot/0"]).holds_all();
     let elsewhere = story().fault(29_000, 31_000, "junk key", &["hot/1"]);
     elsewhere.breaks(Breach::Free);
 }
@@ -61,10 +51,7 @@ fn a_key_of_a_dead_process_is_in_the_way() {
 #[test]
 fn a_call_that_waits_for_ever_while_its_name_is_free_is_found() {
     let story = |from| {
-        let asked = Asked {
-            wait: None,
-            ..asked(&["hot/0"], Mode::Exclusive)
-        };
+        let asked = Asked { wait: None, ..asked(&["hot/0"], Mode::Exclusive) };
         Story::default()
             .holds(0, from, 2, 1, 1)
             .asks_as(100, 1, 1, asked)
@@ -81,10 +68,7 @@ fn a_call_that_waits_for_ever_while_its_name_is_free_is_found() {
 fn under(story: Story, at: u64, process: u32, outer: &str, inner: &str) -> Story {
     let (name, tokens) = (outer.to_owned(), vec![(outer.to_owned(), 1)]);
     let (call, held) = (1, true);
-    let nested = Asked {
-        under: Some(1),
-        ..asked(&[inner], Mode::Exclusive)
-    };
+    let nested = Asked { under: Some(1), ..asked(&[inner], Mode::Exclusive) };
     story
         .asks_as(at, process, 1, asked(&[&name], Mode::Exclusive))
         .says(at, process, Said::Begun { call, held, tokens })
@@ -102,8 +86,5 @@ fn a_deadlock_without_a_cycle_is_found() {
     story("nest/1").holds_all();
     story("nest/3").breaks(Breach::Deadlock);
     // A call that is made in no body waits for others only.
-    Story::default()
-        .asks(0, 1, 1)
-        .returns(10, 1, 1, Outcome::Deadlock)
-        .breaks(Breach::Deadlock);
+    Story::default().asks(0, 1, 1).returns(10, 1, 1, Outcome::Deadlock).breaks(Breach::Deadlock);
 }

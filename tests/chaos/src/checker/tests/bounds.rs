@@ -6,11 +6,11 @@ use crate::history::Run;
 #[test]
 fn a_call_beyond_its_bound_is_found() {
     let story = |at| {
-        Story::default()
-            .holds(0, at - 10, 2, 1, 0)
-            .asks(0, 1, 1)
-            .begins(at, 1, 1, 1)
-            .ends(at + 1, 1, 1)
+        Story::default().holds(0, at - 10, 2, 1, 0).asks(0, 1, 1).begins(at, 1, 1, 1).ends(
+            at + 1,
+            1,
+            1,
+        )
     };
     story(12_900).holds_all();
     story(13_100).breaks(Breach::Bound);
@@ -45,11 +45,7 @@ fn time_in_which_the_machine_stood_still_does_not_count() {
 
 #[test]
 fn a_release_that_takes_too_long_is_found() {
-    let ended = Said::Ended {
-        call: 1,
-        held: true,
-        how: Ending::Done,
-    };
+    let ended = Said::Ended { call: 1, held: true, how: Ending::Done };
     Story::default()
         .asks(0, 1, 1)
         .begins(0, 1, 1, 1)
@@ -61,14 +57,8 @@ fn a_release_that_takes_too_long_is_found() {
 #[test]
 fn a_retention_cut_short_is_found() {
     let story = |next| {
-        let asked = Asked {
-            at_least: 500,
-            ..asked(&["hot/0"], Mode::Exclusive)
-        };
-        let story = Story::default()
-            .asks_as(0, 1, 1, asked)
-            .begins(0, 1, 1, 1)
-            .ends(10, 1, 1);
+        let asked = Asked { at_least: 500, ..asked(&["hot/0"], Mode::Exclusive) };
+        let story = Story::default().asks_as(0, 1, 1, asked).begins(0, 1, 1, 1).ends(10, 1, 1);
         story.holds(next, next + 10, 2, 1, 2)
     };
     story(501).holds_all();
@@ -89,29 +79,22 @@ fn an_error_without_a_fault_is_found() {
 #[test]
 fn a_single_try_takes_its_time_only_by_a_fault() {
     let story = || {
-        let asked = Asked {
-            wait: Some(0),
-            ..asked(&["hot/0"], Mode::Exclusive)
-        };
-        Story::default()
-            .holds(0, 25_000, 2, 1, 0)
-            .asks_as(20_000, 1, 1, asked)
-            .returns(24_000, 1, 1, Outcome::Busy)
+        let asked = Asked { wait: Some(0), ..asked(&["hot/0"], Mode::Exclusive) };
+        Story::default().holds(0, 25_000, 2, 1, 0).asks_as(20_000, 1, 1, asked).returns(
+            24_000,
+            1,
+            1,
+            Outcome::Busy,
+        )
     };
     story().breaks(Breach::Bound);
-    story()
-        .fault(19_000, 25_000, "leader frozen", &[])
-        .holds_all();
+    story().fault(19_000, 25_000, "leader frozen", &[]).holds_all();
 }
 
 #[test]
 fn a_call_returns_soon_after_its_loss() {
     let story = |returned| {
-        let ended = Said::Ended {
-            call: 1,
-            held: false,
-            how: Ending::Dropped,
-        };
+        let ended = Said::Ended { call: 1, held: false, how: Ending::Dropped };
         let lost = Outcome::Lost("Expired".to_owned());
         Story::default()
             .fault(0, 3_000, "worker cut off", &[])
@@ -132,9 +115,9 @@ fn a_call_that_is_not_served_in_calm_is_found() {
     let story = |kind, lasts: u64| {
         let story = Story::default().fault(0, 1, kind, &[]).asks(20_000, 1, 1);
         let bodies = 20_000..30_000;
-        let story = bodies.step_by(lasts as usize).fold(story, |story, at| {
-            story.holds(at, at + lasts - 10, 2, at, at as i64)
-        });
+        let story = bodies
+            .step_by(lasts as usize)
+            .fold(story, |story, at| story.holds(at, at + lasts - 10, 2, at, at as i64));
         story.returns(30_000, 1, 1, Outcome::Busy)
     };
     story("leader killed", 200).breaks(Breach::Starved);
@@ -173,9 +156,8 @@ fn silences_with_no_answer_between_them_are_one() {
     let story = |again: u64| {
         let silent = |from: u64, to: u64| (to, What::Silent { since: ms(from) });
         let silences = [silent(45_000, 47_000), silent(again, again + 2_000)];
-        let story = silences
-            .into_iter()
-            .fold(Story::default(), |story, (at, what)| story.add(at, what));
+        let story =
+            silences.into_iter().fold(Story::default(), |story, (at, what)| story.add(at, what));
         ends_so(story, 1, 10, lost("Expired"))
     };
     story(47_150).holds_all();
@@ -199,10 +181,7 @@ fn time_that_is_judged_is_without_faults_and_what_follows() {
 
 /// A call with a lease of this many seconds that ends so at 50 s.
 fn ends_so(story: Story, process: u32, ttl: u64, outcome: Outcome) -> Story {
-    let asked = Asked {
-        ttl: ttl * 1_000,
-        ..asked(&["hot/0"], Mode::Exclusive)
-    };
+    let asked = Asked { ttl: ttl * 1_000, ..asked(&["hot/0"], Mode::Exclusive) };
     story
         .asks_as(50_000, process, 1, asked)
         .begins(50_000, process, 1, 1)
@@ -321,10 +300,7 @@ fn a_body_that_hangs_until_its_process_is_killed_is_found() {
 #[test]
 fn a_retention_begins_at_the_end_of_the_one_before() {
     let story = |next| {
-        let asked = || Asked {
-            at_least: 500,
-            ..asked(&["hot/0"], Mode::Exclusive)
-        };
+        let asked = || Asked { at_least: 500, ..asked(&["hot/0"], Mode::Exclusive) };
         Story::default()
             .asks_as(0, 1, 1, asked())
             .begins(0, 1, 1, 1)

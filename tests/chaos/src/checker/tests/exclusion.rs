@@ -4,18 +4,12 @@ use super::*;
 
 #[test]
 fn bodies_one_after_the_other_are_well() {
-    Story::default()
-        .holds(0, 10, 1, 1, 1)
-        .holds(11, 20, 2, 1, 2)
-        .holds_all();
+    Story::default().holds(0, 10, 1, 1, 1).holds(11, 20, 2, 1, 2).holds_all();
 }
 
 #[test]
 fn bodies_that_overlap_are_found() {
-    Story::default()
-        .holds(0, 10, 1, 1, 1)
-        .holds(9, 20, 2, 1, 2)
-        .breaks(Breach::Overlap);
+    Story::default().holds(0, 10, 1, 1, 1).holds(9, 20, 2, 1, 2).breaks(Breach::Overlap);
 }
 
 #[test]
@@ -104,10 +98,7 @@ fn a_permit_too_many_is_found() {
 #[test]
 fn one_poll_after_a_loss_needs_a_reason() {
     let story = |kind: &str| {
-        let asked = Asked {
-            kind: kind.to_owned(),
-            ..asked(&["hot/0"], Mode::Exclusive)
-        };
+        let asked = Asked { kind: kind.to_owned(), ..asked(&["hot/0"], Mode::Exclusive) };
         Story::default()
             .asks_as(0, 1, 1, asked)
             .begins(0, 1, 1, 1)
@@ -118,9 +109,7 @@ fn one_poll_after_a_loss_needs_a_reason() {
     story("blocking").holds_all();
     story("exclusive").stops(200, 2_990, 1).holds_all();
     story("exclusive").stalls(200, 2_990, 1).holds_all();
-    story("exclusive")
-        .stops(200, 2_990, 2)
-        .breaks(Breach::RanOn);
+    story("exclusive").stops(200, 2_990, 2).breaks(Breach::RanOn);
 }
 
 #[test]

@@ -4,14 +4,12 @@ use super::*;
 
 /// A body of the task that wants a hot name all the time.
 fn hot(story: Story, at: u64, process: u32, call: u64) -> Story {
-    let asked = Asked {
-        kind: "hot".to_owned(),
-        ..asked(&["hot/0"], Mode::Exclusive)
-    };
-    story
-        .asks_as(at, process, call, asked)
-        .begins(at, process, call, at as i64)
-        .ends(at + 1, process, call)
+    let asked = Asked { kind: "hot".to_owned(), ..asked(&["hot/0"], Mode::Exclusive) };
+    story.asks_as(at, process, call, asked).begins(at, process, call, at as i64).ends(
+        at + 1,
+        process,
+        call,
+    )
 }
 
 #[test]

@@ -50,8 +50,12 @@ impl Story {
 
     fn ends(self, at: u64, process: u32, call: u64) -> Self {
         let (held, how) = (true, Ending::Done);
-        self.says(at, process, Said::Ended { call, held, how })
-            .returns(at + 1, process, call, Outcome::Done)
+        self.says(at, process, Said::Ended { call, held, how }).returns(
+            at + 1,
+            process,
+            call,
+            Outcome::Done,
+        )
     }
 
     fn returns(self, at: u64, process: u32, call: u64, result: Outcome) -> Self {
@@ -60,9 +64,7 @@ impl Story {
 
     /// A body of one call, from its begin to its end.
     pub(crate) fn holds(self, from: u64, to: u64, process: u32, call: u64, token: i64) -> Self {
-        self.asks(from, process, call)
-            .begins(from, process, call, token)
-            .ends(to, process, call)
+        self.asks(from, process, call).begins(from, process, call, token).ends(to, process, call)
     }
 
     pub(crate) fn fault(self, from: u64, to: u64, kind: &str, names: &[&str]) -> Self {
@@ -95,10 +97,7 @@ impl Story {
     /// An operator takes a key of `hot/0` of this process, of whose name so many keys are older.
     fn takes(self, at: u64, kind: &str, owner: u32, older: usize) -> Self {
         let fault = 0;
-        let taken = Taken {
-            owner: Some(owner),
-            older,
-        };
+        let taken = Taken { owner: Some(owner), older };
         let begun = What::FaultBegun {
             fault,
             kind: named(kind),
@@ -128,8 +127,7 @@ impl Story {
 
     /// A process that is stopped meanwhile.
     fn stops(self, from: u64, to: u64, process: u32) -> Self {
-        self.add(from, What::Stopped { process })
-            .add(to, What::Continued { process })
+        self.add(from, What::Stopped { process }).add(to, What::Continued { process })
     }
 
     /// The machine does not run a worker meanwhile.
@@ -152,10 +150,7 @@ impl Story {
     fn breaks(self, breach: Breach) {
         let verdicts = self.judged();
         let breaches: Vec<_> = verdicts.violations.iter().map(|it| it.breach).collect();
-        assert!(
-            !breaches.is_empty() && breaches.iter().all(|it| *it == breach),
-            "{verdicts:#?}"
-        );
+        assert!(!breaches.is_empty() && breaches.iter().all(|it| *it == breach), "{verdicts:#?}");
     }
 
     fn holds_all(self) {
@@ -172,9 +167,7 @@ fn named(kind: &str) -> Kind {
 /// What was lost, as the checker measures it.
 fn removed(verdicts: &Verdicts) -> Vec<(&str, &[u64])> {
     let removed = verdicts.removed.iter();
-    removed
-        .map(|(kind, lasted)| (kind.as_str(), lasted.as_slice()))
-        .collect()
+    removed.map(|(kind, lasted)| (kind.as_str(), lasted.as_slice())).collect()
 }
 
 fn asked(names: &[&str], mode: Mode) -> Asked {

@@ -4,10 +4,7 @@ use super::*;
 
 #[test]
 fn a_call_that_is_overtaken_in_calm_is_found() {
-    let story = Story::default()
-        .holds(0, 500, 1, 1, 1)
-        .asks(100, 1, 2)
-        .asks(400, 1, 3);
+    let story = Story::default().holds(0, 500, 1, 1, 1).asks(100, 1, 2).asks(400, 1, 3);
     story
         .begins(600, 1, 3, 2)
         .ends(700, 1, 3)
@@ -18,10 +15,7 @@ fn a_call_that_is_overtaken_in_calm_is_found() {
 
 #[test]
 fn a_fault_excuses_calls_that_are_overtaken() {
-    let story = Story::default()
-        .holds(0, 500, 1, 1, 1)
-        .asks(100, 1, 2)
-        .asks(400, 1, 3);
+    let story = Story::default().holds(0, 500, 1, 1, 1).asks(100, 1, 2).asks(400, 1, 3);
     story
         .fault(400, 450, "all connections reset", &[])
         .begins(600, 1, 3, 2)
@@ -34,10 +28,7 @@ fn a_fault_excuses_calls_that_are_overtaken() {
 #[test]
 fn a_first_call_that_another_process_overtakes_is_found() {
     let story = |asked, token| {
-        let story = Story::default()
-            .holds(0, 5_000, 1, 1, 1)
-            .asks(100, 2, 1)
-            .asks(asked, 3, 1);
+        let story = Story::default().holds(0, 5_000, 1, 1, 1).asks(100, 2, 1).asks(asked, 3, 1);
         story
             .begins(6_000, 3, 1, token)
             .ends(6_100, 3, 1)
@@ -71,10 +62,7 @@ fn a_call_may_have_the_place_of_one_before_it() {
 #[test]
 fn a_call_that_is_overtaken_and_gives_up_is_found() {
     let story = |begin| {
-        let patient = Asked {
-            wait: Some(5_000),
-            ..asked(&["hot/0"], Mode::Exclusive)
-        };
+        let patient = Asked { wait: Some(5_000), ..asked(&["hot/0"], Mode::Exclusive) };
         Story::default()
             .holds(0, 500, 1, 1, 1)
             .asks_as(100, 1, 2, patient)

@@ -87,10 +87,7 @@ fn the_deletion_of_an_overwritten_key_excuses_an_overlap() {
 #[test]
 fn locks_of_before_may_be_held_until_a_wipe_is_known() {
     let story = |begin, end, token, ttl| {
-        let asked = Asked {
-            ttl,
-            ..asked(&["hot/0"], Mode::Exclusive)
-        };
+        let asked = Asked { ttl, ..asked(&["hot/0"], Mode::Exclusive) };
         Story::default()
             .fault(5_000, 6_000, "etcd wiped", &[])
             .asks_as(4_000, 1, 1, asked)
@@ -126,14 +123,12 @@ fn tokens_begin_anew_after_a_restore() {
 fn permits_of_before_may_be_held_until_a_wipe_is_known() {
     let story = |kind, first| {
         let story = Story::default().fault(500, 1_000, kind, &[]);
-        [(0, first), (1, 2_001), (2, 2_002)]
-            .into_iter()
-            .fold(story, |story, (process, at)| {
-                story
-                    .asks_as(at, process, 1, asked(&["hot/0"], Mode::Permits(2)))
-                    .begins(at, process, 1, 1)
-                    .ends(2_010, process, 1)
-            })
+        [(0, first), (1, 2_001), (2, 2_002)].into_iter().fold(story, |story, (process, at)| {
+            story
+                .asks_as(at, process, 1, asked(&["hot/0"], Mode::Permits(2)))
+                .begins(at, process, 1, 1)
+                .ends(2_010, process, 1)
+        })
     };
     let verdicts = story("etcd wiped", 400).judged();
     assert!(verdicts.violations.is_empty(), "{verdicts:#?}");
@@ -145,16 +140,9 @@ fn permits_of_before_may_be_held_until_a_wipe_is_known() {
 #[test]
 fn a_wipe_ends_a_retention() {
     let story = |kind| {
-        let asked = Asked {
-            at_least: 500,
-            ..asked(&["hot/0"], Mode::Exclusive)
-        };
+        let asked = Asked { at_least: 500, ..asked(&["hot/0"], Mode::Exclusive) };
         let story = Story::default().fault(200, 300, kind, &[]);
-        story
-            .asks_as(0, 1, 1, asked)
-            .begins(0, 1, 1, 1)
-            .ends(10, 1, 1)
-            .holds(400, 410, 2, 1, 2)
+        story.asks_as(0, 1, 1, asked).begins(0, 1, 1, 1).ends(10, 1, 1).holds(400, 410, 2, 1, 2)
     };
     story("etcd wiped").holds_all();
     story("all members restarted").breaks(Breach::Retention);
@@ -201,24 +189,13 @@ fn a_stall_of_its_holder_extends_an_excuse() {
 #[test]
 fn a_revocation_needs_a_loss_of_that_lease() {
     let story = |ttl, how| {
-        let other = Asked {
-            ttl,
-            ..asked(&["cold/0"], Mode::Exclusive)
-        };
+        let other = Asked { ttl, ..asked(&["cold/0"], Mode::Exclusive) };
         Story::default()
             .fault(0, 8, "leader frozen", &[])
             .asks(0, 1, 1)
             .begins(0, 1, 1, 1)
             .polls(12, 1, 1, true)
-            .says(
-                12,
-                1,
-                Said::Ended {
-                    call: 1,
-                    held: true,
-                    how,
-                },
-            )
+            .says(12, 1, Said::Ended { call: 1, held: true, how })
             .returns(13, 1, 1, Outcome::Done)
             .asks_as(0, 1, 2, other)
             .returns(500, 1, 2, Outcome::Lost("Revoked".to_owned()))
@@ -253,15 +230,12 @@ fn a_fault_that_hit_nothing_excuses_nothing() {
 #[test]
 fn permits_are_excused_by_an_operators_delete() {
     let story = |names: &[&str]| {
-        (0..3).fold(
-            Story::default().fault(1_990, 1_990, "key deleted", names),
-            |story, process| {
-                story
-                    .asks_as(2_000, process, 1, asked(&["hot/0"], Mode::Permits(2)))
-                    .begins(2_000 + u64::from(process), process, 1, 1)
-                    .ends(2_010, process, 1)
-            },
-        )
+        (0..3).fold(Story::default().fault(1_990, 1_990, "key deleted", names), |story, process| {
+            story
+                .asks_as(2_000, process, 1, asked(&["hot/0"], Mode::Permits(2)))
+                .begins(2_000 + u64::from(process), process, 1, 1)
+                .ends(2_010, process, 1)
+        })
     };
     story(&["hot/0"]).holds_all();
     story(&["hot/1"]).breaks(Breach::Permits);
@@ -270,10 +244,7 @@ fn permits_are_excused_by_an_operators_delete() {
 #[test]
 fn an_operators_delete_ends_a_retention() {
     let story = |names: &[&str]| {
-        let asked = Asked {
-            at_least: 500,
-            ..asked(&["hot/0"], Mode::Exclusive)
-        };
+        let asked = Asked { at_least: 500, ..asked(&["hot/0"], Mode::Exclusive) };
         Story::default()
             .fault(200, 200, "key deleted", names)
             .asks_as(0, 1, 1, asked)
@@ -336,13 +307,7 @@ fn the_key_of_a_waiter_explains_no_overlap() {
             .holds(0, 2_000, 2, 1, 1)
             .loses(1_000, 1_500, 1, 1, "Deleted")
     };
-    let overlaps = |older| {
-        story(older)
-            .judged()
-            .counts()
-            .get(&Breach::Overlap)
-            .copied()
-    };
+    let overlaps = |older| story(older).judged().counts().get(&Breach::Overlap).copied();
     assert_eq!(overlaps(0), None);
     assert_eq!(overlaps(1), Some(1));
 }

@@ -4,10 +4,7 @@ use super::*;
 
 #[test]
 fn a_token_that_does_not_rise_is_found() {
-    Story::default()
-        .holds(0, 10, 1, 1, 7)
-        .holds(11, 20, 2, 1, 7)
-        .breaks(Breach::Token);
+    Story::default().holds(0, 10, 1, 1, 7).holds(11, 20, 2, 1, 7).breaks(Breach::Token);
 }
 
 #[test]

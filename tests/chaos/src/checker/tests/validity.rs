@@ -17,9 +17,7 @@ fn a_guard_that_says_held_for_longer_than_a_lease_is_found() {
         silent(kind, 0, 3_600).breaks(Breach::Validity);
     }
     let quorum = |last| {
-        Story::default()
-            .fault(1_000, 15_000, "quorum frozen", &[])
-            .loses(0, last, 1, 1, "Expired")
+        Story::default().fault(1_000, 15_000, "quorum frozen", &[]).loses(0, last, 1, 1, "Expired")
     };
     quorum(3_500).holds_all();
     quorum(3_600).breaks(Breach::Validity);
