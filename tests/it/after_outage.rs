@@ -8,9 +8,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::corner::{Corner, connect};
-use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{run, within};
+use crate::logs;
 
 const NAMES: usize = 40;
 /// How long after etcd is back every name must have been served again.
@@ -52,16 +52,8 @@ async fn until_served(locks: Locks, name: String, tries: bool) -> Option<LockErr
     }
 }
 
-/// `row`: what the drill shows, if anything.
-async fn names_are_served_again(
-    outage: Outage,
-    (ttl, lasts): (Duration, Duration),
-    row: Option<&str>,
-) {
-    let mut drill = Drill::begin(format!(
-        "etcd is {} for {lasts:?} while {NAMES} names are held at a TTL of {ttl:?}, and asked for all the time",
-        format!("{outage:?}").to_lowercase()
-    ));
+async fn names_are_served_again(outage: Outage, (ttl, lasts): (Duration, Duration)) {
+    logs::collect();
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let locks = connect(corner.config().ttl(ttl)).await;
@@ -79,7 +71,6 @@ async fn names_are_served_again(
     sleep(lasts).await;
     for ended in bodies.join_all().await {
         assert_matches!(ended, Err(LockError::Lost { .. }));
-        drill.result("a body that goes on", &ended);
     }
     // Calls come before etcd is back: they keep the engine asking for it.
     let mut calls = JoinSet::new();
@@ -102,13 +93,11 @@ async fn names_are_served_again(
     let last = calls.iter().map(|(.., took)| *took).max();
     let last = last.expect("calls");
     println!("{outage:?} for {lasts:?}, TTL {ttl:?}: the last name was served after {last:.1?}");
-    drill.took("the last name was served", last);
     let mut wrong = Vec::new();
     for (at, own, took) in calls {
         match own {
             Err(_) => wrong.push(format!("`{}` was not served within {took:.1?}", name(at))),
             Ok(own) => {
-                drill.got("a lock, and no error that names this process");
                 wrong.extend(own.map(|own| format!("{own:?}")));
                 if took > SOON {
                     wrong.push(format!("`{}` was served after {took:.1?}", name(at)));
@@ -118,10 +107,7 @@ async fn names_are_served_again(
     }
     assert!(wrong.is_empty(), "{outage:?}: {wrong:#?}");
     corner.until_empty().await;
-    if let Some(row) = row {
-        drill.shows(row).await;
-    }
-    drill.end();
+    logs::until(&["etcd.lost", "lock.lost", "etcd.back"]).await;
 }
 
 const SHORT: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(12));
@@ -129,23 +115,22 @@ const LONG: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs
 
 #[test]
 fn names_are_served_soon_after_etcd_was_frozen() {
-    run(names_are_served_again(Outage::Frozen, SHORT, None));
+    run(names_are_served_again(Outage::Frozen, SHORT));
 }
 
 #[test]
 fn names_are_served_soon_after_etcd_was_killed() {
-    let row = "… for longer";
-    run(names_are_served_again(Outage::Killed, SHORT, Some(row)));
+    run(names_are_served_again(Outage::Killed, SHORT));
 }
 
 #[test]
 #[ignore = "takes 40 s: `cargo test -p etcd-locked-tests --test it served_soon_after_a_long -- --ignored`"]
 fn names_are_served_soon_after_a_long_freeze() {
-    run(names_are_served_again(Outage::Frozen, LONG, None));
+    run(names_are_served_again(Outage::Frozen, LONG));
 }
 
 #[test]
 #[ignore = "takes 40 s: `cargo test -p etcd-locked-tests --test it served_soon_after_a_long -- --ignored`"]
 fn names_are_served_soon_after_a_long_absence() {
-    run(names_are_served_again(Outage::Killed, LONG, None));
+    run(names_are_served_again(Outage::Killed, LONG));
 }

@@ -5,9 +5,8 @@ use std::time::Duration;
 use etcd_locked_devkit::Proxy;
 use etcd_locked_tests::Witness;
 use tempfile::TempDir;
-use tokio::time::{Instant, interval};
+use tokio::time::interval;
 
-use crate::drill::Drill;
 use crate::etcd::{Etcd, free_port};
 use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
@@ -17,13 +16,13 @@ use crate::worker::Worker;
 const ASKED_AGAIN: Duration = Duration::from_secs(40);
 
 /// A process whose locks last for long without etcd, so that only a refusal ends it.
-fn process(drill: &Drill, endpoints: &[&str]) -> Worker {
+fn process(endpoints: &[&str]) -> Worker {
     let environment = [
         ("ETCD_LOCKED_ENDPOINTS", endpoints.join(",")),
         ("ETCD_LOCKED_TTL", "60s".to_owned()),
         ("WORKER_LOGS", "error".to_owned()),
     ];
-    Worker::start(environment.into_iter().chain(drill.environment()))
+    Worker::start(environment)
 }
 
 /// The cluster's id, as `etcdctl` prints it.
@@ -33,7 +32,7 @@ async fn id(etcd: &Etcd) -> String {
 }
 
 /// Awaits that a process has stopped counting for two clusters; returns its visits.
-async fn refused(drill: &mut Drill, process: &mut Worker, job: &str, ids: &[String; 2]) -> u64 {
+async fn refused(process: &mut Worker, job: &str, ids: &[String; 2]) -> u64 {
     let tallied = process.says_within(ASKED_AGAIN, "tallied").await;
     let words: Vec<_> = tallied.splitn(5, ' ').collect();
     let [of, visits, variant, retryable, message] = words[..] else {
@@ -43,16 +42,12 @@ async fn refused(drill: &mut Drill, process: &mut Worker, job: &str, ids: &[Stri
     for id in ids {
         assert!(message.contains(&format!("cluster {id}")), "{message}");
     }
-    drill.got_saying("Backend, not retryable", message);
     visits.parse().expect("a number")
 }
 
 #[limit::test]
 async fn endpoints_of_two_clusters_are_refused() {
     real_etcd_only!("embedded etcds all have one id");
-    let mut drill = Drill::begin(
-        "endpoints of two clusters in one list; five processes are to count in one file",
-    );
     let (one, two) = (Etcd::start().await, Etcd::start().await);
     let ids = [id(&one).await, id(&two).await];
     let (one, two) = (one.endpoint(), two.endpoint());
@@ -60,34 +55,25 @@ async fn endpoints_of_two_clusters_are_refused() {
     let directory = TempDir::new().unwrap();
     let tally = format!("tally till {}", directory.path().display());
     let orders = [[&*one, &two], [&*two, &one]];
-    let mut processes: Vec<_> =
-        orders.iter().cycle().take(4).map(|order| process(&drill, order)).collect();
-    processes.push(process(&drill, &[&one, &dead, &two]));
-    let began = Instant::now();
+    let mut processes: Vec<_> = orders.iter().cycle().take(4).map(|order| process(order)).collect();
+    processes.push(process(&[&one, &dead, &two]));
     processes.iter_mut().for_each(|process| process.send(&tally));
     for process in &mut processes {
-        assert_eq!(refused(&mut drill, process, "till", &ids).await, 0);
+        assert_eq!(refused(process, "till", &ids).await, 0);
     }
-    drill.took("the last process was refused, from its start", began.elapsed());
     assert_eq!(Witness::new(directory.path()).count().unwrap(), 0);
-    drill.got("visits counted: 0");
     // Both endpoints are named, in the log too.
-    let mut process = process(&drill, &[&one, &two]);
+    let mut process = process(&[&one, &two]);
     let logged = process.asked("lock orders/7", "logged").await;
-    assert!(logged.starts_with("ERROR"), "{logged}");
+    assert!(logged.starts_with("ERROR") && logged.contains("etcd.two_clusters"), "{logged}");
     for part in ids.iter().chain([&one, &two]) {
         assert!(logged.contains(part.as_str()), "{logged}");
     }
-    drill.shows("endpoints of two clusters").await;
-    drill.end();
 }
 
 #[limit::test]
 async fn second_cluster_that_appears_later_is_refused() {
     real_etcd_only!("embedded etcds all have one id");
-    let mut drill = Drill::begin(
-        "the second cluster of the list appears while four processes count in one file",
-    );
     let (one, two) = (Etcd::start().await, Etcd::start().await);
     let ids = [id(&one).await, id(&two).await];
     let late = Proxy::start(two.address()).unwrap();
@@ -97,7 +83,7 @@ async fn second_cluster_that_appears_later_is_refused() {
     let directory = TempDir::new().unwrap();
     let witness = Witness::new(directory.path());
     let tally = format!("tally till {}", directory.path().display());
-    let mut processes: Vec<_> = (0..4).map(|_| process(&drill, &endpoints)).collect();
+    let mut processes: Vec<_> = (0..4).map(|_| process(&endpoints)).collect();
     processes.iter_mut().for_each(|process| process.send(&tally));
     within("a hundred visits", async {
         let mut tick = interval(Duration::from_millis(10));
@@ -107,20 +93,13 @@ async fn second_cluster_that_appears_later_is_refused() {
     })
     .await;
     late.accept_again().unwrap();
-    let appeared = Instant::now();
     // A process that starts now finds either one first.
-    let mut newcomer = process(&drill, &endpoints);
+    let mut newcomer = process(&endpoints);
     newcomer.send(&tally);
-    let mut visits = refused(&mut drill, &mut newcomer, "till", &ids).await;
+    let mut visits = refused(&mut newcomer, "till", &ids).await;
     assert_eq!(visits, 0);
     for process in &mut processes {
-        visits += refused(&mut drill, process, "till", &ids).await;
+        visits += refused(process, "till", &ids).await;
     }
-    drill.took(
-        "the last process was refused, since the second cluster was there",
-        appeared.elapsed(),
-    );
     assert_eq!(witness.count().unwrap(), visits, "an update was lost");
-    drill.got("updates lost: 0");
-    drill.end();
 }

@@ -9,9 +9,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::authority::Authority;
 use crate::corner::{connect, pass, take};
-use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{self, within};
+use crate::logs;
 use crate::real_only::real_etcd_only;
 use crate::shop::{Shop, USER};
 
@@ -19,9 +19,8 @@ use crate::shop::{Shop, USER};
 const TTL: Duration = Duration::from_secs(12);
 
 /// Awaits that the lock is lost because etcd refuses us; returns the error's text.
-async fn denied(drill: &mut Drill, held: &LockGuard) -> String {
+async fn denied(held: &LockGuard) -> String {
     let body = within("the loss", held.hold(pending::<()>())).await;
-    drill.result("a body to its end", &body);
     match body {
         Err(error @ LockError::Lost { cause, .. }) => {
             assert_eq!(cause, LossCause::Denied);
@@ -44,47 +43,33 @@ async fn served(what: &str, locks: &Locks, name: &str) {
 #[limit::test]
 async fn refused_credentials_are_the_cause_of_a_loss() {
     real_etcd_only!("an embedded etcd has no users");
-    let mut drill = Drill::begin(
-        "the password is changed and etcd restarted while a lock is held at a TTL of 12 s",
-    );
+    logs::collect();
     let mut shop = Shop::start("secret").await;
     let locks = connect(shop.config("secret").ttl(TTL)).await;
     let held = take("a free name", locks.lock("reports/today")).await;
     shop.change_password("another").await;
-    let restarted = Instant::now();
-    let error = denied(&mut drill, &held).await;
-    drill.took("the loss was told, from etcd's restart", restarted.elapsed());
+    let error = denied(&held).await;
     assert!(error.contains("credentials"), "{error}");
     let refused = within("a refusal", locks.lock("reports/tomorrow")).await.unwrap_err();
     assert_matches!(refused, LockError::Backend { .. });
     assert!(!refused.is_retryable(), "{refused}");
-    drill.error(&refused);
-    drill.shows("… and stay refused until the lease is over").await;
-    drill.end();
+    logs::until(&["etcd.renewals_denied", "lock.lost", "etcd.refused"]).await;
 }
 
 #[limit::test]
 async fn removed_user_is_the_cause_of_a_loss() {
     real_etcd_only!("an embedded etcd has no users");
-    let mut drill = Drill::begin(
-        "the user is removed and etcd restarted while a lock is held at a TTL of 12 s",
-    );
     let mut shop = Shop::start("secret").await;
     let locks = connect(shop.config("secret").ttl(TTL)).await;
     let held = take("a free name", locks.lock("reports/today")).await;
     shop.root.user_delete(USER).await.unwrap();
     shop.etcd.restart().await;
-    denied(&mut drill, &held).await;
-    drill.end();
+    denied(&held).await;
 }
 
 #[limit::test]
 async fn certificate_of_another_authority_costs_the_lock_and_is_named() {
     real_etcd_only!("an embedded etcd has no certificates");
-    let mut drill = Drill::begin(
-        "etcd is restarted with the certificate of another authority while a lock is held at a TTL of 12 s, \
-         and with the old one after the loss",
-    );
     let (authority, another) = (Authority::new(), Authority::new());
     let mut etcd = Etcd::start_with_tls(&authority).await;
     let tls = Tls::new().ca_pem(authority.pem());
@@ -93,43 +78,30 @@ async fn certificate_of_another_authority_costs_the_lock_and_is_named() {
     let held = take("a free name", locks.lock("reports/today")).await;
     authority.issue_server(&another);
     etcd.restart().await;
-    let restarted = Instant::now();
-    let error = denied(&mut drill, &held).await;
-    drill.took("the loss was told, from etcd's restart", restarted.elapsed());
+    let error = denied(&held).await;
     assert!(error.contains("certificate"), "{error}");
     drop(held);
     let refused = within("a refusal", locks.lock("reports/tomorrow")).await.unwrap_err();
     assert!(!refused.is_retryable(), "{refused}");
     assert!(refused.to_string().contains("certificate"), "{refused}");
-    drill.error(&refused);
 
     authority.issue_server(&authority);
     etcd.restart().await;
-    let mended = Instant::now();
     for (name, what) in [
         ("reports/tomorrow", "the refused name was locked"),
         ("reports/today", "the lost name was locked"),
     ] {
         served(what, &locks, name).await;
-        drill.took(what, mended.elapsed());
     }
-    drill.got("the same process, after the old certificate was back: both locks");
-    drill.end();
 }
 
 /// Takes and releases a free lock; every other time by a single try.
-async fn serve<N: Group, M: LockMode>(
-    drill: &mut Drill,
-    mode: &str,
-    round: u64,
-    call: Acquire<N, M>,
-) {
+async fn serve<N: Group, M: LockMode>(round: u64, call: Acquire<N, M>) {
     let call = match round % 2 {
         0 => call,
         _ => call.try_once(),
     };
     let guard = within("a lock", call).await;
-    drill.result(&format!("a call {mode}"), &guard);
     guard.expect("a lock").release().await.expect("released");
 }
 
@@ -138,10 +110,6 @@ async fn serve<N: Group, M: LockMode>(
 async fn tokens_that_expire_cost_nothing_in_any_mode() {
     real_etcd_only!("an embedded etcd has no users");
     const ROUNDS: u64 = 4;
-    let mut drill = Drill::begin(format!(
-        "tokens expire after 2 s without a request, {ROUNDS} times, while a lock is held at a TTL of 10 s and locks of \
-         all modes are taken",
-    ));
     let shop = Shop::of(Etcd::start_with_tokens_for(2).await, "secret").await;
     let locks = connect(shop.config("secret").ttl(Duration::from_secs(10))).await;
     let held = take("a free name", locks.lock("reports/today")).await;
@@ -149,22 +117,19 @@ async fn tokens_that_expire_cost_nothing_in_any_mode() {
         for round in 0..ROUNDS {
             sleep(Duration::from_millis(3_200)).await;
             let alone = locks.lock("orders/1");
-            serve(&mut drill, "alone", round, alone).await;
+            serve(round, alone).await;
             let shared = locks.lock("orders/2").shared();
-            serve(&mut drill, "shared", round, shared).await;
+            serve(round, shared).await;
             let permit = locks.lock("orders/3").permits(2);
-            serve(&mut drill, "with a permit", round, permit).await;
+            serve(round, permit).await;
             let both = locks.lock("orders/4").and("orders/5");
-            serve(&mut drill, "with another", round, both).await;
+            serve(round, both).await;
             let fenced = Txn::new().when([held.fence()]);
             let mut client = locks.client().await.unwrap();
             assert!(client.txn(fenced).await.unwrap().succeeded());
-            drill.got("a transaction with the fence: what it asked for");
         }
     });
     body.await.unwrap();
-    drill.got("the holder: its lock");
-    drill.end();
 }
 
 /// etcd checks permissions at renewals from some version on. Where it does not, nothing is lost.
@@ -172,9 +137,6 @@ async fn tokens_that_expire_cost_nothing_in_any_mode() {
 async fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
     real_etcd_only!("an embedded etcd has no users");
     const TTL: Duration = Duration::from_secs(5);
-    let mut drill = Drill::begin(
-        "the role is revoked for 12 s while a lock is held at a TTL of 5 s, and granted again",
-    );
     let mut shop = Shop::start("secret").await;
     let locks = connect(shop.config("secret").ttl(TTL)).await;
     let held = take("a free name", locks.lock("reports/today")).await;
@@ -183,11 +145,8 @@ async fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
     match timeout(Duration::from_secs(11), held.hold(pending::<()>())).await {
         Err(_) => {
             assert!(held.is_held());
-            drill.got("a holder: its lock");
         }
         Ok(body) => {
-            drill.result("a body to its end", &body);
-            drill.took("the loss was told, from the revocation", revoked.elapsed());
             let Err(error @ LockError::Lost { cause, .. }) = body else { panic!("{body:?}") };
             assert_eq!(cause, LossCause::Denied, "{error}");
         }
@@ -195,14 +154,9 @@ async fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
     let refused = within("a refusal", locks.lock("reports/tomorrow")).await.unwrap_err();
     assert_matches!(refused, LockError::PermissionDenied { .. });
     assert!(!refused.is_retryable(), "{refused}");
-    drill.error(&refused);
     sleep(Duration::from_secs(12).saturating_sub(revoked.elapsed())).await;
     shop.root.user_grant_role(USER, USER).await.unwrap();
-    let granted = Instant::now();
     drop(held);
     served("the lock again", &locks, "reports/today").await;
-    drill.took("the same name was locked again", granted.elapsed());
     pass("another lock", locks.lock("reports/tomorrow")).await;
-    drill.got("the same process, after the role was back: both locks");
-    drill.end();
 }

@@ -7,9 +7,9 @@ use etcd_locked::{Drained, LockError, Locks, LossCause};
 use tokio::time::Instant;
 
 use crate::corner::{Corner, connect, spawn, take};
-use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{self, run, within, within_time};
+use crate::logs;
 
 const GRACE: Duration = Duration::from_secs(1);
 /// How long etcd may take to answer one exchange, and a busy machine for all else.
@@ -24,15 +24,6 @@ async fn shut_down(what: &str, locks: &Locks) -> Drained {
     drained
 }
 
-/// Shuts down in a drill, which notes what that answers.
-async fn shut_down_in(drill: &mut Drill, what: &str, locks: &Locks) -> Drained {
-    let began = Instant::now();
-    let drained = shut_down(what, locks).await;
-    drill.got(format!("Drained: {drained}"));
-    drill.took("the shutdown ended, from its begin, with a grace of 1 s", began.elapsed());
-    drained
-}
-
 fn left(drained: &Drained) -> Vec<String> {
     let names = drained.left().iter();
     names.map(|name| format!("{name:?}")).collect()
@@ -40,7 +31,7 @@ fn left(drained: &Drained) -> Vec<String> {
 
 #[limit::test]
 async fn a_shutdown_says_what_ended_and_what_is_left() {
-    let mut drill = Drill::begin("`shutdown(1s)` with a guard that is kept outside of `hold`");
+    logs::collect();
     let corner = Corner::new().await;
     let locks = corner.locks_with_ttl(TTL).await;
     let kept = take("a free name", locks.lock("kept")).await;
@@ -51,10 +42,7 @@ async fn a_shutdown_says_what_ended_and_what_is_left() {
     let queued = spawn(locks.lock("kept").wait_forever());
     let shutdown = tokio::spawn({
         let locks = locks.clone();
-        async move {
-            let drained = shut_down_in(&mut drill, "a kept guard", &locks).await;
-            (drained, drill)
-        }
+        async move { shut_down("a kept guard", &locks).await }
     });
     let refused = async {
         // A name that is held: a lock that is taken here might count as one that has ended.
@@ -65,7 +53,7 @@ async fn a_shutdown_says_what_ended_and_what_is_left() {
     };
     within("a refusal", refused).await;
     drop(given);
-    let (drained, mut drill) = within("the shutdown's end", shutdown).await.unwrap();
+    let drained = within("the shutdown's end", shutdown).await.unwrap();
     assert!(!kept.is_held());
     assert_eq!((drained.ended(), drained.cut_off()), (1, 1), "{drained:?}");
     assert_eq!(left(&drained), ["\"kept\""]);
@@ -79,12 +67,9 @@ async fn a_shutdown_says_what_ended_and_what_is_left() {
     }
     let queued = within("the waiter's refusal", queued).await.unwrap();
     assert_matches!(queued, Err(LockError::ShuttingDown));
-    drill.result("a lock", &queued);
     let body = within("the body's end", body).await.unwrap();
     assert_matches!(body, Err(LockError::Lost { .. }));
-    drill.result("a body to its end", &body);
-    drill.shows("SIGTERM, and `shutdown(grace)`").await;
-    drill.end();
+    logs::until(&["shutdown.cut_off", "shutdown.incomplete"]).await;
 }
 
 #[limit::test]
@@ -128,9 +113,6 @@ async fn keys_left(corner: &Corner) -> Vec<String> {
 
 /// A guard, a waiter, and a retained name, when etcd goes.
 async fn shutdown_after(what: &str, goes: impl FnOnce(&mut Etcd)) {
-    let mut drill = Drill::begin(format!(
-        "`shutdown(1s)` with a guard kept outside of `hold`, on {what} etcd, with an `at_least` of 60 s pending"
-    ));
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let locks = connect(corner.config().ttl(TTL)).await;
@@ -142,15 +124,13 @@ async fn shutdown_after(what: &str, goes: impl FnOnce(&mut Etcd)) {
     goes(&mut etcd);
     drop(given);
     drop(retained);
-    let drained = shut_down_in(&mut drill, what, &locks).await;
+    let drained = shut_down(what, &locks).await;
     assert!(!kept.is_held());
     assert_eq!(left(&drained), ["\"kept\""], "{drained:?}");
     assert_eq!(drained.leases(), 1, "{drained:?}");
     assert_eq!((drained.ended(), drained.cut_off()), (0, 0), "{drained:?}");
     let queued = within("the waiter's refusal", queued).await.expect("no panic");
     assert_matches!(queued, Err(LockError::ShuttingDown | LockError::Backend { .. }));
-    drill.result("a lock", &queued);
-    drill.end();
 }
 
 #[test]

@@ -10,10 +10,9 @@ use etcd_locked::{LockError, Locks};
 use etcd_locked_devkit::{binary, port};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::{interval, sleep};
 
 use crate::corner::{Corner, connect, pass, spawn, take};
-use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{self, within, within_time};
 use crate::real_only::real_etcd_only;
@@ -83,8 +82,6 @@ async fn visits(locks: Locks, inside: Arc<AtomicUsize>) -> Result<(), LockError>
 #[limit::test]
 async fn locks_work_behind_the_grpc_proxies_of_etcd() {
     real_etcd_only!("an embedded etcd has no gRPC proxy");
-    let mut drill =
-        Drill::begin("clients behind two `etcd grpc-proxy`, one of which ends; TTL 5 s");
     let etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let (first, second) = (GrpcProxy::start(&etcd).await, GrpcProxy::start(&etcd).await);
@@ -102,7 +99,6 @@ async fn locks_work_behind_the_grpc_proxies_of_etcd() {
     }
     while let Some(ended) = within_time(VISITED, "every visit", tasks.join_next()).await {
         let ended = ended.expect("no panic");
-        drill.result("all visits, alone", &ended);
         ended.expect("a visit");
     }
 
@@ -113,13 +109,8 @@ async fn locks_work_behind_the_grpc_proxies_of_etcd() {
     sleep(TTL + Duration::from_secs(1)).await;
     assert!(held.is_held(), "renewals do not arrive");
     held.release().await.expect("a release");
-    let released = Instant::now();
     let next = within("the waiter's admission", waiter).await;
     let next = next.expect("no panic").expect("served");
-    drill.took(
-        "a waiter behind the other proxy was admitted, since the release",
-        released.elapsed(),
-    );
 
     // The loss of a key passes as an event.
     let own = corner.owner("reports/today").await;
@@ -127,22 +118,15 @@ async fn locks_work_behind_the_grpc_proxies_of_etcd() {
     sleep(Duration::from_secs(2)).await; // by then a holder watches its key
     let deleted = corner.client.clone().delete(own.text, None).await;
     deleted.expect("an operator's delete");
-    let deleted = Instant::now();
     // Without an event, the holder would learn of it within a minute only, from the list of its lease's keys.
     let lost = within("the loss", body).await.expect("no panic");
     assert_matches!(lost, Err(LockError::Lost { .. }));
-    drill.result("a body to its end", &lost);
-    drill.took("a deleted key's body was ended, since the delete", deleted.elapsed());
 
     // One proxy of two may go.
     let kept = take("a free name", both.lock("kept")).await;
     drop(first);
-    let gone = Instant::now();
     pass("a lock by the other proxy", both.lock("orders/7")).await;
-    drill.took("a call was served by the other proxy, since the first one ended", gone.elapsed());
     sleep(TTL + Duration::from_secs(1)).await;
     assert!(kept.is_held(), "renewals do not arrive by the other proxy");
     within("a release", kept.release()).await.expect("a release");
-    drill.got("a holder whose proxy went: its lock");
-    drill.end();
 }

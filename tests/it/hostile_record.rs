@@ -5,7 +5,6 @@ use std::time::Duration;
 use etcd_locked::LockError;
 
 use crate::corner::{Corner, refused_after_its_wait};
-use crate::drill::Drill;
 use crate::limit::{self, within};
 use crate::worker::Worker;
 
@@ -31,9 +30,6 @@ fn is_one_short_line(what: &str, text: &str) {
 
 #[limit::test]
 async fn a_strangers_record_is_escaped_and_cut() {
-    let mut drill = Drill::begin(
-        "another process's record of up to 1.4 MB with newlines, escapes and invisible characters",
-    );
     let (corner, [locks]) = Corner::with_engines().await;
     let mut client = corner.client.clone();
     for (name, value) in [
@@ -50,7 +46,6 @@ async fn a_strangers_record_is_escaped_and_cut() {
         assert!(matches!(tried, LockError::Held { .. }), "{tried}");
         assert!(matches!(waited, LockError::Timeout { .. }), "{waited}");
         for error in [tried, waited] {
-            drill.error(&error);
             is_one_short_line(name, &error.to_string());
             is_one_short_line(name, &format!("{error:?}"));
             is_one_short_line(name, &format!("{error:#?}").replace('\n', ""));
@@ -64,19 +59,16 @@ async fn a_strangers_record_is_escaped_and_cut() {
             }
         }
     }
-    drill.end();
 }
 
 #[limit::test]
 async fn a_strangers_record_forges_no_log_line() {
-    let mut drill = Drill::begin("the same record, and a process that logs at level trace");
     let corner = Corner::new().await;
     let mut client = corner.client.clone();
     let key = format!("{}stranger", corner.below("orders/1"));
     client.put(key, record(HOSTILE), None).await.unwrap();
     let mut environment = corner.environment();
     environment.push(("WORKER_LOGS", "trace".to_owned()));
-    environment.extend(drill.environment());
     let mut worker = Worker::start(environment);
     worker.send("lock orders/1");
     loop {
@@ -87,6 +79,4 @@ async fn a_strangers_record_forges_no_log_line() {
         }
         assert!(line.starts_with("logged "), "{line}");
     }
-    drill.got("Held; each line of the log is one short line, without a control character");
-    drill.end();
 }

@@ -1,9 +1,13 @@
 //! Warnings and errors that the engines of this process log about one etcd, told apart by its address.
 
 use std::sync::{Mutex, Once, PoisonError};
+use std::time::Duration;
 
 use etcd_locked_tests::Lines;
+use tokio::time::sleep;
 use tracing::level_filters::LevelFilter;
+
+use crate::limit::within;
 
 /// Lines of the whole process.
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -20,6 +24,17 @@ pub(crate) fn collect() {
     });
 }
 
+/// Awaits that a line of each of these codes was logged in this process.
+pub(crate) async fn until(codes: &[&str]) {
+    let logged = |code: &&str| all().iter().any(|line| line.contains(&format!("code=\"{code}\"")));
+    let all_logged = async {
+        while !codes.iter().all(logged) {
+            sleep(Duration::from_millis(20)).await; // not in a busy loop
+        }
+    };
+    within(&format!("log lines with the codes {codes:?}"), all_logged).await;
+}
+
 /// Returns the lines that name this address.
 pub(crate) fn about(address: &str) -> Vec<String> {
     let mut lines = all();
@@ -28,7 +43,7 @@ pub(crate) fn about(address: &str) -> Vec<String> {
 }
 
 /// Returns the lines of the whole process.
-pub(crate) fn all() -> Vec<String> {
+fn all() -> Vec<String> {
     let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
     lines.clone()
 }

@@ -7,7 +7,6 @@ extern crate etcd_locked_devkit;
 mod authority;
 mod background;
 mod corner;
-mod drill;
 mod etcd;
 mod logs;
 mod real_only;
@@ -15,7 +14,6 @@ mod shop;
 mod spans;
 mod steps;
 mod under;
-mod what_happens;
 mod worker;
 
 /// Time limits of async tests, and the attribute that makes such tests.

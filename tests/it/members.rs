@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::corner::{Corner, connect, pass, take};
-use crate::drill::Drill;
 use crate::etcd::Cluster;
 use crate::limit::{self, within, within_time};
 use crate::real_only::real_etcd_only;
@@ -38,16 +37,12 @@ async fn follows(worker: &mut Worker, endpoint: &str) {
 #[limit::test]
 async fn all_members_may_be_replaced() {
     real_etcd_only!("embedded members share one store");
-    let mut drill = Drill::begin(
-        "all three members are replaced by others, one by one, while two processes lock",
-    );
     let mut cluster = Cluster::start_replaceable(3).await;
-    let mut environment = vec![
+    let environment = vec![
         ("ETCD_LOCKED_ENDPOINTS", cluster.endpoints().join(",")),
         ("ETCD_LOCKED_FOLLOW_MEMBERS", "true".to_owned()),
         ("WORKER_LOGS", "info".to_owned()),
     ];
-    environment.extend(drill.environment());
     let directory = TempDir::new().unwrap();
     let tally = format!("tally till {}", directory.path().display());
     let desk = TempDir::new().unwrap();
@@ -61,20 +56,17 @@ async fn all_members_may_be_replaced() {
     }
     for at in 0..3 {
         cluster.replace(at).await;
-        let replaced = Instant::now();
         let new = cluster.members[at].endpoint();
         for worker in &mut workers {
             follows(worker, &new).await;
             // An operator replaces the next member once calls are served again.
             worker.asked(&visit, "churned").await;
         }
-        drill.took(&format!("both processes used new member {}", at + 1), replaced.elapsed());
     }
     // None of the configured endpoints is left, and nothing has failed.
     let [holder, waiter] = &mut workers;
     holder.asked("done held", "released").await;
     waiter.says("held").await;
-    drill.got("a long holder and its waiter: their lock");
     let mut visits = 0;
     for worker in &mut workers {
         let tallied = worker.asked("done till", "tallied").await;
@@ -82,15 +74,11 @@ async fn all_members_may_be_replaced() {
         visits += count.parse::<u64>().unwrap_or_else(|_| panic!("a call failed: {tallied}"));
     }
     assert_eq!(Witness::new(directory.path()).count().unwrap(), visits);
-    drill.got("all other calls: no error, no update lost");
-    drill.end();
 }
 
 #[limit::test]
 async fn rolling_restart_fails_no_call() {
     real_etcd_only!("embedded members share one store");
-    let mut drill =
-        Drill::begin("rolling restart of three members, the leader last, while eight tasks lock");
     let mut cluster = Cluster::start(3).await;
     let corner = Corner::of(&cluster.members[0]).await;
     let endpoints: [String; 3] = cluster.endpoints().try_into().unwrap();
@@ -116,12 +104,9 @@ async fn rolling_restart_fails_no_call() {
     for at in [leader + 1, leader + 2, leader] {
         let member = &mut cluster.members[at % 3];
         member.terminate();
-        let down = Instant::now();
         let before = *calls.borrow();
         let more = calls.wait_for(|calls| *calls >= before + 100);
         within("calls while a member is down", more).await.unwrap();
-        let which = ["the leader", "the first follower", "the second follower"][at - leader];
-        drill.took(&format!("100 calls were served, since {which} went down"), down.elapsed());
         member.start_again().await;
     }
     stop.store(true, Ordering::Relaxed);
@@ -130,11 +115,7 @@ async fn rolling_restart_fails_no_call() {
         ended.unwrap_or_else(|error| panic!("a call failed: {error:?}"));
     }
     assert!(held.is_held());
-    drill.got("a long holder: its lock");
-    drill.got("all other calls: no error");
     held.release().await.unwrap();
-    drill.shows("one member of several dies, hangs or is replaced").await;
-    drill.end();
 }
 
 /// The member answers what it can without the others: its status, and reads that may be stale.
@@ -142,9 +123,6 @@ async fn rolling_restart_fails_no_call() {
 async fn a_member_that_lags_is_passed_over() {
     real_etcd_only!("embedded members share one store");
     const TTL: Duration = Duration::from_secs(10);
-    let mut drill = Drill::begin(
-        "the member in use is cut off from the other two, and answers its clients with old data; TTL 10 s",
-    );
     let cluster = Cluster::start_separable(3).await;
     let lags = (cluster.leader() + 1) % 3;
     let up_to_date = &cluster.members[(lags + 1) % 3];
@@ -178,16 +156,13 @@ async fn a_member_that_lags_is_passed_over() {
     assert!(stale.expect("an answer").kvs().is_empty(), "it does not lag");
     client.delete(key, None).await.expect("a delete");
 
-    let (mut longest, mut served) = (Duration::ZERO, 0);
+    let mut served = 0;
     for number in 0..50 {
-        let began = Instant::now();
         let call = locks.lock(format!("orders/{}", number % 5));
         let result = match within("a call", call).await {
             Ok(held) => within("a release", held.release()).await,
             Err(error) => Err(error),
         };
-        longest = longest.max(began.elapsed());
-        drill.result("a lock (a call of the process that used it)", &result);
         match result {
             Ok(()) => served += 1,
             // Of an exchange that the member did not answer.
@@ -195,23 +170,17 @@ async fn a_member_that_lags_is_passed_over() {
         }
     }
     assert!(served >= 48, "it is not passed over: {served} of 50");
-    drill.took("the slowest of them was answered, from its begin", longest);
     // One of them begins with the member that lags, or none does: processes begin anywhere.
     for _ in 0..6 {
-        let began = Instant::now();
         let new = connect(config()).await;
         pass("a call of a new process", new.lock("orders/7")).await;
-        drill.took_longest("a new engine was served, from its begin", began.elapsed());
     }
-    drill.got("the calls of six new engines: no error");
     // Past the TTL, so that renewals have arrived as well.
     sleep_until(isolated + TTL + Duration::from_secs(2)).await;
     assert!(held.is_held(), "renewals do not pass it over");
-    drill.got("a long holder: its lock");
     within("a release", held.release()).await.expect("a release while it lags");
     cluster.heal();
     corner.until_empty().await;
-    drill.end();
 }
 
 /// The leases begin anew at the next leader (rule P31), so the holder's may last for two TTLs.

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use etcd_locked::{Config, LockError, Locks, Tls};
 use etcd_locked_devkit::Proxy;
-use tokio::time::Instant;
 
 use crate::authority::Authority;
 use crate::corner::{Corner, connect, pass};
-use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
@@ -19,87 +17,70 @@ use crate::worker::Worker;
 const NEVER: Duration = Duration::from_secs(300);
 
 /// Awaits an error that waits for no time-out.
-async fn refused_at_once(drill: &mut Drill, mistake: &str, config: Config) -> LockError {
-    let began = Instant::now();
+async fn refused_at_once(config: Config) -> LockError {
     let connecting = Locks::connect(config.connect_timeout(NEVER));
     let error = within("a refusal", connecting).await.map(drop);
     let error = error.expect_err("there is nothing to connect to");
     assert_matches!(error, LockError::Backend { .. });
     assert!(!error.is_retryable(), "{error}");
-    drill.error(&error);
-    drill.took(&format!("{mistake} was refused, from the connect on"), began.elapsed());
     error
 }
 
 #[limit::test]
 async fn tls_to_a_plain_port_is_refused_at_once() {
-    let mut drill =
-        Drill::begin("`https://` for a port without TLS; the connect time-out is 300 s");
     let etcd = Etcd::shared().await;
     let endpoint = etcd.endpoint().replace("http://", "https://");
     let config = Config::new([endpoint.clone()]);
-    let error = refused_at_once(&mut drill, "it", config).await.to_string();
+    let error = refused_at_once(config).await.to_string();
     assert!(error.contains(&endpoint) && error.contains("write `http://`"), "{error}");
-    drill.end();
 }
 
 #[limit::test]
 async fn tls_mistakes_are_refused_at_once() {
     real_etcd_only!("an embedded etcd has no certificates");
-    let mut drill = Drill::begin("mistakes about TLS; the connect time-out is 300 s");
     let authority = Authority::new();
     let etcd = Etcd::start_with_tls(&authority).await;
     let plain = format!("http://{}", etcd.address());
     let config = Config::new([plain.clone()]);
-    let error = refused_at_once(&mut drill, "`http://`", config).await.to_string();
+    let error = refused_at_once(config).await.to_string();
     assert!(error.contains(&plain) && error.contains("write `https://`"), "{error}");
 
     let config = || Config::new([etcd.endpoint()]);
-    let untrusted = refused_at_once(&mut drill, "no authority", config()).await.to_string();
+    let untrusted = refused_at_once(config()).await.to_string();
     for part in ["invalid peer certificate", &etcd.address()] {
         assert!(untrusted.contains(part), "no `{part}` in `{untrusted}`");
     }
     let other = Tls::new().ca_pem(Authority::new().pem());
-    refused_at_once(&mut drill, "another authority", config().tls(other)).await;
+    refused_at_once(config().tls(other)).await;
     let another_host = Tls::new().ca_pem(authority.pem()).domain("etcd.example");
-    refused_at_once(&mut drill, "another host", config().tls(another_host)).await;
+    refused_at_once(config().tls(another_host)).await;
     // A member that is configured wrongly is passed over like one that is down.
     let sound = Tls::new().ca_pem(authority.pem());
     let by_name = etcd.endpoint().replace("127.0.0.1", "localhost");
     for endpoints in [[etcd.endpoint(), by_name.clone()], [by_name, etcd.endpoint()]] {
         let locks = connect(Config::new(endpoints).tls(sound.clone())).await;
         pass("a lock", locks.lock("orders/7")).await;
-        drill.got("a lock, where a second endpoint is sound");
     }
-    drill.end();
 }
 
 #[limit::test]
 async fn credentials_are_not_retryable() {
     real_etcd_only!("an embedded etcd has no users");
-    let mut drill = Drill::begin("a wrong password, an unknown user, no user at all");
     let etcd = Shop::start("secret").await.etcd;
     let config = || Config::new([etcd.endpoint()]);
-    for (mistake, config) in [
-        ("a wrong password", config().user("shop", "wrong")),
-        ("an unknown user", config().user("nobody", "secret")),
-        ("no user", config()),
-    ] {
-        let error = refused_at_once(&mut drill, mistake, config).await.to_string();
+    for config in [config().user("shop", "wrong"), config().user("nobody", "secret"), config()] {
+        let error = refused_at_once(config).await.to_string();
         assert!(!error.contains("secret"), "a password in `{error}`");
         assert!(error.contains(&etcd.address()), "`{error}`");
         let words = ["auth", "user", "password", "permission"];
         let named = words.iter().any(|word| error.to_lowercase().contains(word));
         assert!(named, "none of {words:?} in `{error}`");
     }
-    drill.end();
 }
 
 /// The same errors as at a port that speaks TLS come from a proxy whose etcd restarts.
 #[limit::test]
 async fn an_endpoint_without_etcd_gets_no_hint_at_tls() {
-    let mut drill =
-        Drill::begin("etcd is killed behind a proxy that takes connections and ends them");
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let proxy = Proxy::start(etcd.address()).unwrap();
@@ -113,17 +94,14 @@ async fn an_endpoint_without_etcd_gets_no_hint_at_tls() {
     for error in [lost, never] {
         assert!(error.is_retryable(), "{error}");
         assert!(!error.to_string().contains("https"), "{error}");
-        drill.error(&error);
     }
-    drill.end();
 }
 
 #[limit::test]
 async fn init_after_shutdown_says_shutting_down() {
-    let mut drill = Drill::begin("`init` and calls after `shutdown`");
     let corner = Corner::new().await;
     let environment = corner.environment().into_iter();
-    let mut worker = Worker::start(environment.chain(drill.environment()));
+    let mut worker = Worker::start(environment);
     worker.asked("lock orders/7", "locked").await;
     worker.send("shutdown 1000");
     assert_eq!(worker.line().await, "shut down");
@@ -135,8 +113,5 @@ async fn init_after_shutdown_says_shutting_down() {
     {
         let failed = worker.asked(command, "failed").await;
         assert!(failed.starts_with(&format!("{what} ShuttingDown")), "{failed}");
-        let (_, text) = failed.split_once("ShuttingDown ").unwrap_or_default();
-        drill.got_saying("ShuttingDown", text);
     }
-    drill.end();
 }

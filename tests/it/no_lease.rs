@@ -5,7 +5,6 @@ use std::time::Duration;
 use etcd_locked::LockError;
 
 use crate::corner::Corner;
-use crate::drill::Drill;
 use crate::limit::{self, within};
 
 fn names_the_key(error: &LockError, key: &str) {
@@ -18,7 +17,6 @@ fn names_the_key(error: &LockError, key: &str) {
 
 #[limit::test]
 async fn a_key_without_a_lease_is_named() {
-    let mut drill = Drill::begin("an operator puts a key without a lease below a name");
     let (corner, [locks]) = Corner::with_engines().await;
     let key = format!("{}operator", corner.below("orders/4711"));
     let mut client = corner.client.clone();
@@ -27,20 +25,15 @@ async fn a_key_without_a_lease_is_named() {
     let error = tried.expect_err("the name is taken");
     assert_matches!(error, LockError::Held { .. });
     names_the_key(&error, &key);
-    drill.error(&error);
     let call = locks.lock("orders/4711").wait(Duration::from_secs(3));
     let error = within("a wait", call).await.expect_err("the name is taken");
     assert_matches!(error, LockError::Timeout { .. });
     names_the_key(&error, &key);
-    drill.error(&error);
-    drill.shows("a key without a lease lies below a name").await;
-    drill.end();
 }
 
 /// An operator's put without a lease outlives the process whose key it was.
 #[limit::test]
 async fn a_key_that_was_detached_from_its_lease_is_named() {
-    let mut drill = Drill::begin("an operator's put detaches a holder's key from its lease");
     let (corner, [mine, theirs]) = Corner::with_engines().await;
     let held = theirs.lock("orders/4711").await.expect("a free name");
     let key = corner.owner("orders/4711").await;
@@ -50,7 +43,5 @@ async fn a_key_that_was_detached_from_its_lease_is_named() {
     let tried = within("a try", mine.lock("orders/4711").try_once()).await;
     let error = tried.expect_err("the name is taken");
     names_the_key(&error, &key.text);
-    drill.error(&error);
-    drill.end();
     drop(held);
 }

@@ -7,12 +7,11 @@ use std::time::Duration;
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, DeleteOptions};
 use etcd_locked::{LockError, Locks};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::corner::{Corner, pass};
-use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{self, within};
+use crate::logs;
 use crate::real_only::real_etcd_only;
 
 pub(crate) const QUOTA: u64 = 16 * 1024 * 1024;
@@ -74,10 +73,7 @@ pub(crate) async fn make_room(client: &mut Client) {
 #[limit::test]
 async fn a_refused_lock_leaves_no_key() {
     real_etcd_only!("an embedded etcd has no space quota");
-    let mut drill = Drill::begin(format!(
-        "etcd comes to its quota {ROUNDS} times, while {} calls lock and release; TTL {TTL:?}",
-        ENGINES * TASKS
-    ));
+    logs::collect();
     let etcd = Etcd::start_with_quota(QUOTA).await;
     let corner = Corner::of(&etcd).await;
     let mut client = corner.client.clone();
@@ -116,7 +112,6 @@ async fn a_refused_lock_leaves_no_key() {
                     && text.contains("database space exceeded"),
                 "{refused:?}"
             );
-            drill.error(&refused);
         }
         println!(
             "round {round}: {} keys are there when every call has been refused",
@@ -126,9 +121,7 @@ async fn a_refused_lock_leaves_no_key() {
             make_room(&mut client).await;
         }
     }
-    let refused = Instant::now();
     corner.until_empty().await;
-    drill.took("no key of the refused calls was left, from the last refusal", refused.elapsed());
     for session in corner.sessions().await {
         assert!(corner.lease_lives(session.lease).await, "{session:?}");
     }
@@ -139,6 +132,5 @@ async fn a_refused_lock_leaves_no_key() {
         pass("a lock with space again", locks.lock(&**name).wait_forever()).await;
     }
     corner.until_empty().await;
-    drill.shows("etcd is at its quota").await;
-    drill.end();
+    logs::until(&["etcd.refused"]).await;
 }

@@ -10,9 +10,9 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::corner::{Corner, connect, take};
-use crate::drill::{self, Drill};
 use crate::etcd::Etcd;
 use crate::limit::{self, PATIENCE, run, within};
+use crate::logs;
 
 const CONNECT: Duration = Duration::from_secs(4);
 /// How long any call may take to answer.
@@ -56,8 +56,6 @@ struct Case {
 /// What one call got.
 struct Outcome {
     what: String,
-    /// The state of the name, and the call's wait.
-    kind: String,
     took: Duration,
     error: Result<LockError, &'static str>,
 }
@@ -127,7 +125,7 @@ impl Case {
         self.waiting.push(("a wait without bound", spawn(self.call())));
         let mut answers = JoinSet::new();
         for (which, answer) in std::mem::take(&mut self.waiting) {
-            let (what, state) = (format!("{}, {which}", self.what), self.state);
+            let what = format!("{}, {which}", self.what);
             answers.spawn(async move {
                 let answer = timeout(PATIENCE, answer).await;
                 let took = began.elapsed();
@@ -135,7 +133,7 @@ impl Case {
                     Err(_) => Err("nothing"),
                     Ok(answer) => answer.expect("no panic").err().ok_or("a lock"),
                 };
-                Outcome { what, kind: format!("{state:?}, {which}"), took, error }
+                Outcome { what, took, error }
             });
         }
         answers.join_all().await
@@ -153,10 +151,6 @@ fn spawn(call: Acquire) -> Answer {
 }
 
 async fn all_answer_soon(outage: Outage) {
-    let mut drill = Drill::begin(format!(
-        "etcd is {} while names are idle, waited for, held, and being deleted",
-        format!("{outage:?}").to_lowercase()
-    ));
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let mut cases = Vec::new();
@@ -176,25 +170,15 @@ async fn all_answer_soon(outage: Outage) {
         etcd.cont();
     }
     let mut wrong = Vec::new();
-    let mut last = Duration::ZERO;
     for outcome in outcomes {
-        let Outcome { what, took, .. } = outcome;
-        let said = match &outcome.error {
-            Ok(error) => drill::kind(error),
-            Err(said) => (*said).to_owned(),
-        };
-        println!("{outage:?}: {what}: {said} after {took:.1?}");
-        let is_backend = matches!(outcome.error, Ok(LockError::Backend { .. }));
-        if !is_backend || took > SOON {
-            wrong.push(format!("{what}: {said} after {took:.1?}"));
+        let Outcome { what, took, error } = outcome;
+        println!("{outage:?}: {what}: {error:?} after {took:.1?}");
+        if !matches!(error, Ok(LockError::Backend { .. })) || took > SOON {
+            wrong.push(format!("{what}: {error:?} after {took:.1?}"));
         }
-        drill.got(format!("{said} ({})", outcome.kind.to_lowercase()));
-        last = last.max(took);
     }
     wrong.sort();
     assert!(wrong.is_empty(), "{outage:?}: not `Backend` within {SOON:?}: {wrong:#?}");
-    drill.took("the last call was answered, from the fault's begin", last);
-    drill.end();
 }
 
 #[test]
@@ -209,7 +193,7 @@ fn every_call_answers_soon_when_etcd_is_killed() {
 
 #[limit::test]
 async fn bodies_run_on_and_calls_fail_in_a_short_outage() {
-    let mut drill = Drill::begin("etcd is killed until a call fails, while a lock is held");
+    logs::collect();
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let locks = connect(corner.config().connect_timeout(CONNECT)).await;
@@ -219,18 +203,13 @@ async fn bodies_run_on_and_calls_fail_in_a_short_outage() {
     let refused = refused.expect_err("etcd is out of reach");
     let is_backend = matches!(refused, LockError::Backend { .. });
     assert!(is_backend && refused.is_retryable(), "{refused:?}");
-    drill.error(&refused);
     etcd.start_again().await;
-    let back = Instant::now();
     let served = async {
         while locks.lock("wanted").await.is_err() {
             sleep(Duration::from_millis(20)).await; // not in a busy loop
         }
     };
     within("a lock", served).await;
-    drill.took("the name was locked", back.elapsed());
     assert!(held.is_held());
-    drill.got("the holder: its lock");
-    drill.shows("etcd is out of reach, for less than a lease lasts").await;
-    drill.end();
+    logs::until(&["etcd.lost", "etcd.back"]).await;
 }

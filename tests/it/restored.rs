@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use etcd_locked::{LockError, LockGuard, Locks, LossCause};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::corner::{Corner, admitted, connect, pass, spawn, take};
-use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit;
 use crate::real_only::real_etcd_only;
@@ -78,9 +77,6 @@ fn wait(locks: &Locks, name: &'static str, inside: &Inside) -> JoinHandle<Result
 #[limit::test]
 async fn a_restore_from_a_snapshot_costs_every_lock_held() {
     real_etcd_only!("an embedded etcd makes no snapshot");
-    let mut drill = Drill::begin(
-        "restore of a snapshot, after which locks had been handed over, released and taken",
-    );
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     // The waiters outlast a restore on a busy machine.
@@ -119,7 +115,6 @@ async fn a_restore_from_a_snapshot_costs_every_lock_held() {
     etcd.kill();
     etcd.restore();
     etcd.start_again().await;
-    let back = Instant::now();
     let restored = corner.revision().await;
     assert!(restored < revision, "{restored} after {revision}");
 
@@ -127,9 +122,6 @@ async fn a_restore_from_a_snapshot_costs_every_lock_held() {
     let mut wrong = Vec::new();
     for (name, body) in [("held", holder), ("moved", mover), ("later", newcomer)] {
         let lost = timeout(NOTICED, body).await;
-        if let Ok(Ok(cause)) = &lost {
-            drill.got(format!("Lost {{ {cause:?} }}"));
-        }
         match lost {
             // A session that etcd answers does not expire: what etcd says of it is not so.
             Ok(cause) if cause.as_ref().is_ok_and(|it| *it != LossCause::Expired) => {}
@@ -137,12 +129,8 @@ async fn a_restore_from_a_snapshot_costs_every_lock_held() {
             Err(_) => wrong.push(format!("`{name}` was not lost within {NOTICED:?}")),
         }
     }
-    drill.took("every lock of before was lost", back.elapsed());
     for (name, call) in [("held", waiter), ("moved", follower)] {
         let served = timeout(NOTICED, call).await;
-        if let Ok(Ok(served)) = &served {
-            drill.result("a lock (a waiter of before)", served);
-        }
         match served {
             // Served by the restored history, before its engine knew that it is another.
             Ok(Ok(Ok(()) | Err(LockError::Lost { cause: LossCause::Wiped, .. }))) => {}
@@ -164,6 +152,4 @@ async fn a_restore_from_a_snapshot_costs_every_lock_held() {
     let gone = |keys: &[crate::corner::Key]| !keys.iter().any(|key| old.contains(&key.lease));
     let sessions = corner.session_prefix();
     corner.until("no session of before", &sessions, gone).await;
-    drill.took("no session of before was left", back.elapsed());
-    drill.end();
 }

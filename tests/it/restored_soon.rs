@@ -8,7 +8,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::corner::{Corner, Key, connect, pass, spawn, take};
-use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{self, within, within_time};
 use crate::real_only::real_etcd_only;
@@ -53,10 +52,6 @@ async fn watches_live(corner: &Corner, one: &Locks, two: &Locks, name: &str) {
 #[limit::test]
 async fn ownership_is_lost_soon_and_watches_live_after_a_restore() {
     real_etcd_only!("an embedded etcd makes no snapshot");
-    let mut drill = Drill::begin(format!(
-        "restore of a snapshot while {} names are held, waited for and {HELD} about to be released; TTL {TTL:?}",
-        2 * HELD
-    ));
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let config = corner.config().ttl(TTL);
@@ -103,13 +98,11 @@ async fn ownership_is_lost_soon_and_watches_live_after_a_restore() {
     while let Ok(Some(lost)) = timeout(NOTICED, bodies.join_next()).await {
         let (name, cause) = lost.expect("no panic");
         last = back.elapsed();
-        drill.got(format!("Lost {{ {cause:?} }}"));
         if cause == LossCause::Expired || last > NOTICED {
             wrong.push(format!("`{name}` was lost by {cause:?} after {last:.1?}"));
         }
     }
     println!("the last lock was lost after {last:.1?}");
-    drill.took("the last lock of before was lost", last);
     assert!(bodies.is_empty(), "{} locks are not lost", bodies.len());
     assert!(wrong.is_empty(), "{wrong:#?}");
     for waiter in waiters {
@@ -121,9 +114,7 @@ async fn ownership_is_lost_soon_and_watches_live_after_a_restore() {
             _ => false,
         };
         assert!(released.as_ref().err().is_none_or(wiped), "{released:?}");
-        drill.result("a lock (a waiter of before)", &released);
     }
-    drill.took("the last waiter was served", back.elapsed());
     println!("the last waiter was served after {:.1?}", back.elapsed());
     let gone = |keys: &[Key]| !keys.iter().any(|key| old.contains(&key.lease));
     for below in [corner.prefix.clone(), corner.session_prefix()] {
@@ -132,10 +123,7 @@ async fn ownership_is_lost_soon_and_watches_live_after_a_restore() {
         within_time(left, "the end of the old sessions", gone).await;
     }
     println!("the last old key was gone after {:.1?}", back.elapsed());
-    drill.took("no key of an old session was left", back.elapsed());
     watches_live(&corner, &one, &two, "one/0").await;
     watches_live(&corner, &two, &one, "given/0").await;
     corner.until_empty().await;
-    drill.got("live watches: hand-overs and losses by event");
-    drill.end();
 }

@@ -9,7 +9,6 @@ use etcd_locked_devkit::Proxy;
 
 use crate::authority::{Authority, ClientFiles};
 use crate::corner::{connect, pass, take};
-use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit;
 use crate::real_only::real_etcd_only;
@@ -28,13 +27,10 @@ struct Scene {
 }
 
 impl Scene {
-    fn start(
-        environment: impl IntoIterator<Item = (&'static str, String)>,
-        drill: &Drill,
-    ) -> Scene {
+    fn start(environment: impl IntoIterator<Item = (&'static str, String)>) -> Scene {
         let logs = [("WORKER_LOGS", "warn".to_owned())];
         let environment = environment.into_iter().chain(logs);
-        Scene { worker: Worker::start(environment.chain(drill.environment())), lines: Vec::new() }
+        Scene { worker: Worker::start(environment), lines: Vec::new() }
     }
 
     /// Sends a command, and awaits a line that begins with one of these words. Returns it.
@@ -67,10 +63,6 @@ impl Scene {
 #[limit::test]
 async fn rotation_of_all_certificates_costs_no_lock() {
     real_etcd_only!("an embedded etcd has no certificates");
-    let mut drill = Drill::begin(
-        "certificate, key and authority change on a client's disk and at etcd while a lock is held; \
-         half a certificate on the way",
-    );
     let (authority, successor) = (Authority::new(), Authority::new());
     let mut etcd = Etcd::start_with_client_certificates(&authority).await;
     let proxy = Proxy::start(etcd.address()).expect("a proxy");
@@ -78,7 +70,7 @@ async fn rotation_of_all_certificates_costs_no_lock() {
     let endpoint = proxy.endpoint().replace("http://", "https://");
     let environment = files.environment().into_iter();
     let environment = environment.chain([("ETCD_LOCKED_ENDPOINTS", endpoint)]);
-    let mut scene = Scene::start(environment, &drill);
+    let mut scene = Scene::start(environment);
     scene.asked("work till", &["held "]).await;
 
     let (certificate, key) = successor.issue("client");
@@ -87,25 +79,18 @@ async fn rotation_of_all_certificates_costs_no_lock() {
     scene.locks("orders/1").await;
     let unreadable = scene.logged("credentials.unreadable");
     assert_eq!(unreadable.len(), 1, "{unreadable:?}");
-    drill.got("with half a certificate on disk, over a new connection: a lock");
 
     files.replace(&successor, &certificate, &key);
     authority.hand_over(&successor);
     etcd.restart().await;
     scene.locks("orders/2").await;
-    drill.got("with the new files, at an etcd that trusts only their authority: a lock");
     scene.asked("done till", &["released till"]).await;
-    drill.got("the holder: its lock, until its body had ended");
     assert_eq!(scene.logged("certificate.ends"), [""; 0]);
-    drill.end();
 }
 
 #[limit::test]
 async fn password_that_changes_in_its_file_costs_no_lock() {
     real_etcd_only!("an embedded etcd has no users");
-    let mut drill = Drill::begin(
-        "an operator changes the password, at etcd and then in its file, while a lock is held",
-    );
     let mut shop = Shop::start(PASSWORDS[0]).await;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("password");
@@ -116,42 +101,34 @@ async fn password_that_changes_in_its_file_costs_no_lock() {
         ("ETCD_LOCKED_USER", USER.to_owned()),
         ("ETCD_LOCKED_PASSWORD_FILE", file.display().to_string()),
     ];
-    let mut scene = Scene::start(environment, &drill);
+    let mut scene = Scene::start(environment);
     scene.asked("work till", &["held "]).await;
 
     let changed = shop.root.user_change_password(USER, PASSWORDS[1]).await;
     changed.expect("another password");
     write(PASSWORDS[1]);
     scene.locks("orders/1").await;
-    drill.got("after a change: a lock");
 
     shop.change_password(PASSWORDS[2]).await;
     let refused = scene.asked("lock orders/2", &["locked ", "failed "]).await;
     assert!(refused.contains("Backend"), "{refused}");
-    let (_, text) = refused.split_once("Backend ").unwrap_or_default();
-    drill.got_saying("before the file was written", text);
     std::fs::remove_file(&file).expect("the file");
     let refused = scene.asked("lock orders/2", &["locked ", "failed "]).await;
     assert!(refused.contains("Backend"), "{refused}");
     assert_eq!(scene.logged("credentials.unreadable").len(), 1);
     write(PASSWORDS[2]);
     scene.locks("orders/2").await;
-    drill.got("after it was written: a lock");
     scene.asked("done till", &["released till"]).await;
-    drill.got("the holder: its lock, until its body had ended");
     for line in &scene.lines {
         for password in PASSWORDS {
             assert!(!line.contains(password), "{line}");
         }
     }
-    drill.shows("user, password or certificate are refused").await;
-    drill.end();
 }
 
 #[limit::test]
 async fn end_of_a_certificate_is_warned_of_once_a_day() {
     real_etcd_only!("an embedded etcd has no certificates");
-    let mut drill = Drill::begin("a client's certificate ends in ten days");
     let authority = Authority::new();
     let etcd = Etcd::start_with_client_certificates(&authority).await;
     let proxy = Proxy::start(etcd.address()).expect("a proxy");
@@ -159,7 +136,7 @@ async fn end_of_a_certificate_is_warned_of_once_a_day() {
     let files = ClientFiles::of(&authority, &authority.issue_ending("client", 10 * DAY));
     let environment = files.environment().into_iter();
     let environment = environment.chain([("ETCD_LOCKED_ENDPOINTS", endpoint)]);
-    let mut scene = Scene::start(environment, &drill);
+    let mut scene = Scene::start(environment);
     scene.locks("orders/1").await;
     assert_eq!(scene.logged("certificate.ends").len(), 1);
     proxy.reset_all();
@@ -171,18 +148,11 @@ async fn end_of_a_certificate_is_warned_of_once_a_day() {
     proxy.reset_all();
     scene.locks("orders/3").await;
     assert_eq!(scene.logged("certificate.ends").len(), 2, "of another one");
-    drill.got("three locks");
-    drill.shows("the client's certificate is about to end").await;
-    drill.end();
 }
 
 #[limit::test]
 async fn closure_is_asked_again_when_etcd_refuses() {
     real_etcd_only!("an embedded etcd has no users");
-    let mut drill = Drill::begin(
-        "the password changes, at etcd and in the closure of `credentials`, while a lock is held; \
-         then the closure fails",
-    );
     let mut shop = Shop::start(PASSWORDS[0]).await;
     let password = Arc::new(Mutex::new(Some(PASSWORDS[0])));
     let provided = Arc::clone(&password);
@@ -198,14 +168,10 @@ async fn closure_is_asked_again_when_etcd_refuses() {
     *password.lock().expect("no panic") = Some(PASSWORDS[1]);
     shop.change_password(PASSWORDS[1]).await;
     pass("a lock", locks.lock("orders/1")).await;
-    drill.got("after the change: a lock");
 
     *password.lock().expect("no panic") = None;
     shop.etcd.restart().await;
     pass("a lock", locks.lock("orders/2")).await;
-    drill.got("with the credentials of before: a lock");
     assert!(held.is_held());
     held.release().await.expect("it was held");
-    drill.got("the holder: its lock");
-    drill.end();
 }

@@ -13,7 +13,6 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 use crate::corner::{Corner, pass, served, spawn, take};
-use crate::drill::Drill;
 use crate::limit::{self, within};
 use crate::worker::Worker;
 
@@ -40,7 +39,6 @@ async fn block(
 
 #[limit::test]
 async fn a_blocked_executor_keeps_the_lock() {
-    let mut drill = Drill::begin("a body blocks its executor for three TTLs of 5 s");
     let corner = Corner::new().await;
     let (mine, theirs) = (corner.locks_with_ttl(TTL).await, corner.locks().await);
     let (inside, entered) = oneshot::channel();
@@ -78,11 +76,7 @@ async fn a_blocked_executor_keeps_the_lock() {
     }
     assert!(blocked.join().unwrap().unwrap(), "the lock was lost while the executor was blocked");
     assert!(refusals > 20, "only {refusals} tries were refused");
-    drill.got("the holder: its lock");
-    drill.got("tries of another process: Held");
     served("the waiter's admission", waiting).await;
-    drill.shows("an executor is blocked").await;
-    drill.end();
     corner.until_empty().await;
 }
 

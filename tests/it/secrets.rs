@@ -4,7 +4,6 @@ use etcd_locked::{Config, LockError, Locks, Tls};
 
 use crate::authority::Authority;
 use crate::corner::{connect, take};
-use crate::drill::Drill;
 use crate::etcd::Etcd;
 use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
@@ -166,43 +165,36 @@ fn answer(lines: &[String]) -> &str {
     lines.iter().find(is_answer).expect("an answer")
 }
 
-fn start(environment: Vec<(&'static str, String)>, drill: &Drill) -> Worker {
+fn start(environment: Vec<(&'static str, String)>) -> Worker {
     let logs = [("WORKER_LOGS", "trace".to_owned())];
-    Worker::start(environment.into_iter().chain(logs).chain(drill.environment()))
+    Worker::start(environment.into_iter().chain(logs))
 }
 
 #[limit::test]
 async fn no_mistake_in_a_variable_shows_its_secret() {
     real_etcd_only!("an embedded etcd has no users");
-    let mut drill = Drill::begin("passwords and keys where they do not belong");
     let shop = Shop::start("another").await;
     let authority = Authority::new();
     for mistake in mistakes(&shop.etcd, &authority) {
-        let mut worker = start(mistake.environment, &drill);
+        let mut worker = start(mistake.environment);
         let lines = asked(&mut worker).await;
         let answer = answer(&lines);
         assert!(answer.starts_with("failed "), "{}: {answer}", mistake.what);
         for line in &lines {
             assert!(!line.contains(&mistake.secret), "{}: {line}", mistake.what);
         }
-        let (_, text) = answer.split_once("orders/7 ").unwrap_or(("", answer));
-        drill.got_saying(&format!("{}: not shown", mistake.what), text);
     }
-    drill.end();
 }
 
 #[limit::test]
 async fn a_password_in_use_is_in_no_log_line_and_no_record() {
     real_etcd_only!("an embedded etcd has no users");
-    let mut drill = Drill::begin(
-        "a process that logs at level trace logs in, holds a lock, and is refused by a changed password",
-    );
     let mut shop = Shop::start(PASSWORD).await;
     let environment = vec![
         ("ETCD_LOCKED_ENDPOINTS", shop.etcd.endpoint()),
         ("ETCD_LOCKED_USER", format!("shop:{PASSWORD}")),
     ];
-    let mut worker = start(environment, &drill);
+    let mut worker = start(environment);
     let mut lines = asked(&mut worker).await;
     assert!(answer(&lines).starts_with("locked "));
     worker.asked("work till", "held").await;
@@ -213,7 +205,6 @@ async fn a_password_in_use_is_in_no_log_line_and_no_record() {
         let record = String::from_utf8_lossy(kv.value());
         assert!(!record.contains(PASSWORD), "{record}");
     }
-    drill.got(format!("{} keys with their records: not shown", all.kvs().len()));
     shop.change_password("another").await;
     let refused = asked(&mut worker).await;
     assert!(answer(&refused).starts_with("failed "));
@@ -222,16 +213,11 @@ async fn a_password_in_use_is_in_no_log_line_and_no_record() {
     for line in &lines {
         assert!(!line.contains(PASSWORD), "{line}");
     }
-    drill.got("all log lines and errors: not shown");
-    drill.end();
 }
 
 #[limit::test]
 async fn debug_of_what_knows_a_secret_does_not_show_it() {
     real_etcd_only!("an embedded etcd has no users");
-    let mut drill = Drill::begin(
-        "`Debug` of configurations, engines, calls, guards and errors that know a password or a key",
-    );
     let mut shop = Shop::start(PASSWORD).await;
     let (certificate, key) = Authority::new().issue("client");
     let Key { text: key, data } = Key::new(key);
@@ -278,6 +264,4 @@ async fn debug_of_what_knows_a_secret_does_not_show_it() {
     for text in &texts {
         assert!(!text.contains(PASSWORD) && !text.contains(&data), "{text}");
     }
-    drill.got(format!("{} texts: not shown", texts.len()));
-    drill.end();
 }

@@ -7,19 +7,12 @@ use etcd_locked_tests::monotonic_ns;
 use tokio::time::sleep;
 
 use crate::corner::{Corner, spawn};
-use crate::drill::Drill;
 use crate::limit::{self, within, within_time};
 use crate::worker::Worker;
 
 /// Starts a worker whose locks have this TTL.
 fn worker(corner: &Corner, ttl: &str) -> Worker {
     Worker::start(environment(corner, ttl))
-}
-
-/// The same in a drill.
-fn worker_in(drill: &Drill, corner: &Corner, ttl: &str) -> Worker {
-    let environment = environment(corner, ttl).into_iter();
-    Worker::start(environment.chain(drill.environment()))
 }
 
 fn environment(corner: &Corner, ttl: &str) -> Vec<(&'static str, String)> {
@@ -37,11 +30,10 @@ fn ns(text: &str) -> u64 {
 
 #[limit::test]
 async fn a_stopped_holder_is_not_polled_after_it_wakes() {
-    let mut drill = Drill::begin("a holder is stopped for three TTLs of 2 s and continued");
     let corner = Corner::new().await;
-    let mut first = worker_in(&drill, &corner, "2s");
+    let mut first = worker(&corner, "2s");
     // Only the first is to lose its lock, however busy the machine is.
-    let mut second = worker_in(&drill, &corner, "15s");
+    let mut second = worker(&corner, "15s");
     let token: i64 =
         first.asked("work till", "held").await.split(' ').nth(1).unwrap().parse().unwrap();
     first.says("polled").await;
@@ -73,16 +65,11 @@ async fn a_stopped_holder_is_not_polled_after_it_wakes() {
     let lost = lost.await;
     assert!(lost.contains("Expired"), "{lost}");
     assert!(ns(&lost) >= woken);
-    drill.got("the holder: Lost { Expired }, and no poll of the body");
     second.asked("done till", "released").await;
     // The process that woke up disturbs no holder, and can lock again.
     first.asked("work till", "held").await;
     first.asked("done till", "released").await;
     assert!(!first.unread().iter().any(|line| line.starts_with("lost")));
-    drill
-        .shows("a holder's process stands still for longer than its TTL (SIGSTOP, a suspended machine)")
-        .await;
-    drill.end();
     corner.until_empty().await;
 }
 
@@ -106,13 +93,12 @@ async fn a_short_stop_changes_nothing() {
 
 #[limit::test]
 async fn a_killed_holder_with_a_ttl_of_5_s_is_followed_within_6_s() {
-    let mut drill = Drill::begin("a holder with a TTL of 5 s is killed");
     let corner = Corner::new().await;
     // The fastest of three, because a busy machine may stand still for a second.
     let mut waited = Duration::MAX;
     for _ in 0..3 {
-        let mut holder = worker_in(&drill, &corner, "15s");
-        let mut next = worker_in(&drill, &corner, "15s");
+        let mut holder = worker(&corner, "15s");
+        let mut next = worker(&corner, "15s");
         holder.asked("work-five till", "held").await;
         next.send("work till");
         corner.until_contenders("jobs/till", 2).await;
@@ -129,10 +115,6 @@ async fn a_killed_holder_with_a_ttl_of_5_s_is_followed_within_6_s() {
         waited <= Duration::from_secs(6),
         "the next holders were in {waited:?} after the kills, at best"
     );
-    drill.got("the next in the queue: the lock");
-    drill.took("the next holder was in", waited);
-    drill.shows("a holder's process is killed").await;
-    drill.end();
 }
 
 #[limit::test]

@@ -8,10 +8,8 @@ use std::time::Duration;
 use etcd_locked::{Acquire, LockError, LockGuard, LockMode, Locks, Name};
 use etcd_locked_devkit::{Direction, Proxy};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::corner::{Corner, admitted, connect, spawn};
-use crate::drill::Drill;
 use crate::limit::{self, within};
 
 const TRIES: usize = 10_000;
@@ -37,7 +35,6 @@ impl Engine {
     /// Makes every try at once; the guards of those that are served. All others must be refused.
     async fn tried<M: LockMode>(
         &self,
-        drill: &mut Drill,
         call: impl Fn() -> Acquire<Name, M>,
     ) -> Vec<LockGuard<Name, M>> {
         self.proxy.freeze(Direction::Answers);
@@ -50,13 +47,8 @@ impl Engine {
             }
         }
         self.proxy.thaw();
-        let answered = Instant::now();
         while let Some(end) = within("the end of every try", tasks.join_next()).await {
             ends.push(end.expect("no panic"));
-        }
-        drill.took("the last try had ended", answered.elapsed());
-        for end in &ends {
-            drill.result("a lock", end);
         }
         let served = |end| match end {
             Ok(guard) => Some(guard),
@@ -78,37 +70,27 @@ fn submit<F: Future>(call: &mut Pin<Box<F>>) -> Option<F::Output> {
 
 #[limit::test]
 async fn ten_thousand_tries_for_a_few_permits_end() {
-    let mut drill =
-        Drill::begin("10,000 single tries at once for five permits, while etcd is silent");
     let engine = Engine::new().await;
-    let served = engine.tried(&mut drill, || engine.locks.lock("crowd").permits(PERMITS)).await;
+    let served = engine.tried(|| engine.locks.lock("crowd").permits(PERMITS)).await;
     let most = usize::from(PERMITS);
     assert!((1..=most).contains(&served.len()), "{}", served.len());
     drop(served);
     engine.corner.until_empty().await;
-    drill.end();
 }
 
 #[limit::test]
 async fn ten_thousand_shared_tries_behind_a_holding_writer_end() {
-    let mut drill = Drill::begin(
-        "10,000 shared single tries at once for a name that a writer of another engine holds",
-    );
     let engine = Engine::new().await;
     let elsewhere = engine.corner.locks().await;
     let writer = elsewhere.lock("crowd").await.unwrap();
-    let served = engine.tried(&mut drill, || engine.locks.lock("crowd").shared()).await;
+    let served = engine.tried(|| engine.locks.lock("crowd").shared()).await;
     assert_eq!(served.len(), 0, "a reader joined a writer");
     writer.release().await.unwrap();
     engine.corner.until_empty().await;
-    drill.end();
 }
 
 #[limit::test]
 async fn ten_thousand_shared_tries_behind_a_queued_writer_end() {
-    let mut drill = Drill::begin(
-        "10,000 shared single tries at once for a name for which a writer of another engine waits",
-    );
     let engine = Engine::new().await;
     let [here, there] = [engine.corner.locks().await, engine.corner.locks().await];
     let reader = here.lock("crowd").shared().await.unwrap();
@@ -116,39 +98,32 @@ async fn ten_thousand_shared_tries_behind_a_queued_writer_end() {
     let writer = spawn(writer);
     // The writer has a key of its own, so it waits before the tries begin.
     engine.corner.until_contenders("crowd", 2).await;
-    let served = engine.tried(&mut drill, || engine.locks.lock("crowd").shared()).await;
+    let served = engine.tried(|| engine.locks.lock("crowd").shared()).await;
     reader.release().await.unwrap();
     drop(served);
     let writer = admitted("the writer", writer).await;
     writer.release().await.unwrap();
     engine.corner.until_empty().await;
-    drill.end();
 }
 
 #[limit::test]
 async fn ten_thousand_shared_tries_behind_an_undecided_writer_end() {
-    let mut drill = Drill::begin(
-        "10,000 shared single tries at once behind a writer of the same engine to which etcd has not answered",
-    );
     let engine = Engine::new().await;
     engine.proxy.freeze(Direction::Answers);
     let mut writer = Box::pin(engine.locks.lock("crowd").wait_forever().into_future());
     assert!(submit(&mut writer).is_none(), "etcd has not answered");
-    let served = engine.tried(&mut drill, || engine.locks.lock("crowd").shared()).await;
+    let served = engine.tried(|| engine.locks.lock("crowd").shared()).await;
     drop(served);
     let writer = within("the writer", writer).await.unwrap();
     writer.release().await.unwrap();
     engine.corner.until_empty().await;
-    drill.end();
 }
 
 #[limit::test]
 async fn ten_thousand_exclusive_tries_serve_one() {
-    let mut drill = Drill::begin("10,000 exclusive single tries at once, while etcd is silent");
     let engine = Engine::new().await;
-    let served = engine.tried(&mut drill, || engine.locks.lock("crowd")).await;
+    let served = engine.tried(|| engine.locks.lock("crowd")).await;
     assert_eq!(served.len(), 1);
     drop(served);
     engine.corner.until_empty().await;
-    drill.end();
 }

@@ -5,12 +5,10 @@ mod bench;
 mod book;
 mod chaos;
 mod demo;
-mod drills;
 mod editor;
 mod etcd;
 mod examples;
 mod exec;
-mod faults;
 mod fenced;
 mod go;
 mod lanes;
@@ -73,8 +71,6 @@ fn carry_out(command: Command) -> Result<Option<String>> {
         Command::Test { asked, every_version, args, own } => {
             suite::test(&asked, every_version, &suite::joined(args, own))
         }
-        Command::Drills { table: true, .. } => drills::write_table(),
-        Command::Drills { asked, words, .. } => drills::drills(&asked, &words),
         Command::Examples { rows } => examples::examples(&rows),
         Command::Sim { write, args } => sim::sim(write, &args),
         // The runner says the last line itself: it has the figures.

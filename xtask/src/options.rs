@@ -42,18 +42,6 @@ pub(crate) enum Command {
         #[arg(last = true)]
         own: Vec<String>,
     },
-    /// Show what a real etcd does to us, on 3.4, 3.5 and 3.7, as a table; writes tests/DRILLS.md
-    ///
-    /// With words, or on one etcd, it writes target/DRILLS.md.
-    Drills {
-        #[command(flatten)]
-        asked: Asked,
-        /// Only the page's table of faults, from xtask/src/faults.txt
-        #[arg(long, exclusive = true)]
-        table: bool,
-        /// Only drills with one of these in their names
-        words: Vec<String>,
-    },
     /// Run the systems of the literature and the services, each example with its checks, on real etcd
     Examples {
         /// Only these
@@ -187,7 +175,7 @@ pub(crate) struct Chaos {
     /// Number that decides which faults come when [default: any]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Only this kind of fault, such as "worker stopped"; may be said again. tests/DRILLS.md has them all
+    /// Only this kind of fault, such as "worker stopped"; may be said again
     #[arg(long, value_name = "FAULT")]
     only: Vec<String>,
     /// A mistake that our workers make on purpose
@@ -367,8 +355,6 @@ mod tests {
             ("roll --times 0", ErrorKind::ValueValidation),
             ("etcd latest", ErrorKind::ValueValidation),
             ("test --every-version --etcd 3.7", ErrorKind::ArgumentConflict),
-            ("drills --etcd", ErrorKind::InvalidValue),
-            ("drills --table fifo", ErrorKind::ArgumentConflict),
             ("examples s4 S99", ErrorKind::InvalidValue),
             ("chaos --peer redis", ErrorKind::InvalidValue),
         ] {
