@@ -5,7 +5,6 @@ mod bench;
 mod book;
 mod chaos;
 mod demo;
-mod editor;
 mod etcd;
 mod examples;
 mod exec;
@@ -80,7 +79,6 @@ fn carry_out(command: Command) -> Result<Option<String>> {
         Command::Ops => ops::ops(),
         Command::Roll { asked, times } => roll::roll(&asked, times.get()),
         Command::Screens(asked) => screens::screens(&asked),
-        Command::Editor => editor::editor(),
         Command::Bench(options) if options.compile => bench::compile(),
         Command::Bench(options) => bench::speed(&options),
         Command::Book => book::book(),

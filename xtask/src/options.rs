@@ -98,9 +98,6 @@ pub(crate) enum Command {
     ///
     /// Without --etcd they are of the newest.
     Screens(Asked),
-    /// Show what rust-analyzer shows of a crate of annotated functions: diagnostics, completions and definitions, also while a
-    /// statement is half typed
-    Editor,
     /// Measure every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots
     ///
     /// B18 is on a cluster of three with half a millisecond between any two, B19 counts what a release sets off, B20 compares programs
