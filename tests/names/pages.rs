@@ -14,7 +14,6 @@ const PAGES: &[&str] = &[
     "book/src",
     "cli/EXEC.md",
     "cli/JSON.md",
-    "cli/SCREENS.md",
     "examples/README.md",
     "examples/interop/README.md",
     "ops/README.md",
@@ -35,7 +34,6 @@ const MOST_READ: &[(&str, usize)] = &[
     ("runtime/src/lib.rs", 15),
     ("runtime/src/api/names.rs", 3),
     ("runtime/docs/options.md", 10),
-    ("cli/SCREENS.md", 10),
     ("cli/src/options.rs", 1),
 ];
 

@@ -21,7 +21,6 @@ mod protoc;
 mod report;
 mod roll;
 mod say;
-mod screens;
 mod service;
 mod sim;
 mod suite;
@@ -76,7 +75,6 @@ fn carry_out(command: Command) -> Result<Option<String>> {
         Command::Exec { times, rounds } => exec::exec(times.get(), &rounds),
         Command::Ops => ops::ops(),
         Command::Roll { asked, times } => roll::roll(&asked, times.get()),
-        Command::Screens(asked) => screens::screens(&asked),
         Command::Bench(options) if options.compile => bench::compile(),
         Command::Bench(options) => bench::speed(&options),
         Command::Book => book::book(),

@@ -84,10 +84,6 @@ pub(crate) enum Command {
         #[arg(long, value_name = "N", default_value = "100")]
         times: NonZeroUsize,
     },
-    /// Show what `ls`, `who`, `top` and `doctor` show on a terminal, of clusters that are well and of others; writes cli/SCREENS.md
-    ///
-    /// Without --etcd they are of the newest.
-    Screens(Asked),
     /// Measure every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots
     ///
     /// B18 is on a cluster of three with half a millisecond between any two, B19 counts what a release sets off, B20 compares programs
