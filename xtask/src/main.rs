@@ -19,7 +19,6 @@ mod package;
 mod peers;
 mod protoc;
 mod report;
-mod roll;
 mod say;
 mod service;
 mod sim;
@@ -74,7 +73,6 @@ fn carry_out(command: Command) -> Result<Option<String>> {
         Command::Chaos(options) => return chaos::chaos(&options).map(|()| None),
         Command::Exec { times, rounds } => exec::exec(times.get(), &rounds),
         Command::Ops => ops::ops(),
-        Command::Roll { asked, times } => roll::roll(&asked, times.get()),
         Command::Bench(options) if options.compile => bench::compile(),
         Command::Bench(options) => bench::speed(&options),
         Command::Book => book::book(),

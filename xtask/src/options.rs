@@ -75,15 +75,6 @@ pub(crate) enum Command {
     /// Try dashboard and alerts of ops/ on a real Prometheus, which scrapes two processes of the axum shop while faults are injected:
     /// does every query return data, and does the right alert fire?
     Ops,
-    /// Restart three replicas of the axum shop one after the other, under load: which answers do clients see, how long is a hand-over,
-    /// what is left behind?
-    Roll {
-        #[command(flatten)]
-        asked: Asked,
-        /// Until so many locks were handed over after SIGTERM
-        #[arg(long, value_name = "N", default_value = "100")]
-        times: NonZeroUsize,
-    },
     /// Measure every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots
     ///
     /// B18 is on a cluster of three with half a millisecond between any two, B19 counts what a release sets off, B20 compares programs
@@ -335,7 +326,6 @@ mod tests {
             ("", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
             ("tests", ErrorKind::InvalidSubcommand),
             ("demo now", ErrorKind::UnknownArgument),
-            ("roll --times 0", ErrorKind::ValueValidation),
             ("etcd latest", ErrorKind::ValueValidation),
             ("test --every-version --etcd 3.7", ErrorKind::ArgumentConflict),
             ("examples s4 S99", ErrorKind::InvalidValue),

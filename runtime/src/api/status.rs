@@ -205,7 +205,7 @@ impl LockStatus {
     }
 }
 
-// Users and `xtask/src/roll` read the names of these fields.
+// Users read the names of these fields.
 #[cfg(feature = "serde")]
 mod serialized {
     use serde::ser::{Serialize, SerializeStruct, Serializer};
