@@ -12,7 +12,6 @@ mod go;
 mod lanes;
 mod load;
 mod messages;
-mod ops;
 mod options;
 mod outside;
 mod package;
@@ -72,7 +71,6 @@ fn carry_out(command: Command) -> Result<Option<String>> {
         // The runner says the last line itself: it has the figures.
         Command::Chaos(options) => return chaos::chaos(&options).map(|()| None),
         Command::Exec { times, rounds } => exec::exec(times.get(), &rounds),
-        Command::Ops => ops::ops(),
         Command::Bench(options) if options.compile => bench::compile(),
         Command::Bench(options) => bench::speed(&options),
         Command::Book => book::book(),

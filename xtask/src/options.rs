@@ -72,9 +72,6 @@ pub(crate) enum Command {
         #[command(flatten)]
         rounds: Rounds,
     },
-    /// Try dashboard and alerts of ops/ on a real Prometheus, which scrapes two processes of the axum shop while faults are injected:
-    /// does every query return data, and does the right alert fire?
-    Ops,
     /// Measure every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots
     ///
     /// B18 is on a cluster of three with half a millisecond between any two, B19 counts what a release sets off, B20 compares programs
