@@ -12,7 +12,6 @@ const PAGES: &[&str] = &[
     "README.md",
     "PROTOCOL.md",
     "book/src",
-    "cli/EXEC.md",
     "cli/JSON.md",
     "examples/README.md",
     "examples/interop/README.md",

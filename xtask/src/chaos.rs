@@ -24,7 +24,11 @@ pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
         return run("chaos", build(options)?.args(args));
     }
     say::step("etcd");
-    let etcd = options.asked.etcd.as_ref().unwrap_or(&Choice::Newest).find()?;
+    let etcd = options
+        .asked
+        .etcd
+        .as_ref()
+        .map_or_else(|| "newest".parse::<Choice>()?.find(), Choice::find)?;
     let mut packages = None;
     if let Some(peer) = options.peer {
         say::step("the peer");
@@ -41,7 +45,7 @@ pub(crate) fn chaos(options: &options::Chaos) -> Result<()> {
             }
             Peer::Etcdctl => {
                 // The devkit takes the newest etcdctl that xtask keeps, for every etcd.
-                let newest = Choice::Newest.find()?;
+                let newest = "newest".parse::<Choice>()?.find()?;
                 (None, format!("etcdctl {}", newest.version))
             }
             // etcd-client's is the runner's own program, and the one that starts etcdctl.

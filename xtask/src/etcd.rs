@@ -6,38 +6,24 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
-use semver::{Version, VersionReq};
-
 use crate::process::output;
 use crate::{Result, apt, go, say, workspace};
 
 /// Versions that Go builds from the modules in `tests/etcd`, the newest first.
 const BUILT: [&str; 3] = ["3.7", "3.6", "3.5"];
 
-/// The oldest version that is supported.
-const OLDEST: Version = Version::new(3, 4, 0);
-
-/// A server and a client of the same origin.
+/// A server. Its `etcdctl` lies next to it, if there is one.
 #[derive(Clone, Debug)]
 pub(crate) struct Etcd {
     pub(crate) server: PathBuf,
-    pub(crate) ctl: PathBuf,
-    pub(crate) version: Version,
-}
-
-/// Runs `cargo xtask etcd [choice]`: returns the variable that tests read, as a shell assignment.
-pub(crate) fn locate(choice: Option<&Choice>) -> Result<String> {
-    let etcd = choice.map_or_else(Etcd::find, Choice::find)?;
-    Ok(format!("ETCD_BIN={}", etcd.server.display()))
+    pub(crate) version: String,
 }
 
 /// Choice of an etcd, as `--etcd` says it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Choice {
-    /// The newest that Go builds.
-    Newest,
     /// The first one that matches: `3.7` and `3.7.3` both match 3.7.3.
-    Version(VersionReq),
+    Version(String),
     /// A server, or the folder in which it is.
     Path(PathBuf),
 }
@@ -46,12 +32,13 @@ impl FromStr for Choice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self> {
+        let is_version = text.split('.').all(|part| part.parse::<u32>().is_ok());
         match text {
-            "newest" => Ok(Self::Newest),
+            "newest" => Ok(Self::Version(BUILT[0].to_owned())),
             _ if text.contains('/') => Ok(Self::Path(text.into())),
-            _ => VersionReq::parse(&format!("={text}")).map(Self::Version).map_err(|_| {
-                "write `newest`, a version such as 3.7 or 3.5.35, or the path of an etcd".to_owned()
-            }),
+            _ if is_version => Ok(Self::Version(text.to_owned())),
+            _ => Err("write `newest`, a version such as 3.7 or 3.5.35, or the path of an etcd"
+                .to_owned()),
         }
     }
 }
@@ -60,16 +47,11 @@ impl Choice {
     /// Finds that etcd, or brings it below `target/tools`.
     pub(crate) fn find(&self) -> Result<Etcd> {
         let etcd = match self {
-            Self::Newest => built(BUILT[0])?,
             Self::Version(version) => of_version(version)?,
             Self::Path(path) => {
                 // Commands run elsewhere than where the path was typed.
                 let path = path.canonicalize().map_err(workspace::failed_at(path))?;
-                let server = match path.is_dir() {
-                    true => path.join("etcd"),
-                    false => path,
-                };
-                Etcd::with_its_ctl(server)?
+                Etcd::new(if path.is_dir() { path.join("etcd") } else { path })?
             }
         };
         etcd.announce();
@@ -77,37 +59,32 @@ impl Choice {
     }
 }
 
-/// Finds an etcd of this version: the one of `ETCD_BIN`, one that Go builds, the one in `PATH`, or the distribution's.
-fn of_version(version: &VersionReq) -> Result<Etcd> {
-    let is = |etcd: &Etcd| version.matches(&etcd.version);
-    if let Some(etcd) = Etcd::chosen()?.filter(is) {
-        return Ok(etcd);
-    }
-    let mut others = Vec::new();
-    for minor in BUILT {
-        let pinned = pinned(minor)?;
-        if !version.matches(&pinned) {
-            others.push(pinned.to_string());
-            continue;
-        }
-        match built(minor) {
-            Ok(etcd) => return Ok(etcd),
-            Err(reason) => others.push(reason),
+/// Finds an etcd of this version: the one of `ETCD_BIN`, the one in `PATH`, one that Go builds, or the distribution's.
+fn of_version(version: &str) -> Result<Etcd> {
+    let installed = Etcd::chosen()?.into_iter().chain(Etcd::installed());
+    for etcd in installed {
+        if matches(&etcd.version, version) {
+            return Ok(etcd);
         }
     }
-    if let Some(etcd) = Etcd::installed().filter(is) {
-        return Ok(etcd);
+    for line in BUILT {
+        if matches(&pinned(line)?, version) {
+            return built(line);
+        }
     }
-    match distribution() {
-        Ok(etcd) if is(&etcd) => return Ok(etcd),
-        Ok(etcd) => others.push(etcd.version.to_string()),
-        Err(reason) => others.push(reason),
+    let packaged = distribution()?;
+    if matches(&packaged.version, version) {
+        return Ok(packaged);
     }
     Err(format!(
-        "no etcd {} is available, only:\n   {}\nset ETCD_BIN to one, or give its path",
-        version.to_string().trim_start_matches('='),
-        others.join("\n   ")
+        "no etcd {version} is available: the distribution's is {}; set ETCD_BIN to one, or give its path",
+        packaged.version
     ))
+}
+
+/// Returns whether a version is the wanted one, or begins with it.
+fn matches(version: &str, wanted: &str) -> bool {
+    version.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl Etcd {
@@ -134,53 +111,29 @@ impl Etcd {
     }
 
     fn chosen() -> Result<Option<Self>> {
-        let Some(server) = env::var_os("ETCD_BIN").map(PathBuf::from) else {
-            return Ok(None);
-        };
-        Self::with_its_ctl(server)
-            .map(Some)
+        let Some(server) = env::var_os("ETCD_BIN") else { return Ok(None) };
+        let etcd = Self::new(server.into());
+        etcd.map(Some)
             .map_err(|error| format!("{error}; ETCD_BIN must name an etcd server, or be unset"))
     }
 
-    /// Adds the `etcdctl` to a server: the user's choice, else the one in its folder, else the one in `PATH`.
-    fn with_its_ctl(server: PathBuf) -> Result<Self> {
-        let ctl = env::var_os("ETCDCTL_BIN")
-            .map(PathBuf::from)
-            .or_else(|| Some(server.with_file_name("etcdctl")).filter(|ctl| ctl.is_file()))
-            .or_else(|| in_path("etcdctl"))
-            .ok_or_else(|| {
-                format!(
-                    "there is no etcdctl next to `{}` or in PATH; set ETCDCTL_BIN",
-                    server.display()
-                )
-            })?;
-        Self::new(server, ctl)
-    }
-
     fn installed() -> Option<Self> {
-        Self::new(in_path("etcd")?, in_path("etcdctl")?).ok()
-    }
-
-    fn kept(folder: &str) -> Result<Self> {
-        let home = home(folder);
-        Self::new(home.join("etcd"), home.join("etcdctl"))
+        Self::new(in_path("etcd")?).ok()
     }
 
     /// Runs the server to read its version.
-    fn new(server: PathBuf, ctl: PathBuf) -> Result<Self> {
+    fn new(server: PathBuf) -> Result<Self> {
         let mut command = Command::new(&server);
         // etcd 3.4 requires this on arm64, and ignores it elsewhere.
         command.arg("--version").env("ETCD_UNSUPPORTED_ARCH", "arm64");
-        let version = version_in(&output(&mut command)?)
+        let version = word_after("etcd Version: ", &output(&mut command)?)
             .ok_or_else(|| format!("`{}` does not print its version", server.display()))?;
-        Ok(Self { server, ctl, version })
+        Ok(Self { server, version })
     }
 }
 
-/// Returns the first word that parses as a version, in a text such as `etcd Version: 3.7.3`.
-fn version_in(text: &str) -> Option<Version> {
-    let mut words = text.split_whitespace();
-    words.find_map(|word| Version::parse(word).ok())
+fn word_after(text: &str, of: &str) -> Option<String> {
+    Some(of.split_once(text)?.1.split_whitespace().next()?.to_owned())
 }
 
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
@@ -190,14 +143,15 @@ pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
 /// Returns an etcd of this version, built once from its module in `tests/etcd`.
 fn built(line: &str) -> Result<Etcd> {
     let version = pinned(line)?;
-    if let Ok(etcd) = Etcd::kept(line)
+    let home = home(line);
+    if let Ok(etcd) = Etcd::new(home.join("etcd"))
         && etcd.version == version
     {
         return Ok(etcd);
     }
     say::note(format_args!(
         "building etcd {version} with Go, which takes about a minute, into {}",
-        home(line).display()
+        home.display()
     ));
     let bring = |scratch: &Path| {
         for (package, name) in [("server", "etcd"), ("etcdctl", "etcdctl"), ("etcdutl", "etcdutl")]
@@ -211,12 +165,9 @@ fn built(line: &str) -> Result<Etcd> {
 }
 
 /// Returns the version that a module in `tests/etcd` pins.
-fn pinned(line: &str) -> Result<Version> {
+fn pinned(line: &str) -> Result<String> {
     let file = module(line).join("go.mod");
-    let text = workspace::read(&file)?;
-    let server = text.split_once("go.etcd.io/etcd/server/v3 v");
-    server
-        .and_then(|(_, rest)| version_in(rest))
+    word_after("go.etcd.io/etcd/server/v3 v", &workspace::read(&file)?)
         .ok_or_else(|| format!("{} pins no server", file.display()))
 }
 
@@ -227,21 +178,13 @@ fn module(line: &str) -> PathBuf {
 /// Returns the etcd of the distribution's packages, unpacked once.
 fn distribution() -> Result<Etcd> {
     const FOLDER: &str = "distribution";
-    if let Ok(etcd) = Etcd::kept(FOLDER) {
+    if let Ok(etcd) = Etcd::new(home(FOLDER).join("etcd")) {
         return Ok(etcd);
     }
-    say::note(format_args!(
-        "unpacking the distribution's etcd (apt-get download, dpkg -x) into {}",
-        home(FOLDER).display()
-    ));
-    let packages = ["etcd-server", "etcd-client"];
+    say::note("unpacking the distribution's etcd (apt-get download, dpkg -x)");
     let bring = |scratch: &Path| {
-        let bin = apt::distribution(scratch, &packages)?;
-        let etcd = Etcd::new(bin.join("etcd"), bin.join("etcdctl"))?;
-        match etcd.version >= OLDEST {
-            true => Ok(bin),
-            false => Err(format!("it is only {}", etcd.version)),
-        }
+        apt::unpack(&["etcd-server", "etcd-client"], scratch)?;
+        Ok(scratch.join("usr/bin"))
     };
     keep(FOLDER, bring).map_err(|reason| format!("the distribution's etcd: {reason}"))
 }
@@ -264,7 +207,7 @@ fn keep(folder: &str, bring: impl FnOnce(&Path) -> Result<PathBuf>) -> Result<Et
             fs::rename(from.join(name), home.join(name)).map_err(io)?;
         }
     }
-    Etcd::kept(folder)
+    Etcd::new(home.join("etcd"))
 }
 
 #[cfg(test)]
@@ -272,42 +215,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_versions_in_etcds_output() {
-        for (text, version) in [
-            ("etcd Version: 3.4.23\nGo Version: go1.19.8", "3.4.23"),
-            ("etcd Version: 3.8.0-rc.1\nGit SHA: Not provided", "3.8.0-rc.1"),
-        ] {
-            assert_eq!(version_in(text), Version::parse(version).ok(), "{text}");
-        }
-        assert_eq!(version_in("API version: 3.4"), None);
-    }
-
-    #[test]
     fn every_module_pins_its_version() {
         for line in BUILT {
-            let Ok(Choice::Version(of_line)) = line.parse() else {
-                panic!("`{line}` is not a version");
-            };
             let version = pinned(line).expect("a pinned version");
-            assert!(of_line.matches(&version), "{version} in {line}");
+            assert!(matches(&version, line), "{version} in {line}");
         }
     }
 
     #[test]
     fn a_version_is_what_it_begins_with() {
-        for (text, is) in
-            [("3", true), ("3.7", true), ("3.7.3", true), ("3.4", false), ("3.7.1", false)]
+        for (wanted, is) in
+            [("3", true), ("3.7", true), ("3.7.3", true), ("3.4", false), ("3.7.31", false)]
         {
-            let Ok(Choice::Version(version)) = text.parse() else {
-                panic!("`{text}` is not a version");
-            };
-            assert_eq!(version.matches(&Version::new(3, 7, 3)), is, "{text}");
+            assert_eq!(matches("3.7.3", wanted), is, "{wanted}");
         }
+        assert!(!matches("3.70.1", "3.7"));
     }
 
     #[test]
-    fn reads_paths_and_the_newest() {
-        assert_eq!("newest".parse(), Ok(Choice::Newest));
+    fn refuses_what_is_no_choice() {
+        assert_eq!("newest".parse(), Ok(Choice::Version("3.7".to_owned())));
         assert_eq!("./etcd".parse(), Ok(Choice::Path("./etcd".into())));
         for text in ["", "latest", "3.", "v3.5"] {
             assert!(text.parse::<Choice>().is_err(), "{text}");

@@ -7,9 +7,7 @@ mod chaos;
 mod demo;
 mod etcd;
 mod examples;
-mod exec;
 mod go;
-mod lanes;
 mod load;
 mod messages;
 mod options;
@@ -56,8 +54,7 @@ fn main() -> ExitCode {
 
 /// Carries out a command; returns the last line to print.
 fn carry_out(command: Command) -> Result<Option<String>> {
-    let starts_nothing =
-        matches!(command, Command::Etcd { .. } | Command::Protoc { .. } | Command::Pulse { .. });
+    let starts_nothing = matches!(command, Command::Etcd { .. } | Command::Protoc { .. });
     if !starts_nothing {
         process::end_all_on_interrupt()?;
     }
@@ -70,16 +67,15 @@ fn carry_out(command: Command) -> Result<Option<String>> {
         Command::Sim { write, args } => sim::sim(write, &args),
         // The runner says the last line itself: it has the figures.
         Command::Chaos(options) => return chaos::chaos(&options).map(|()| None),
-        Command::Exec { times, rounds } => exec::exec(times.get(), &rounds),
         Command::Bench(options) if options.compile => bench::compile(),
         Command::Bench(options) => bench::speed(&options),
         Command::Book => book::book(),
         Command::Package => package::package(),
-        Command::Etcd { choice } => etcd::locate(choice.as_ref()),
-        Command::Protoc { args } => protoc::exec(&args),
-        Command::Pulse { folder, millis, pair } => {
-            return exec::beat(&folder, millis, pair).map(|()| None);
+        Command::Etcd { choice } => {
+            let etcd = choice.as_ref().map_or_else(etcd::Etcd::find, etcd::Choice::find);
+            etcd.map(|etcd| format!("ETCD_BIN={}", etcd.server.display()))
         }
+        Command::Protoc { args } => protoc::exec(&args),
     };
     last_line.map(Some)
 }

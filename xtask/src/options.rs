@@ -62,16 +62,6 @@ pub(crate) enum Command {
     ///
     /// Without --etcd it is of the newest version, 3.7.
     Chaos(Chaos),
-    /// Play faults on commands of `etcd-locked exec` and `etcdctl lock`: does one still run when the next begins?
-    ///
-    /// The faults are partitions, SIGSTOP and SIGKILL; the page is cli/EXEC.md.
-    Exec {
-        /// Rounds of ours; of `etcdctl lock` a tenth
-        #[arg(long, value_name = "N", default_value = "60")]
-        times: NonZeroUsize,
-        #[command(flatten)]
-        rounds: Rounds,
-    },
     /// Measure every row of performance, ours and the peers one after the other; writes benches/RESULTS.md and plots
     ///
     /// B18 is on a cluster of three with half a millisecond between any two, B19 counts what a release sets off, B20 compares programs
@@ -92,15 +82,6 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Write the time into a file of its own, as the commands of `exec` do
-    #[command(hide = true)]
-    Pulse {
-        folder: PathBuf,
-        millis: u64,
-        /// With a child that does the same
-        #[arg(long)]
-        pair: bool,
-    },
 }
 
 /// Which etcd to use.
@@ -117,19 +98,6 @@ impl Asked {
         say::step("etcd");
         self.etcd.as_ref().map_or_else(Etcd::find, Choice::find)
     }
-}
-
-/// Options of a command that plays rounds.
-#[derive(Debug, Args)]
-pub(crate) struct Rounds {
-    #[command(flatten)]
-    pub(crate) asked: Asked,
-    /// How many are played at once
-    #[arg(long, value_name = "N", default_value = "16")]
-    pub(crate) lanes: NonZeroUsize,
-    /// Write the page
-    #[arg(long)]
-    pub(crate) write: bool,
 }
 
 /// Options of `chaos`.
@@ -314,7 +282,7 @@ mod tests {
         let Ok(Command::Chaos(chaos)) = parse("chaos --minutes 10 --keep DIR --etcd newest") else {
             panic!("not chaos");
         };
-        assert_eq!(chaos.asked.etcd, Some(Choice::Newest));
+        assert_eq!(chaos.asked.etcd, "newest".parse().ok());
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn test_on_all(every_version: bool, args: &[String]) -> Result<String> {
             cargo.args(PROMISES).arg("--").args(DEPEND_ON_SERVER);
             "what depends on the server"
         };
-        runs.push((etcd.version.to_string(), what, cargo));
+        runs.push((etcd.version.clone(), what, cargo));
     }
     let mut cargo = only(suite(newest), &["--test", "it"], args);
     cargo.env("ETCD_LOCKED_TESTS_ON", "embedded").env("RUST_TEST_THREADS", THREADS_ON_EMBEDDED);
