@@ -4,7 +4,7 @@ use actix_web::body::BoxBody;
 use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
 
-use crate::answer::{Answer, row};
+use crate::answer::{Answer, Row};
 use crate::values::error::LockError;
 
 /// Feature `actix`. Status, `Retry-After` and text are those of the table on [`LockError`]'s page. actix-web keeps the error
@@ -13,7 +13,7 @@ use crate::values::error::LockError;
 impl ResponseError for LockError {
     fn status_code(&self) -> StatusCode {
         // The table has no number that is no status.
-        StatusCode::from_u16(row(self).0.http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        StatusCode::from_u16(Row::of(self).http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     fn error_response(&self) -> HttpResponse<BoxBody> {
