@@ -30,7 +30,7 @@ const MOST_READ: &[(&str, usize)] = &[
     ("book/src/names.md", 15),
     ("book/src/options.md", 15),
     ("macros/src/lib.rs", 5),
-    ("runtime/src/lib.rs", 15),
+    ("runtime/src/lib.rs", 8),
     ("runtime/src/api/names.rs", 3),
     ("runtime/docs/options.md", 10),
     ("cli/src/options.rs", 1),

@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 
 use super::current::{self, HeldLock};
 use super::grant::Grant;
+use super::lock_order::Orders;
 use super::locks::Locks;
-use super::permits::Differences;
 use super::process;
 use super::span::WaitSpan;
 use crate::clock::{Deadline, Due};
@@ -37,7 +37,8 @@ pub(crate) struct Wanted {
     pub(crate) at_most: Option<Duration>,
     pub(crate) reentrant: bool,
     pub(crate) at_least: Option<Duration>,
-    pub(crate) share: Share,
+    /// With whom it shares its names; an error if the number of permits is out of range.
+    pub(crate) mode: Result<Mode, String>,
 }
 
 impl Wanted {
@@ -53,7 +54,7 @@ impl Wanted {
             at_most: None,
             reentrant: false,
             at_least: None,
-            share: Share::Alone,
+            mode: Ok(Mode::Exclusive),
         }
     }
 
@@ -171,7 +172,7 @@ impl Wanted {
             answered: false,
             measurement,
             span,
-            permits: permits.map(|of| (of, self.function, locks.differences().clone())),
+            permits: permits.map(|of| (of, self.function, Arc::clone(locks.orders()))),
             #[cfg(feature = "opentelemetry")]
             first: names.into_iter().next().map(|(_, key)| key),
         }))
@@ -181,7 +182,7 @@ impl Wanted {
     fn checked(&self, ttl: Duration) -> Result<Mode, String> {
         check_ttl(ttl).map_err(|wrong| format!("ttl {ttl:?}: {wrong}"))?;
         check_at_least(self.at_least, self.at_most)?;
-        let mode = self.share.mode()?;
+        let mode = self.mode.clone()?;
         if self.at_least.is_some() && mode == Mode::Shared {
             let message =
                 "readers keep nothing locked once they have gone: remove `at_least` or `shared`";
@@ -223,24 +224,11 @@ impl Wanted {
 /// The most permits of a name: each call that waits for one reads the keys of all.
 const PERMITS: u16 = 1024;
 
-/// With whom a call shares its names, as it was written.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Share {
-    Alone,
-    Readers,
-    Permits(u16),
-}
-
-impl Share {
-    fn mode(self) -> Result<Mode, String> {
-        match self {
-            Self::Alone => Ok(Mode::Exclusive),
-            Self::Readers => Ok(Mode::Shared),
-            Self::Permits(permits) => match NonZeroU16::new(permits) {
-                Some(of) if permits <= PERMITS => Ok(Mode::Permits(of)),
-                _ => Err(format!("{permits} permits: ask for 1 to {PERMITS}")),
-            },
-        }
+/// The mode of a call for one of so many permits; the error says which numbers there are.
+pub(crate) fn mode_of_permits(permits: u16) -> Result<Mode, String> {
+    match NonZeroU16::new(permits) {
+        Some(of) if permits <= PERMITS => Ok(Mode::Permits(of)),
+        _ => Err(format!("{permits} permits: ask for 1 to {PERMITS}")),
     }
 }
 
@@ -288,7 +276,7 @@ struct Sent {
     measurement: Option<Measurement>,
     span: WaitSpan,
     /// How many permits it asks for, in which function, and where it is noted that others ask for another number.
-    permits: Option<(NonZeroU16, Option<&'static str>, Differences)>,
+    permits: Option<(NonZeroU16, Option<&'static str>, Arc<Orders>)>,
     /// The first of its names, with the prefix.
     #[cfg(feature = "opentelemetry")]
     first: Option<Key>,
@@ -302,7 +290,7 @@ impl Drop for Sent {
             if let Some(measurement) = &self.measurement {
                 measurement.gone(|| self.engine.now());
             }
-            self.span.dropped(|| self.engine.now());
+            self.span.ends("dropped", || self.engine.now());
         }
     }
 }
@@ -341,8 +329,8 @@ impl Future for Acquisition {
             measurement.waited(refused, || sent.engine.now());
         }
         sent.span.answered(refused, || sent.engine.now());
-        if let (Some((permits, function, differences)), Some(error)) = (&sent.permits, refused) {
-            differences.check(*permits, *function, error);
+        if let (Some((permits, function, orders)), Some(error)) = (&sent.permits, refused) {
+            orders.compare_permits(*permits, *function, error);
         }
         let (at_most, at_least) = (sent.at_most, sent.at_least);
         let guarded = answer.map(|ownership| Grant::new(ownership, sent.engine.clone()));

@@ -4,14 +4,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pin_project_lite::pin_project;
+use tokio::task::JoinHandle;
 use tracing::Span;
 
 use super::current::Current;
-use super::limit::Stopwatch;
 use super::span;
-use crate::engine::{OwnedLocks, Wakeup};
+use crate::clock::Moment;
+use crate::engine::{Engine, OwnedLocks, Wakeup};
 use crate::values::error::LockError;
 use crate::values::loss::LossCause;
 
@@ -62,6 +64,42 @@ pub(crate) enum OnLost {
     Cancel,
     /// It runs on, if it has begun. A shutdown ends it all the same: when its grace is over, or no other body is left.
     Continue,
+}
+
+/// Hold limit of one body: wakes the body's task when it is over.
+#[derive(Debug)]
+pub(crate) struct Stopwatch {
+    pub(crate) engine: Engine,
+    pub(crate) over: Moment,
+    pub(crate) limit: Duration,
+    /// A timer on the engine's thread: a body may run where there are no timers.
+    pub(crate) alarm: Option<JoinHandle<()>>,
+}
+
+impl Stopwatch {
+    fn is_over(&self) -> bool {
+        self.engine.now() >= self.over
+    }
+
+    /// Ready once the limit is over; else wakes the task when it is.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_over() {
+            return Poll::Ready(());
+        }
+        let alarm = self.alarm.get_or_insert_with(|| self.engine.alarm(self.over));
+        let rung = ready!(Pin::new(alarm).poll(cx));
+        self.alarm = None;
+        // An error: the engine has ended, and with it the lock.
+        rung.map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Drop for Stopwatch {
+    fn drop(&mut self) {
+        if let Some(alarm) = &self.alarm {
+            alarm.abort();
+        }
+    }
 }
 
 /// Gate between a body and its polls: it admits none at or after the loss of the lock (invariant I2), or the end of its limit.
@@ -150,16 +188,13 @@ impl Gate {
     /// Tells whether the body, which is not done, may go on; if so, the end of its limit will wake its task.
     #[inline(never)]
     fn admit_on(&mut self, cx: &mut Context<'_>) -> Result<(), LockError> {
-        let over = match &mut self.stopwatch {
-            Some(stopwatch) => stopwatch.poll(cx).is_ready(),
-            None => false,
-        };
+        let over = self.stopwatch.as_mut().is_some_and(|it| it.poll(cx).is_ready());
         if over { Err(self.over()) } else { Ok(()) }
     }
 
     fn over(&self) -> LockError {
         let name = self.locks.first.name.clone();
-        let limit = self.stopwatch.as_ref().map(Stopwatch::given).unwrap_or_default();
+        let limit = self.stopwatch.as_ref().map(|it| it.limit).unwrap_or_default();
         tracing::warn!(code = "lock.hold_limit", lock = %name, ?limit, "a body has not ended within its hold limit: it is dropped");
         LockError::HoldLimit { name, limit }
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::current::Current;
-use super::gate::{Gate, OnLost};
-use super::limit::Limit;
+use super::gate::{Gate, OnLost, Stopwatch};
 use super::span;
+use crate::clock::Moment;
 use crate::engine::{Engine, OwnedLocks, Ownership, Release};
 use crate::metrics::Measurement;
 use crate::values::error::LockError;
@@ -20,8 +20,8 @@ pub(crate) struct Grant {
     /// The right to release the locks; `None` if they belong to a call around this one, or have been released.
     ownership: Option<Ownership>,
     engine: Engine,
-    /// Until when bodies may run under the locks.
-    limit: Option<Limit>,
+    /// Until when bodies may run under the locks, and how long that is.
+    limit: Option<(Moment, Duration)>,
     /// Of locks that are its own to release.
     measurement: Option<Measurement>,
 }
@@ -50,7 +50,7 @@ impl Grant {
 
     /// Limits bodies to this long from now on.
     pub(crate) fn limit(&mut self, limit: Duration) {
-        self.limit = Some(Limit::from(self.engine.now(), limit));
+        self.limit = Some((self.engine.now() + limit, limit));
     }
 
     /// Keeps the names locked this long from now on, whenever they are released (rule P39).
@@ -63,7 +63,12 @@ impl Grant {
     /// The gate between a body and its polls.
     pub(crate) fn gate(&self, on_lost: OnLost) -> Gate {
         let current = Current::of(self.locks.clone(), self.engine.clone());
-        let stopwatch = self.limit.map(|limit| limit.stopwatch(self.engine.clone()));
+        let stopwatch = self.limit.map(|(over, limit)| Stopwatch {
+            engine: self.engine.clone(),
+            over,
+            limit,
+            alarm: None,
+        });
         let span = span::held(&self.locks, &self.engine);
         Gate::new(self.locks.clone(), current, stopwatch, on_lost, span)
     }

@@ -47,22 +47,7 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
         Self { grant, held }
     }
 
-    /// The proof that the lock is held, for what asks for it: [`&Locked<N>`](crate::Locked), of several names a tuple of those.
-    ///
-    /// ```no_run
-    /// # use etcd_locked::{LockError, Locked};
-    /// # etcd_locked::lock_names! { pub Order = "orders/<id: u64>"; }
-    /// async fn charge(order: &Locked<Order>) -> Result<(), LockError> {
-    ///     # let _ = order;
-    ///     Ok(())
-    /// }
-    ///
-    /// # async fn example() -> Result<(), LockError> {
-    /// let held = etcd_locked::lock(Order { id: 42 }).await?;
-    /// held.hold(charge(held.locked())).await??;
-    /// held.release().await
-    /// # }
-    /// ```
+    /// The proof that the lock is held, for functions that ask for it: [`&Locked<N>`](crate::Locked), of several names a tuple of those.
     #[must_use]
     pub fn locked(&self) -> N::Locked<'_, M> {
         N::locked(&self.held)
@@ -89,13 +74,6 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
     }
 
     /// The fencing token of one of its names; `None` if it is none of them. Tokens of different names are not comparable.
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), etcd_locked::LockError> {
-    /// let both = etcd_locked::lock("accounts/1").and("accounts/2").await?;
-    /// let token = both.token_of("accounts/2").map(|token| token.as_i64());
-    /// # let _ = token; Ok(()) }
-    /// ```
     #[must_use]
     pub fn token_of(&self, name: &(impl LockName + ?Sized)) -> Option<Token> {
         lock_of(&self.grant.locks, &name.lock_name()).map(|lock| lock.token)
@@ -121,10 +99,9 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
 
     /// How long the lock is held from now on even if etcd cannot be reached again: reads the clock. Zero once it is lost or shut down.
     ///
-    /// At about each third of the TTL a renewal moves the end on. An operator may take the lock away before: see
-    /// [`lost`](Self::lost). For a watchdog outside the runtime, such as another process; bodies are dropped in time anyway. A
-    /// point in time is a reading of `CLOCK_BOOTTIME` taken *before* this call, plus the answer: so a pause in between
-    /// makes it too early, never too late.
+    /// For a watchdog outside the runtime, such as another process. A renewal moves the end on at about each third of the TTL; an
+    /// operator may take the lock away before ([`lost`](Self::lost)). Add it to a `CLOCK_BOOTTIME` read *before* this call: a pause in
+    /// between then makes the point in time too early, never too late.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.grant.locks.remaining()
@@ -146,15 +123,13 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
         fence(&self.grant.locks, &self.grant.locks.first)
     }
 
-    /// Releases the lock and waits until etcd has confirmed that, for two seconds at most; after that the engine goes on
-    /// by itself. If the lock's key has just been deleted, it first waits for a renewal, or two, to show the cause of the loss:
-    /// four seconds at most.
+    /// Releases the lock and waits until etcd has confirmed that, for two seconds at most; then the engine goes on by itself. If the key has
+    /// just been deleted, it first waits for the cause of the loss, four seconds at most. A lock that the task held already
+    /// ([`reentrant`](crate::Acquire::reentrant)) is not released.
     ///
     /// # Errors
-    /// [`LockError::Lost`] if the lock had been lost before; [`LockError::Backend`] if etcd did not confirm in time. The
-    /// lock is given up in any case. Where the lock was held by the task already
-    /// ([`reentrant`](crate::Acquire::reentrant)) there is nothing to release. The work is done by then: no error to answer a
-    /// request with, which a client may repeat.
+    /// [`LockError::Lost`] if the lock had been lost before; [`LockError::Backend`] if etcd did not confirm in time. The lock is given up
+    /// in any case, and the work is done: do not answer a request with this error, which a client may repeat.
     ///
     /// Cancel safe: the release goes on.
     pub async fn release(self) -> Result<(), LockError> {
@@ -164,48 +139,11 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
 
 #[cfg(feature = "sqlx")]
 impl<N: Group> LockGuard<N> {
-    /// Begins a fenced transaction of a database (feature `sqlx`): a holder that was paused for longer than its lease cannot commit it
-    /// once a later holder has written.
-    ///
-    /// It shows the lock's token to the table of [`sqlx::migration`](crate::sqlx::migration), and locks the row until the end of the
-    /// transaction. So the database orders all holders of a name: either this one commits before the next one's `begin_fenced` answers,
-    /// or it is refused. Needed nowhere else: tables of your own get no column for it. In PostgreSQL that is part of `begin`, and costs
-    /// no exchange; in SQLite it is one statement more, in MySQL two.
-    ///
-    /// ```no_run
-    /// # async fn example(db: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
-    /// let order = etcd_locked::lock("orders/7").await?;
-    /// order.hold(async {
-    ///     let mut transaction = order.begin_fenced(&db).await?;
-    ///     sqlx::query("update orders set state = 'paid' where id = 7").execute(&mut *transaction).await?;
-    ///     transaction.commit().await?;
-    ///     Ok::<_, Box<dyn std::error::Error>>(())
-    /// }).await??;
-    /// order.release().await?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// **Read in the transaction what you write from.** What was read before it may be older than a commit of the last holder that was
-    /// still on its way.
-    ///
-    /// A holder that is paused with a fenced transaction open keeps the next one's waiting until its connection ends: give the
-    /// database a limit for that, such as PostgreSQL's `idle_in_transaction_session_timeout`. Tests on PostgreSQL,
-    /// SQLite and MariaDB show that no holder which was stopped commits too late, with this and with [`fenced`](Self::fenced).
-    ///
-    /// [`LockError::Lost`] from [`hold`](Self::hold), or from the attribute, says that the body was dropped, perhaps while the database
-    /// committed: such a commit came before the next holder's all the same.
-    ///
-    /// Begin one at a time: a second of the same name, as in a helper or a [`reentrant`](crate::Acquire::reentrant) call, waits for the
-    /// end of the first.
-    ///
-    /// Of several names all are fenced. A reader's guard, and one of a permit, does not have this: their holders do not follow each
-    /// other.
+    /// Begins a fenced transaction (feature `sqlx`): see [`sqlx`](crate::sqlx). Of several names all are fenced.
     ///
     /// # Errors
     /// [`FencedError`](crate::sqlx::FencedError): the lock is lost, a later holder has shown its token, or the database fails. The
-    /// transaction is rolled back. So it is if the call is dropped: the transaction is begun in a task of its own, on the caller's tokio
-    /// runtime, because a body may be dropped at any await, and sqlx leaves a transaction open whose `begin` is
-    /// ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)). On no such runtime: [`LockError::Config`].
+    /// transaction is rolled back, also if the call is dropped.
     pub async fn begin_fenced<D: Fenceable>(
         &self,
         pool: &::sqlx::Pool<D>,
@@ -213,21 +151,11 @@ impl<N: Group> LockGuard<N> {
         fenced::begin(&self.grant.locks, self.grant.locks.locks(), pool).await
     }
 
-    /// Fences a transaction that you have begun, as [`begin_fenced`](Self::begin_fenced) does: where it needs a mode of its own, comes
-    /// from no pool, or has the fence of another lock already.
-    ///
-    /// It is one statement, best the first of its transaction; in MySQL two.
-    ///
-    /// ```no_run
-    /// # use etcd_locked::Locked;
-    /// # etcd_locked::lock_names! { pub Order = "orders/<id: u64>"; pub Shelf = "shelves/<sku: u64>"; }
-    /// # async fn example(db: sqlx::SqlitePool, order: &Locked<Order>, shelf: &Locked<Shelf>) -> Result<(), Box<dyn std::error::Error>> {
-    /// let transaction = shelf.fenced(order.begin_fenced(&db).await?).await?;
-    /// # drop(transaction); Ok(()) }
-    /// ```
+    /// Fences a transaction that you have begun: one that needs a mode of its own, comes from no pool, or has the fence of another lock
+    /// already. It is one statement, best the first of its transaction; in MySQL two.
     ///
     /// # Errors
-    /// Those of [`begin_fenced`](Self::begin_fenced). The transaction is rolled back. So it is if the call is dropped.
+    /// Those of [`begin_fenced`](Self::begin_fenced). The transaction is rolled back, also if the call is dropped.
     pub async fn fenced<'t, D: Fenceable>(
         &self,
         transaction: ::sqlx::Transaction<'t, D>,

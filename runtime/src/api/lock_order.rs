@@ -1,23 +1,27 @@
-//! Lock order: A under B here and B under A there is a deadlock to come, and is reported before it is one.
+//! Mistakes that two places of a program make together, reported once each: locks in opposite order, and different numbers of permits.
 //!
-//! Names count by their templates, as a deadlock needs no particular order or account; a name without a template counts for itself. Two
-//! names of one template say nothing: there the values decide, and their order is unknown.
+//! A under B here and B under A there is a deadlock to come. Different numbers of permits of one name are no error, as they happen in
+//! every rolling deployment; where that lasts, one number is a mistake. Names count by their templates; a name without a template counts
+//! for itself. Two names of one template have no order: there the values decide.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::values::error::LockError;
 use crate::values::name::Name;
 
-/// Pairs that are remembered: a program has few, unless it makes up its names as it goes.
-const PAIRS: usize = 1024;
+/// Pairs, and names, that are remembered: a program has few, unless it makes up its names as it goes.
+const REMEMBERED: usize = 1024;
 
-/// The orders in which one engine's locks have been taken.
+/// The orders in which one engine's locks have been taken, and what has been reported.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     seen: Mutex<Seen>,
+    /// The names whose numbers of permits have been reported to differ.
+    permits: Mutex<BTreeSet<Family>>,
     /// True if a call against the order is refused, as under test, and not only reported.
     refuses: AtomicBool,
 }
@@ -31,7 +35,7 @@ struct Seen {
 }
 
 /// A template, or the name where there is none.
-pub(super) type Family = Cow<'static, str>;
+type Family = Cow<'static, str>;
 
 /// The function that asked; `lock()`, where it was called by hand.
 type Place = &'static str;
@@ -81,6 +85,36 @@ impl Orders {
         }
         Err(LockError::OrderInversion { name: wanted, held: Box::new(held), here, there })
     }
+
+    /// A call for one of `permits` was refused: reports the holder if that asked for another number, once for each template.
+    pub(crate) fn compare_permits(
+        &self,
+        permits: NonZeroU16,
+        function: Option<&'static str>,
+        error: &LockError,
+    ) {
+        let differs = |of: &u16| *of != permits.get();
+        if let (Some(name), Some(holder)) = (error.name(), error.holder())
+            && let Some(theirs) = holder.permits().filter(differs)
+            && let Some(family) = family(name)
+        {
+            let mut reported = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+            let first = reported.len() < REMEMBERED && reported.insert(family);
+            drop(reported); // before a subscriber runs
+            if first {
+                tracing::warn!(
+                    code = "lock.permits_differ",
+                    lock = %name,
+                    here = function.unwrap_or("lock()"),
+                    permits,
+                    %holder,
+                    theirs,
+                    "the holder has asked for another number of permits of this name, as in a rolling deployment: each call's own \
+                     number counts. If it lasts, one of the two is mistaken"
+                );
+            }
+        }
+    }
 }
 
 impl Seen {
@@ -106,7 +140,7 @@ impl Seen {
                         there,
                         first,
                     });
-                } else if self.pairs.len() < PAIRS {
+                } else if self.pairs.len() < REMEMBERED {
                     let (inner, outer) = turned;
                     self.pairs.entry((outer, inner)).or_insert(here);
                 }
@@ -117,7 +151,7 @@ impl Seen {
 }
 
 /// What names count by.
-pub(super) fn family(name: &Name) -> Option<Family> {
+fn family(name: &Name) -> Option<Family> {
     match name.template() {
         Some(template) => Some(Cow::Borrowed(template)),
         None => name.text().map(|text| Cow::Owned(text.to_owned())),
@@ -129,58 +163,29 @@ mod tests {
     use super::*;
     use crate::values::name::{LockName as _, render};
 
-    const HERE: Place = "shop::ship";
-    const THERE: Place = "shop::restock";
-
     fn order(id: u64) -> Name {
         render("orders/<id>", &[&id])
     }
 
-    fn stock() -> Name {
-        render("stock", &[])
-    }
-
     #[test]
-    fn inversion_is_reported_once_with_both_places() {
+    fn names_further_out_and_names_without_template_count() {
         let mut seen = Seen::default();
-        assert_eq!(seen.note(&[order(1)], &[&stock()], HERE), None);
-        assert_eq!(seen.note(&[order(2)], &[&stock()], THERE), None);
-        let inversion = seen.note(&[stock()], &[&order(3)], THERE).expect("an inversion");
-        assert_eq!((inversion.here, inversion.there), (THERE, HERE));
-        assert_eq!((inversion.held, inversion.wanted), (stock(), order(3)));
-        assert!(inversion.first);
-        let again = seen.note(&[stock()], &[&order(4)], THERE);
-        assert!(again.is_some_and(|again| !again.first));
-        // The order that came first stays the right one.
-        assert_eq!(seen.note(&[order(1)], &[&stock()], HERE), None);
-    }
-
-    #[test]
-    fn what_is_held_further_out_counts_too() {
-        let mut seen = Seen::default();
-        let other = "c".lock_name();
-        seen.note(&[stock(), order(1)], &[&other], HERE);
-        assert!(seen.note(&[other], &[&order(1)], THERE).is_some());
-    }
-
-    #[test]
-    fn two_of_one_template_say_nothing_and_names_without_one_count_for_themselves() {
-        let mut seen = Seen::default();
-        seen.note(&[order(1)], &[&order(2)], HERE);
-        assert_eq!(seen.note(&[order(2)], &[&order(1)], HERE), None);
+        seen.note(&[order(1)], &[&order(2)], "here");
+        assert_eq!(seen.note(&[order(2)], &[&order(1)], "there"), None);
         let [a, b, c] = ["a", "b", "c"].map(|name| name.lock_name());
-        seen.note(std::slice::from_ref(&a), &[&b], HERE);
-        assert_eq!(seen.note(std::slice::from_ref(&b), &[&c], HERE), None);
-        assert!(seen.note(&[b], &[&a], HERE).is_some());
+        seen.note(&[a.clone(), order(1)], &[&b], "here");
+        assert_eq!(seen.note(std::slice::from_ref(&b), &[&c], "here"), None);
+        let inversion = seen.note(std::slice::from_ref(&b), &[&order(3)], "there").unwrap();
+        assert_eq!((inversion.here, inversion.there, inversion.first), ("there", "here", true));
+        assert!(seen.note(&[b], &[&a], "there").is_some());
     }
 
     #[test]
     fn made_up_names_do_not_pile_up() {
         let mut seen = Seen::default();
-        for n in 0..2 * PAIRS {
-            let name = format!("a/{n}").lock_name();
-            seen.note(&[name], &[&stock()], HERE);
+        for n in 0..2 * REMEMBERED {
+            seen.note(&[format!("a/{n}").lock_name()], &[&order(1)], "here");
         }
-        assert_eq!(seen.pairs.len(), PAIRS);
+        assert_eq!(seen.pairs.len(), REMEMBERED);
     }
 }

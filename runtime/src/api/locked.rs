@@ -111,7 +111,7 @@ impl<N: LockName, M: LockMode> Locked<N, M> {
 
 #[cfg(feature = "sqlx")]
 impl<N: LockName> Locked<N> {
-    /// Begins a fenced transaction of a database (feature `sqlx`), as [`LockGuard::begin_fenced`](crate::LockGuard::begin_fenced) says.
+    /// Begins a fenced transaction (feature `sqlx`): see [`sqlx`](crate::sqlx).
     ///
     /// # Errors
     /// Those of [`LockGuard::begin_fenced`](crate::LockGuard::begin_fenced).

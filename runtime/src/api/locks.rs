@@ -10,7 +10,6 @@ use tokio::runtime::Runtime;
 
 use super::listing::Listing;
 use super::lock_order::Orders;
-use super::permits::Differences;
 use super::status::Status;
 use crate::clock::{BootClock, Clock};
 use crate::engine::{Engine, runtime};
@@ -36,7 +35,6 @@ thread_local! {
 pub struct Locks {
     engine: Engine,
     orders: Arc<Orders>,
-    differences: Differences,
 }
 
 impl Locks {
@@ -120,11 +118,7 @@ impl Locks {
         clock: Arc<dyn Clock>,
         runtime: impl FnOnce() -> io::Result<Runtime> + Send + 'static,
     ) -> Result<Self, LockError> {
-        Ok(Self {
-            engine: Engine::start(config, clock, runtime)?,
-            orders: Arc::default(),
-            differences: Differences::default(),
-        })
+        Ok(Self { engine: Engine::start(config, clock, runtime)?, orders: Arc::default() })
     }
 
     /// Ends the engine: refuses new locks with [`LockError::ShuttingDown`] (but admits those of tasks that hold one), waits
@@ -176,11 +170,6 @@ impl Locks {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
-    }
-
-    /// The names whose numbers of permits have been reported to differ.
-    pub(crate) fn differences(&self) -> &Differences {
-        &self.differences
     }
 
     /// The orders in which this engine's locks have been taken.

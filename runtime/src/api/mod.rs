@@ -8,7 +8,6 @@ pub(crate) mod gate;
 pub(crate) mod grant;
 pub(crate) mod group;
 pub(crate) mod guard;
-pub(crate) mod limit;
 #[cfg(feature = "opentelemetry")]
 mod link;
 pub(crate) mod listing;
@@ -17,7 +16,6 @@ pub(crate) mod lock_order;
 pub(crate) mod locked;
 pub(crate) mod locks;
 mod names;
-pub(crate) mod permits;
 pub(crate) mod process;
 mod span;
 pub(crate) mod status;

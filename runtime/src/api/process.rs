@@ -13,29 +13,11 @@ use crate::values::config::Config;
 use crate::values::drained::Drained;
 use crate::values::error::LockError;
 
-static PROCESS: Process = Process { engine: OnceCell::new(), ended: AtomicBool::new(false) };
+/// The process's engine; `None` if it was shut down before it was ever started.
+static ENGINE: OnceCell<Option<Locks>> = OnceCell::new();
 
-struct Process {
-    engine: OnceCell<Global>,
-    /// [`shutdown`] was called.
-    ended: AtomicBool,
-}
-
-#[derive(Debug)]
-enum Global {
-    Started(Locks),
-    /// Shut down before it was ever started.
-    Closed,
-}
-
-impl Global {
-    fn locks(&self) -> Result<Locks, LockError> {
-        match self {
-            Self::Started(locks) => Ok(locks.clone()),
-            Self::Closed => Err(LockError::ShuttingDown),
-        }
-    }
-}
+/// [`shutdown`] was called.
+static ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Starts the process's engine with a configuration and waits until etcd can be reached. Answers a handle on it, for what annotated
 /// functions do not need: [`Locks::list`], [`Locks::client`], `locks = expr`. It may be dropped.
@@ -46,17 +28,17 @@ impl Global {
 /// # Errors
 /// [`LockError::AlreadyInitialized`], [`LockError::ShuttingDown`] after [`shutdown`], or those of [`Locks::connect`]; after an error it may be called again. Cancel safe.
 pub async fn init(config: Config) -> Result<Locks, LockError> {
-    if PROCESS.engine.get().is_some() {
+    if ENGINE.get().is_some() {
         return Err(refused());
     }
     let locks = Locks::connect(config).await?;
-    PROCESS.engine.set(Global::Started(locks.clone())).map_err(|_| refused())?;
+    ENGINE.set(Some(locks.clone())).map_err(|_| refused())?;
     Ok(locks)
 }
 
 /// What a further `init` answers.
 fn refused() -> LockError {
-    match PROCESS.ended.load(Ordering::Acquire) {
+    match ENDED.load(Ordering::Acquire) {
         true => LockError::ShuttingDown,
         false => LockError::AlreadyInitialized,
     }
@@ -64,19 +46,11 @@ fn refused() -> LockError {
 
 /// Ends the process's engine for good; see [`Locks::shutdown`]. If none was started, none will be. Cancel safe: the shutdown
 /// goes on.
-///
-/// ```no_run
-/// # async fn serve() {}
-/// # async fn example() {
-/// serve().await; // until a signal
-/// etcd_locked::shutdown(std::time::Duration::from_secs(10)).await;
-/// # }
-/// ```
 pub async fn shutdown(grace: Duration) -> Drained {
-    PROCESS.ended.store(true, Ordering::Release);
-    match PROCESS.engine.get_or_init(|| Global::Closed) {
-        Global::Started(locks) => locks.shutdown(grace).await,
-        Global::Closed => Drained::default(),
+    ENDED.store(true, Ordering::Release);
+    match ENGINE.get_or_init(|| None) {
+        Some(locks) => locks.shutdown(grace).await,
+        None => Drained::default(),
     }
 }
 
@@ -95,9 +69,9 @@ pub fn status() -> Status {
     if let Some(locks) = Locks::chosen() {
         return locks.status();
     }
-    match PROCESS.engine.get() {
-        Some(Global::Started(locks)) => locks.status(),
-        Some(Global::Closed) | None => Status::of_none(PROCESS.ended.load(Ordering::Acquire)),
+    match ENGINE.get() {
+        Some(Some(locks)) => locks.status(),
+        Some(None) | None => Status::of_none(ENDED.load(Ordering::Acquire)),
     }
 }
 
@@ -109,10 +83,8 @@ pub(crate) fn here() -> Result<Locks, LockError> {
     }
     #[cfg(feature = "testing")]
     Reserved::refuse()?;
-    PROCESS
-        .engine
-        .get_or_try_init(|| Locks::start(Config::from_env()?).map(Global::Started))?
-        .locks()
+    let engine = ENGINE.get_or_try_init(|| Locks::start(Config::from_env()?).map(Some))?;
+    engine.clone().ok_or(LockError::ShuttingDown)
 }
 
 /// The process's engine is not used while one of these lives: a test kit's calls are not to end at a real etcd.

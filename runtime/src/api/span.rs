@@ -86,12 +86,8 @@ impl WaitSpan {
         self.ends(LockError::outcome(refused), now);
     }
 
-    /// The caller has gone.
-    pub(crate) fn dropped(&self, now: impl FnOnce() -> Moment) {
-        self.ends("dropped", now);
-    }
-
-    fn ends(&self, outcome: &'static str, now: impl FnOnce() -> Moment) {
+    /// Notes how and when the wait ended.
+    pub(crate) fn ends(&self, outcome: &'static str, now: impl FnOnce() -> Moment) {
         if let Some(open) = &self.0 {
             let waited = now() - open.since;
             let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::clock::Moment;
-use crate::engine::{Call, Engine, LeaseId, Mode, OwnedLock, View};
+use crate::engine::{Call, Engine, LeaseId, Mode, View};
 use crate::values::name::Name;
 use crate::values::queue::Sharing;
 use crate::values::token::Token;
@@ -80,28 +80,23 @@ impl Status {
 
     fn add(&mut self, call: &Call, (now, clock): (Moment, SystemTime)) {
         let since = |moment| clock.checked_sub(now - moment).unwrap_or(clock);
+        let lock = |name: &Name, since, mode, token| LockStatus {
+            name: name.clone(),
+            function: call.function,
+            since,
+            mode,
+            token,
+        };
         match call.held.get() {
             None => {
                 let since = since(call.queued);
-                let waiting = call.names.iter().map(|name| LockStatus {
-                    name: name.clone(),
-                    function: call.function,
-                    since,
-                    mode: call.mode,
-                    token: None,
-                });
-                self.waiting.extend(waiting);
+                let names = call.names.iter();
+                self.waiting.extend(names.map(|name| lock(name, since, call.mode, None)));
             }
             Some(locks) if locks.are_held() => {
                 let since = since(locks.since);
-                let held = locks.locks().map(|lock: &OwnedLock| LockStatus {
-                    name: lock.name.clone(),
-                    function: call.function,
-                    since,
-                    mode: lock.mode,
-                    token: Some(lock.token),
-                });
-                self.held.extend(held);
+                let held = locks.locks();
+                self.held.extend(held.map(|it| lock(&it.name, since, it.mode, Some(it.token))));
             }
             Some(_) => {} // lost, and not given back yet
         }
@@ -116,11 +111,10 @@ impl Status {
     }
 
     /// Whether etcd has answered, and has not been lost since. It is lost when one exchange after another fails, on all endpoints: soon
-    /// if connections are refused, and after a few seconds of silence.
+    /// if connections are refused, after a few seconds of silence otherwise. False until the first answer.
     ///
-    /// It is false until the first answer. An engine that has locks or leases asks etcd often. One that has none, or has not
-    /// connected yet, is made to ask by a status that finds the last answer more than five seconds old: the next status has the
-    /// result. Where there is no engine yet, nothing is asked: see [`status`](crate::status()).
+    /// An engine without locks and leases is made to ask etcd by a status that finds the last answer more than five seconds old: the
+    /// next status has the result. Where there is no engine yet, nothing is asked.
     #[must_use]
     pub fn reachable(&self) -> bool {
         self.reachable

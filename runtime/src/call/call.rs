@@ -10,12 +10,13 @@ use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
 use super::site::Site;
-use crate::api::acquisition::{Acquisition, Share, Wanted};
+use crate::api::acquisition::{Acquisition, Wanted, mode_of_permits};
 use crate::api::gate::{Body, Gate, OnLost, Slot};
 use crate::api::grant::Grant;
 use crate::api::locked::{Proof, prove};
 use crate::api::locks::Locks;
 use crate::clock::Deadline;
+use crate::engine::Mode;
 use crate::values::error::LockError;
 use crate::values::name::{LockName, Name};
 use crate::values::wait::Wait;
@@ -133,13 +134,13 @@ impl Lock {
     /// `shared`.
     #[must_use]
     pub fn shared(self) -> Self {
-        self.called(|wanted| wanted.share = Share::Readers)
+        self.called(|wanted| wanted.mode = Ok(Mode::Shared))
     }
 
     /// `permits = 5`.
     #[must_use]
     pub fn permits(self, permits: u16) -> Self {
-        self.called(|wanted| wanted.share = Share::Permits(permits))
+        self.called(|wanted| wanted.mode = mode_of_permits(permits))
     }
 
     /// `reentrant`.

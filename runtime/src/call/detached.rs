@@ -7,7 +7,6 @@
 //! A lock that is used again (`reentrant`) belongs to the body around, which may go on without the call: then both would run
 //! at once under one lock. So its body stays where it is, in the task of that one.
 
-use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::mem;
@@ -75,7 +74,7 @@ impl<T: Send + 'static> Detached<T> {
             return Poll::Ready(Ok(()));
         };
         // Looks for the runtime before asking for the lock: a caller without a runtime takes no lock.
-        let runtime = Handle::try_current().map_err(|_| no_runtime())?;
+        let runtime = Handle::try_current().map_err(|_| misused(NO_RUNTIME))?;
         ready!(call.lock.ready(cx))?;
         if let Stage::Waiting(call) = mem::replace(&mut self.0, Stage::Done) {
             self.0 = if call.lock.is_again() {
@@ -110,15 +109,10 @@ impl<T: Send + 'static> Future for Detached<T> {
         };
         self.0 = Stage::Done;
         Poll::Ready(ended.unwrap_or_else(|gone| match gone.try_into_panic() {
-            Ok(panic) => go_on(panic),
-            Err(_) => Err(runtime_ended()),
+            Ok(panic) => resume_unwind(panic), // the panic of a body is its caller's
+            Err(_) => Err(misused(RUNTIME_ENDED)),
         }))
     }
-}
-
-/// The panic of a body is its caller's.
-fn go_on<T>(panic: Box<dyn Any + Send>) -> T {
-    resume_unwind(panic)
 }
 
 impl<T> fmt::Debug for Detached<T> {
@@ -160,13 +154,10 @@ impl<T> Future for Task<T> {
     }
 }
 
-fn no_runtime() -> LockError {
-    let message = "`detach` runs the body in a task of its own, and the caller runs on no tokio runtime; \
-                   call the function from one, or remove `detach`";
-    LockError::Config { message: message.to_owned() }
-}
+const NO_RUNTIME: &str = "`detach` runs the body in a task of its own, and the caller runs on no tokio runtime; \
+                          call the function from one, or remove `detach`";
+const RUNTIME_ENDED: &str = "the tokio runtime that ran the body has ended before it did; shut etcd-locked down before the runtime";
 
-fn runtime_ended() -> LockError {
-    let message = "the tokio runtime that ran the body has ended before it did; shut etcd-locked down before the runtime";
+fn misused(message: &str) -> LockError {
     LockError::Config { message: message.to_owned() }
 }
