@@ -24,19 +24,9 @@ pub(crate) struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    /// Reads options and environment; connects when something is asked.
-    pub(crate) fn new(etcd: &'a Etcd) -> Result<Self, Failure> {
-        Self::of(etcd, "etcd-locked".to_owned())
-    }
-
-    /// Does the same, as this service, unless the environment names another.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn as_service(etcd: &'a Etcd, service: String) -> Result<Self, Failure> {
-        let named = value(etcd, "ETCD_LOCKED_SERVICE");
-        Self::of(etcd, named.unwrap_or(service))
-    }
-
-    fn of(etcd: &'a Etcd, service: String) -> Result<Self, Failure> {
+    /// Reads options and environment; connects when something is asked. The environment may name another service.
+    pub(crate) fn new(etcd: &'a Etcd, service: &str) -> Result<Self, Failure> {
+        let service = value(etcd, "ETCD_LOCKED_SERVICE").unwrap_or_else(|| service.to_owned());
         let config = Config::from_lookup(|variable| value(etcd, variable))
             .map_err(|error| worded(etcd, error))?;
         Ok(Self {
@@ -119,22 +109,28 @@ impl<'a> Connection<'a> {
         each.collect()
     }
 
-    /// What the user wrote to log in, as options or variables; empty if nothing.
-    pub(crate) fn login(&self) -> Vec<&'static str> {
-        written(self.etcd, &LOGIN)
-    }
-
-    /// What the user wrote of the way to etcd: endpoints, certificates.
-    pub(crate) fn way(&self) -> Vec<&'static str> {
-        written(self.etcd, &WAY)
+    /// What of these variables is in use, by the names that the user wrote: an option goes before the variables of its kind.
+    pub(crate) fn written(&self, variables: &[&'static str]) -> Vec<&'static str> {
+        let is_set = |variable: &str| value(self.etcd, variable).is_some();
+        // `ETCD_LOCKED_X` is used and not `ETCDCTL_X`, if both are there.
+        let ours = |variable: &str| variable.replace("ETCDCTL_", "ETCD_LOCKED_");
+        let used =
+            variables.iter().filter(|it| is_set(it) && (ours(it) == **it || !is_set(&ours(it))));
+        let written = used.map(|variable| {
+            let mut options = options(self.etcd).into_iter();
+            let option = options.find(|(of, _, given)| of == variable && given.is_some());
+            option.map_or(*variable, |(_, option, _)| option)
+        });
+        written.collect()
     }
 }
 
 const ENDPOINTS: &str = "ETCD_LOCKED_ENDPOINTS";
 /// Where a user's name or password may come from.
-const LOGIN: [&str; 3] = ["ETCD_LOCKED_USER", "ETCD_LOCKED_PASSWORD_FILE", "ETCDCTL_USER"];
+pub(crate) const LOGIN: [&str; 3] =
+    ["ETCD_LOCKED_USER", "ETCD_LOCKED_PASSWORD_FILE", "ETCDCTL_USER"];
 /// Where the way to etcd comes from.
-const WAY: [&str; 8] = [
+pub(crate) const WAY: [&str; 8] = [
     ENDPOINTS,
     "ETCDCTL_ENDPOINTS",
     "ETCD_LOCKED_CACERT",
@@ -164,22 +160,6 @@ fn value(etcd: &Etcd, variable: &str) -> Option<String> {
     let given = option.and_then(|(_, _, given)| given.clone());
     let set = || std::env::var(variable).ok().filter(|value| !value.is_empty());
     given.or_else(set)
-}
-
-/// What of these variables is in use, by the names that the user wrote: an option goes before the variables of its kind.
-fn written(etcd: &Etcd, variables: &[&'static str]) -> Vec<&'static str> {
-    let mut written = Vec::new();
-    for variable in variables {
-        // `ETCD_LOCKED_X` is used and not `ETCDCTL_X`, if both are there.
-        let ours = variable.replace("ETCDCTL_", "ETCD_LOCKED_");
-        if ours != *variable && value(etcd, &ours).is_some() || value(etcd, variable).is_none() {
-            continue;
-        }
-        let option =
-            options(etcd).into_iter().find(|(of, _, given)| of == variable && given.is_some());
-        written.push(option.map_or(*variable, |(_, option, _)| option));
-    }
-    written
 }
 
 /// An error of the configuration, which names variables, for one who gave options.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use etcd_locked::Queue;
 use etcd_locked::etcd_client::{
     Client, GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
 };
-use etcd_locked::{Contender, Queue};
 use etcd_locked_core::{Cycle, Key, Kv, Op, Revision, Search, TxnAnswer};
 use tokio::time::timeout;
 
@@ -33,11 +33,14 @@ async fn search(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String
     if waiters.peek().is_none() {
         return Ok(Vec::new()); // a cycle through a name goes through a call that waits for it
     }
-    let mut ranges = Ranges::new(connection.client().await?);
+    let client = connection.client().await?;
+    let mut ranges = Ranges { client, known: BTreeMap::new(), revision: 0 };
     for waiter in waiters {
-        let Some(start) = incarnation(waiter) else {
+        let key = std::str::from_utf8(waiter.key()).ok();
+        let Some((key, created)) = key.zip(Revision::new(waiter.created())) else {
             continue;
         };
+        let start = (key.into(), created);
         let mut search = Search::new(&connection.prefix, start);
         loop {
             let reads = search.reads();
@@ -57,11 +60,6 @@ async fn search(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String
         ))),
         false => Ok(Vec::new()),
     }
-}
-
-fn incarnation(contender: &Contender) -> Option<(Key, Revision)> {
-    let key = std::str::from_utf8(contender.key()).ok()?;
-    Some((key.into(), Revision::new(contender.created())?))
 }
 
 /// The names of a cycle's keys, from the first one back to it.
@@ -85,15 +83,11 @@ struct Ranges {
 }
 
 impl Ranges {
-    fn new(client: Client) -> Self {
-        Self { client, known: BTreeMap::new(), revision: 0 }
-    }
-
     /// Carries out the reads of a search.
     async fn read(&mut self, reads: &[Op]) -> Result<TxnAnswer, Failure> {
-        let wanted = reads.iter().filter_map(range);
-        let missing: Vec<_> =
-            wanted.filter(|(prefix, _)| !self.known.contains_key(*prefix)).collect();
+        let ranges: Vec<_> = reads.iter().filter_map(range).collect();
+        let missing = ranges.iter().filter(|(prefix, _)| !self.known.contains_key(*prefix));
+        let missing: Vec<_> = missing.collect();
         if self.known.len() + missing.len() > RANGES {
             return Err(Failure::Etcd(format!("it takes more than {RANGES} reads")));
         }
@@ -112,16 +106,14 @@ impl Ranges {
                 self.revision = answered.header().map_or(0, |header| header.revision());
             }
             for ((prefix, _), found) in missing.into_iter().zip(answered.op_responses()) {
-                self.known.insert(prefix.clone(), keys(found));
+                self.known.insert((*prefix).clone(), keys(found));
             }
         }
-        let found = |read| Some(self.known.get(range(read)?.0)?.clone());
-        let answers = reads.iter().map(|read| found(read).unwrap_or_default());
         let malformed = || Failure::Etcd("etcd gives no revision".to_owned());
         Ok(TxnAnswer {
             revision: Revision::new(self.revision).ok_or_else(malformed)?,
             succeeded: true,
-            answers: answers.collect(),
+            answers: ranges.iter().map(|(prefix, _)| self.known[*prefix].clone()).collect(),
         })
     }
 }

@@ -26,7 +26,7 @@ pub(crate) enum Failure {
     /// etcd is at its quota.
     Full(String),
     /// The system refuses what a command needs.
-    #[cfg(target_os = "linux")]
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     System(String),
     /// The output cannot be written.
     Output(io::Error),
@@ -38,7 +38,6 @@ impl Failure {
             Self::Usage(_) => 2,
             Self::Etcd(_) | Self::Login(_) | Self::Way(_) | Self::Denied(_) | Self::Full(_) => 3,
             Self::Output(_) => 4,
-            #[cfg(target_os = "linux")]
             Self::System(_) => 126,
         }
     }
@@ -51,17 +50,16 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Denied(text) => {
+                write!(f, "{text}; `etcd-locked doctor` names the rights that are missing")
+            }
+            Self::Output(error) => write!(f, "the output cannot be written: {error}"),
             Self::Usage(text)
             | Self::Etcd(text)
             | Self::Login(text)
             | Self::Way(text)
-            | Self::Full(text) => f.write_str(text),
-            Self::Denied(text) => {
-                write!(f, "{text}; `etcd-locked doctor` names the rights that are missing")
-            }
-            #[cfg(target_os = "linux")]
-            Self::System(text) => f.write_str(text),
-            Self::Output(error) => write!(f, "the output cannot be written: {error}"),
+            | Self::Full(text)
+            | Self::System(text) => f.write_str(text),
         }
     }
 }

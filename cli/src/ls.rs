@@ -22,13 +22,6 @@ pub(crate) async fn ls(
     options: &Ls,
     json: bool,
 ) -> Result<bool, Failure> {
-    // Before `--watch` asked for the `=`, this was how its time was written.
-    if options.watch.is_some() && humantime::parse_duration(&options.below).is_ok() {
-        return Err(Failure::Usage(format!(
-            "`{0}` would be what the names begin with: write `--watch={0}`",
-            options.below
-        )));
-    }
     let Some(every) = options.watch else {
         return list(connection, &options.below, json).await;
     };

@@ -68,43 +68,34 @@ fn say(text: Arguments<'_>) {
 /// Carries out a command, and returns the exit status.
 #[tokio::main(flavor = "current_thread")]
 async fn run(options: Options) -> Result<u8, Failure> {
-    #[cfg(target_os = "linux")]
-    if let Command::Exec(exec) = &options.command
-        && !options.json
-    {
-        return exec::exec(&options.etcd, exec).await;
-    }
-    let done = inspect(options).await?;
-    Ok(if done { 0 } else { NOTHING })
-}
-
-/// Carries out a command that reads etcd or prints; tells whether something was found or done.
-async fn inspect(options: Options) -> Result<bool, Failure> {
-    let connect = || Connection::new(&options.etcd);
+    let connect = || Connection::new(&options.etcd, "etcd-locked");
     let json = options.json;
     if json && !options.command.has_json() {
         return Err(Failure::Usage("--json is for ls, who, kick and doctor".to_owned()));
     }
-    match &options.command {
-        Command::Ls(ls) => ls::ls(&connect()?, ls, json).await,
-        Command::Who(who) => who::who(&connect()?, who, json).await,
-        Command::Kick(kick) => kick::kick(&connect()?, kick, json).await,
-        Command::Top(top) => top::top(&connect()?, top).await,
-        Command::Doctor(doctor) => doctor::doctor(&connect()?, doctor, json).await,
+    let done = match &options.command {
+        Command::Ls(ls) => ls::ls(&connect()?, ls, json).await?,
+        Command::Who(who) => who::who(&connect()?, who, json).await?,
+        Command::Kick(kick) => kick::kick(&connect()?, kick, json).await?,
+        Command::Top(top) => top::top(&connect()?, top).await?,
+        Command::Doctor(doctor) => doctor::doctor(&connect()?, doctor, json).await?,
+        #[cfg(target_os = "linux")]
+        Command::Exec(exec) => return exec::exec(&options.etcd, exec).await,
         Command::Completions { shell } => {
             let mut command = Options::command();
             // Made first: what cannot be written is a panic there.
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut command, "etcd-locked", &mut script);
             io::stdout().write_all(&script)?;
-            Ok(true)
+            true
         }
         Command::Man => {
             clap_mangen::Man::new(Options::command()).render(&mut io::stdout())?;
-            Ok(true)
+            true
         }
-        // They are carried out above, or refused.
+        // They are carried out without a runtime.
         #[cfg(target_os = "linux")]
-        Command::Exec(_) | Command::Guardian(_) | Command::Launcher(_) => Ok(false),
-    }
+        Command::Guardian(_) | Command::Launcher(_) => false,
+    };
+    Ok(if done { 0 } else { NOTHING })
 }

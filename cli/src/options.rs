@@ -292,19 +292,12 @@ mod tests {
 
     #[test]
     fn every_command_takes_the_options_of_the_connection() {
-        let connection = ["--endpoints=e", "--prefix=p", "--cacert=a", "--cert=c", "--key=k"];
+        let shared = Etcd::augment_args(clap::Command::new("shared"));
         for command in Options::command().get_subcommands() {
             let own: Vec<_> = command.get_arguments().map(|own| own.get_id()).collect();
-            let shared = Etcd::augment_args(clap::Command::new("shared"));
             for option in shared.get_arguments() {
                 assert!(!own.contains(&option.get_id()), "{}: {option}", command.get_name());
             }
         }
-        let kick = ["etcd-locked", "kick", "--holder=h", "orders/7"];
-        let options = Options::parse_from(kick.into_iter().chain(connection));
-        assert_eq!(options.etcd.key.as_deref(), Some("k"));
-        assert!(
-            matches!(options.command, Command::Kick(Kick { holder: Some(key), .. }) if key == "h")
-        );
     }
 }

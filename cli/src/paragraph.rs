@@ -13,44 +13,26 @@ pub(crate) fn paragraph(mark: &str, text: &str) -> String {
         true => terminal::size().map_or(80, |(columns, _)| usize::from(columns)),
         false => usize::MAX,
     };
-    laid_out(mark, text, columns)
+    let lines = lines(text, columns.saturating_sub(INDENT));
+    format!("{mark:INDENT$}{}\n", lines.join(&format!("\n{:INDENT$}", "")))
 }
 
-/// Lays a text out in so many columns. A word that is longer has a line of its own.
-fn laid_out(mark: &str, text: &str, columns: usize) -> String {
-    let mut all = format!("{mark:INDENT$}");
-    let mut at = INDENT;
+/// Breaks a text between words into lines of this width. A longer word has a line of its own.
+pub(crate) fn lines(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut left = 0;
     for word in text.split(' ') {
-        let width = word.chars().count();
-        if at > INDENT {
-            match at + 1 + width > columns {
-                true => {
-                    all.push_str(&format!("\n{:INDENT$}", ""));
-                    at = INDENT;
-                }
-                false => {
-                    all.push(' ');
-                    at += 1;
-                }
+        let wanted = word.chars().count() + 1;
+        match lines.last_mut() {
+            Some(line) if wanted <= left => {
+                line.extend([" ", word]);
+                left -= wanted;
+            }
+            _ => {
+                lines.push(word.to_owned());
+                left = (width + 1).saturating_sub(wanted);
             }
         }
-        all.push_str(word);
-        at += width;
     }
-    all.push('\n');
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_end_between_words() {
-        let text = "two keys: locks/orders/7, b";
-        assert_eq!(laid_out("BAD", text, 20), "BAD two keys:\n    locks/orders/7,\n    b\n");
-        assert_eq!(laid_out("", text, 34), "    two keys: locks/orders/7, b\n");
-        assert_eq!(laid_out("ok ", "toolong a", 5), "ok  toolong\n    a\n");
-        assert_eq!(laid_out("ok ", text, usize::MAX), format!("ok  {text}\n"));
-    }
+    lines
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -28,16 +28,11 @@ struct Run {
 impl Run {
     /// Starts it; `args`: everything after `exec`.
     fn start(endpoint: &str, args: &[&str]) -> Self {
-        Self::of(exec(endpoint, args))
+        Self::of(exec(endpoint, args).stdin(Stdio::null()))
     }
 
-    fn of(mut command: Command) -> Self {
-        Self::with_stdin(&mut command, Stdio::null())
-    }
-
-    fn with_stdin(command: &mut Command, stdin: Stdio) -> Self {
-        command.stdin(stdin).stdout(Stdio::piped());
-        command.stderr(Stdio::piped());
+    fn of(command: &mut Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::start("etcd-locked", command).expect("it starts");
         let (sender, lines) = channel();
         let streams = process.streams();
@@ -54,45 +49,33 @@ impl Run {
         Self { process, lines }
     }
 
-    /// Runs `STUBBORN` for a lock that is to be lost; returns its processes too. With a TTL of six seconds a busy machine costs no
-    /// lock, and leaves the guardian time to ask.
-    fn stubborn(endpoint: &str, name: &str) -> (Self, Vec<Pid>) {
-        Self::stubborn_for(endpoint, name, "6s")
-    }
-
-    /// The same with this TTL.
-    fn stubborn_for(endpoint: &str, name: &str, ttl: &str) -> (Self, Vec<Pid>) {
-        let args = [name, "--ttl", ttl, "--", "sh", "-c", STUBBORN];
-        let run = Self::start(endpoint, &args);
-        let pids = (0..3).map(|_| pid(run.line().parse().expect("a process id")));
+    /// Runs `STUBBORN` with this TTL; returns its processes too.
+    fn stubborn(endpoint: &str, ttl: &str) -> (Self, Vec<Pid>) {
+        let run = Self::start(endpoint, &["jobs/a", "--ttl", ttl, "--", "sh", "-c", STUBBORN]);
+        let pids = (0..3).map(|_| run.pid());
         let pids = pids.collect();
         (run, pids)
     }
 
     /// The next line of the command, or of etcd-locked.
     fn line(&self) -> String {
-        let line = self.lines.recv_timeout(PATIENCE);
-        line.unwrap_or_else(|_| panic!("no line after {PATIENCE:?}; {}", self.now()))
+        self.lines.recv_timeout(PATIENCE).expect("a line")
     }
 
-    /// Waits for the end; returns how it ended, and what was said since.
-    fn end(mut self) -> (ExitStatus, String) {
-        let ended = self.process.wait(PATIENCE);
-        let status = ended.unwrap_or_else(|error| panic!("{error}; {}", self.now()));
-        (status, self.lines.iter().collect::<Vec<_>>().join("\n"))
+    /// The process that the next line names.
+    fn pid(&self) -> Pid {
+        pid(self.line().parse().expect("a process id"))
     }
 
-    /// What was said since the last line that was read, and how wrapper, guardian and command are.
-    fn now(&self) -> String {
-        let said: Vec<_> = self.lines.try_iter().collect();
-        let processes = described(self.process.pid()).join("\n");
-        format!("it said {said:?}; its processes:\n{processes}")
+    /// Waits for the end; returns the exit status, and what was said since.
+    fn end(mut self) -> (Option<i32>, String) {
+        let ended = self.process.wait(PATIENCE).expect("it ends");
+        (ended.code(), self.lines.iter().collect::<Vec<_>>().join("\n"))
     }
 
     /// The guardian: the child of this process.
     fn guardian(&self) -> Pid {
-        let children = children(self.process.pid());
-        *children.first().expect("a guardian")
+        *children(self.process.pid()).first().expect("a guardian")
     }
 }
 
@@ -103,19 +86,6 @@ fn children(parent: Pid) -> Vec<Pid> {
     let pids = pids.filter_map(|it| it.file_name().to_str()?.parse().ok());
     let children = pids.filter(|pid| stat(*pid).is_some_and(|(_, of)| of == parent));
     children.map(pid).collect()
-}
-
-/// A line for a process and each one below it: state, and the signals that it has not taken yet, blocks, ignores and handles.
-fn described(process: Pid) -> Vec<String> {
-    let raw = process.as_raw_nonzero();
-    let status = fs::read_to_string(format!("/proc/{raw}/status")).unwrap_or_default();
-    let fields = status.lines().filter(|line| {
-        let begins = ["Name", "State", "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt"];
-        begins.iter().any(|field| line.starts_with(field))
-    });
-    let own = format!("{raw}: {}", fields.collect::<Vec<_>>().join(", "));
-    let below = children(process).into_iter().flat_map(described);
-    [own].into_iter().chain(below).collect()
 }
 
 fn exec(endpoint: &str, args: &[&str]) -> Command {
@@ -148,15 +118,15 @@ fn lives(pid: Pid) -> bool {
     stat(pid.as_raw_nonzero().get()).is_some_and(|(state, _)| !"ZX".contains(state))
 }
 
-/// Runs the command of another process under the same name, and says which of these live when it begins.
-fn seen_by_next(etcd: &Member, name: &str, pids: &[Pid]) -> String {
+/// Runs the command of another process under the name of `STUBBORN`, and says which of these live when it begins.
+fn seen_by_next(etcd: &Member, pids: &[Pid]) -> String {
     let pids: Vec<_> = pids.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
     // One that has ended lives no more, even if its parent is stopped and does not reap it.
     let script = format!(
         "for pid in {}; do grep -qs '^State:.[^ZX]' /proc/$pid/status && echo $pid lives; done; echo begun",
         pids.join(" ")
     );
-    let args = [name, "--wait", "60s", "--", "sh", "-c", &script];
+    let args = ["jobs/a", "--wait", "60s", "--", "sh", "-c", &script];
     let output = exec(&etcd.endpoint(), &args).stderr(Stdio::null()).output().expect("it runs");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -173,7 +143,7 @@ fn exit_status_is_the_commands() {
     ] {
         let args = [&["jobs/a", "--"], command].concat();
         let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-        assert_eq!(ended.code(), Some(status), "{command:?}: {said}");
+        assert_eq!(ended, Some(status), "{command:?}: {said}");
     }
     assert_eq!(
         etcd.gateway().keys("locks/jobs/").expect("keys"),
@@ -200,14 +170,11 @@ fn command_knows_its_name_and_a_token_that_grows() {
 #[test]
 fn command_reads_the_standard_input() {
     let etcd = Member::start().expect("an etcd");
-    let mut command = exec(&etcd.endpoint(), &["jobs/a", "--", "cat"]);
-    let mut process =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-    let mut stdin = process.stdin.take().expect("a pipe");
-    stdin.write_all(b"to be copied").expect("it is read");
-    drop(stdin);
-    let output = process.wait_with_output().expect("it ends");
-    assert_eq!(output.stdout, b"to be copied");
+    let (stdin, mut input) = std::io::pipe().expect("a pipe");
+    input.write_all(b"to be copied").expect("there is room");
+    drop(input);
+    let run = Run::of(exec(&etcd.endpoint(), &["jobs/a", "--", "cat"]).stdin(stdin));
+    assert_eq!(run.end(), (Some(0), "to be copied".to_owned()));
 }
 
 #[test]
@@ -224,11 +191,11 @@ fn signals_are_passed_on() {
         let script = format!("trap 'exit 40' {name}; echo ready; while :; do sleep 0.02; done");
         let exec = exec(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", &script]);
         // A script has its background jobs ignore SIGINT and SIGQUIT, these tests too: then no signal would come here.
-        let mut run = Run::of(through("env", &["--default-signal"], &exec));
+        let mut run = Run::of(&mut through("env", &["--default-signal"], &exec));
         assert_eq!(run.line(), "ready");
         run.process.signal(signal);
         let (ended, said) = run.end();
-        assert_eq!(ended.code(), Some(40), "{name}: {said}");
+        assert_eq!(ended, Some(40), "{name}: {said}");
     }
 }
 
@@ -239,12 +206,12 @@ fn signal_that_is_ignored_stays_so() {
     let script = "kill -HUP $$; echo lives; while :; do sleep 0.02; done";
     let exec = exec(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", script]);
     let nohup = ["-c", "trap '' HUP; exec \"$@\"", "sh"];
-    let mut run = Run::of(through("sh", &nohup, &exec));
+    let mut run = Run::of(&mut through("sh", &nohup, &exec));
     assert_eq!(run.line(), "lives");
     run.process.signal(Signal::HUP);
     run.process.signal(Signal::TERM);
     let (ended, said) = run.end();
-    assert_eq!(ended.code(), Some(143), "{said}");
+    assert_eq!(ended, Some(143), "{said}");
 }
 
 /// A shell that etcd-locked replaces leaves it the processes that the shell had started.
@@ -253,9 +220,9 @@ fn processes_of_others_are_spared() {
     let etcd = Member::start().expect("an etcd");
     let exec = exec(&etcd.endpoint(), &["jobs/a", "--", "true"]);
     let script = "sleep 60 > /dev/null 2>&1 & echo $!; exec \"$@\"";
-    let run = Run::of(through("sh", &["-c", script, "sh"], &exec));
-    let other = pid(run.line().parse().expect("a process id"));
-    assert_eq!(run.end().0.code(), Some(0));
+    let run = Run::of(&mut through("sh", &["-c", script, "sh"], &exec));
+    let other = run.pid();
+    assert_eq!(run.end().0, Some(0));
     assert!(lives(other));
     kill_process(other, Signal::KILL).expect("it lives");
 }
@@ -263,7 +230,7 @@ fn processes_of_others_are_spared() {
 #[test]
 fn lock_that_is_held_is_said_with_its_holder() {
     let etcd = Member::start().expect("an etcd");
-    let (holder, _) = Run::stubborn_for(&etcd.endpoint(), "jobs/a", "15s");
+    let (holder, _) = Run::stubborn(&etcd.endpoint(), "15s");
     for (options, status) in [
         (&["--no-wait"][..], 1),
         (&["--wait", "3s"], 1),
@@ -274,7 +241,7 @@ fn lock_that_is_held_is_said_with_its_holder() {
     ] {
         let args = [&["jobs/a"], options, &["--", "echo", "ran"]].concat();
         let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-        assert_eq!(ended.code(), Some(status), "{said}");
+        assert_eq!(ended, Some(status), "{said}");
         let pid = format!("process {}", holder.process.pid().as_raw_nonzero());
         assert!(said.contains("`jobs/a` is held by `sh` on"), "{said}");
         assert!(said.contains(&pid) && !said.contains("ran"), "{said}");
@@ -290,7 +257,7 @@ fn key_that_never_expires_is_not_skipped() {
     put.expect("a key without a lease");
     let args = ["jobs/a", "--no-wait", "--on-held", "skip", "--", "true"];
     let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-    assert_eq!(ended.code(), Some(1), "{said}");
+    assert_eq!(ended, Some(1), "{said}");
     assert!(said.contains("has no lease and never expires"), "{said}");
 }
 
@@ -300,9 +267,9 @@ fn name_stays_locked_after_a_short_command() {
     let line = ["jobs/a", "--at-least", "60s", "--no-wait", "--on-held", "skip"];
     let args = [&line[..], &["--", "echo", "ran"]].concat();
     let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-    assert_eq!((ended.code(), &*said), (Some(0), "ran"));
+    assert_eq!((ended, &*said), (Some(0), "ran"));
     let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-    assert_eq!(ended.code(), Some(0), "{said}");
+    assert_eq!(ended, Some(0), "{said}");
     assert!(said.contains("skipped: `jobs/a` is held"), "{said}");
 }
 
@@ -317,11 +284,10 @@ fn readers_and_permits_run_together() {
         };
         let (one, other) = (run(&[]), run(&[]));
         assert_eq!((one.line(), other.line()), ("ready".into(), "ready".into()));
-        drop((one, other));
+        if name == "jobs/b" {
+            assert_eq!(run(&["--no-wait"]).end().0, Some(1), "there are two permits");
+        }
     }
-    let third = ["jobs/c", "--permits", "1", "--no-wait", "--", "true"];
-    let (_first, _) = Run::stubborn_for(&etcd.endpoint(), "jobs/c", "15s");
-    assert_eq!(Run::start(&etcd.endpoint(), &third).end().0.code(), Some(1));
 }
 
 #[test]
@@ -336,69 +302,85 @@ fn wrong_use_and_an_etcd_out_of_reach_have_statuses_of_their_own() {
         &["jobs/a", "--wait", "1s", "--no-wait", "--", "true"],
     ] {
         let (ended, said) = Run::start(nowhere, args).end();
-        assert_eq!(ended.code(), Some(2), "{args:?}: {said}");
+        assert_eq!(ended, Some(2), "{args:?}: {said}");
     }
     let (ended, said) = Run::start(nowhere, &["jobs/a", "--", "true"]).end();
-    assert_eq!(ended.code(), Some(3), "{said}");
+    assert_eq!(ended, Some(3), "{said}");
 }
 
 #[test]
 fn signal_while_waiting_leaves_the_queue() {
     let etcd = Member::start().expect("an etcd");
-    let (_holder, _) = Run::stubborn_for(&etcd.endpoint(), "jobs/a", "15s");
+    let (_holder, _) = Run::stubborn(&etcd.endpoint(), "15s");
     let mut waiter = Run::start(&etcd.endpoint(), &["jobs/a", "--wait", "60s", "--", "true"]);
     let contenders = || etcd.gateway().keys("locks/jobs/a/").expect("keys").len();
     until("the waiter", PATIENCE, || contenders() == 2).expect("the waiter");
     waiter.process.signal(Signal::TERM);
     let (ended, said) = waiter.end();
-    assert_eq!(ended.code(), Some(143), "{said}");
+    assert_eq!(ended, Some(143), "{said}");
     assert_eq!(contenders(), 1);
+}
+
+/// Runs `STUBBORN`, does something to it or to its way to etcd, and asserts that nothing of it lives when the command of another
+/// process begins under the same name. Undoes the fault, and returns the exit status and what was said.
+///
+/// With a TTL of six seconds a busy machine costs no lock, and leaves the guardian time to ask.
+fn endangered(
+    fault: impl FnOnce(&mut Run, &Proxy),
+    undo: impl FnOnce(&mut Run),
+) -> (Option<i32>, String) {
+    let etcd = Member::start().expect("an etcd");
+    let proxy = Proxy::start(etcd.address()).expect("a proxy");
+    let (mut run, pids) = Run::stubborn(&proxy.endpoint(), "6s");
+    fault(&mut run, &proxy);
+    assert_eq!(seen_by_next(&etcd, &pids), "begun\n");
+    undo(&mut run);
+    run.end()
 }
 
 #[test]
 fn partition_ends_the_command_before_another_begins() {
-    let etcd = Member::start().expect("an etcd");
-    let proxy = Proxy::start(etcd.address()).expect("a proxy");
-    let (run, pids) = Run::stubborn(&proxy.endpoint(), "jobs/a");
-    proxy.cut(Direction::Requests);
-    proxy.cut(Direction::Answers);
-    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
-    let (ended, said) = run.end();
-    assert_eq!(ended.code(), Some(137), "{said}");
+    let cut = |_: &mut Run, proxy: &Proxy| {
+        proxy.cut(Direction::Requests);
+        proxy.cut(Direction::Answers);
+    };
+    let (ended, said) = endangered(cut, |_| {});
+    assert_eq!(ended, Some(137), "{said}");
     assert!(said.contains("\nasked") || said.starts_with("asked"), "{said}");
     assert!(said.contains("the lock was lost"), "{said}");
 }
 
 #[test]
-fn stopped_wrapper_is_no_danger() {
+fn stopped_etcd_ends_the_command() {
     let etcd = Member::start().expect("an etcd");
-    let (mut run, pids) = Run::stubborn(&etcd.endpoint(), "jobs/a");
-    run.process.stop().expect("it stops");
-    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
-    run.process.cont();
+    let (run, pids) = Run::stubborn(&etcd.endpoint(), "6s");
+    etcd.stop().expect("it stops");
     let (ended, said) = run.end();
-    assert_eq!(ended.code(), Some(137), "{said}");
+    assert_eq!(ended, Some(137), "{said}");
+    assert!(!pids.into_iter().any(lives));
+}
+
+#[test]
+fn stopped_wrapper_is_no_danger() {
+    let stop = |run: &mut Run, _: &Proxy| run.process.stop().expect("it stops");
+    let (ended, said) = endangered(stop, |run| run.process.cont());
+    assert_eq!(ended, Some(137), "{said}");
     assert!(said.contains("the lock was lost"), "{said}");
 }
 
 #[test]
 fn killed_wrapper_is_no_danger() {
-    let etcd = Member::start().expect("an etcd");
-    let (mut run, pids) = Run::stubborn(&etcd.endpoint(), "jobs/a");
-    run.process.kill().expect("it ends");
-    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
-    let (_, said) = run.end();
+    let kill = |run: &mut Run, _: &Proxy| run.process.kill().expect("it ends");
+    let (_, said) = endangered(kill, |_| {});
     assert!(said.contains("etcd-locked itself has ended"), "{said}");
 }
 
 #[test]
 fn command_of_a_killed_guardian_is_killed() {
-    let etcd = Member::start().expect("an etcd");
-    let (run, pids) = Run::stubborn(&etcd.endpoint(), "jobs/a");
-    kill_process(run.guardian(), Signal::KILL).expect("it lives");
-    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
-    let (ended, said) = run.end();
-    assert_eq!(ended.code(), Some(137), "{said}");
+    let kill =
+        |run: &mut Run, _: &Proxy| kill_process(run.guardian(), Signal::KILL).expect("it lives");
+    let (ended, said) = endangered(kill, |_| {});
+    assert_eq!(ended, Some(137), "{said}");
     assert!(said.contains("the guardian does not answer"), "{said}");
 }
 
@@ -406,59 +388,42 @@ fn command_of_a_killed_guardian_is_killed() {
 #[test]
 fn command_dies_with_its_guardian_where_the_wrapper_is_stopped() {
     let etcd = Member::start().expect("an etcd");
-    let (mut run, pids) = Run::stubborn(&etcd.endpoint(), "jobs/a");
+    let (mut run, pids) = Run::stubborn(&etcd.endpoint(), "6s");
     let guardian = run.guardian();
     run.process.stop().expect("it stops");
     kill_process(guardian, Signal::KILL).expect("it lives");
-    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids[2..]), "begun\n");
+    assert_eq!(seen_by_next(&etcd, &pids[2..]), "begun\n");
     run.process.cont();
     let (ended, said) = run.end();
-    assert_eq!(ended.code(), Some(137), "{said}");
-    assert!(said.contains("the lock was lost"), "{said}");
+    assert_eq!(ended, Some(137), "{said}");
     assert!(!pids.into_iter().any(lives));
 }
 
+/// The wrapper kills, also where the guardian has left so many messages unread that the link takes no more.
 #[test]
 fn wrapper_kills_where_the_guardian_is_stopped() {
-    let etcd = Member::start().expect("an etcd");
-    let proxy = Proxy::start(etcd.address()).expect("a proxy");
-    let (run, pids) = Run::stubborn(&proxy.endpoint(), "jobs/a");
-    kill_process(run.guardian(), Signal::STOP).expect("it lives");
-    proxy.cut(Direction::Requests);
-    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
-    let (ended, said) = run.end();
-    assert_eq!(ended.code(), Some(137), "{said}");
+    let stop = |run: &mut Run, proxy: &Proxy| {
+        kill_process(run.guardian(), Signal::STOP).expect("it lives");
+        // Each is a message, unless the wrapper sees two of them as one. The link takes less than 300.
+        for signal in [Signal::USR1, Signal::USR2].repeat(600) {
+            run.process.signal(signal);
+            thread::sleep(Duration::from_millis(1));
+        }
+        proxy.cut(Direction::Requests);
+    };
+    let (ended, said) = endangered(stop, |_| {});
+    assert_eq!(ended, Some(137), "{said}");
     assert!(said.contains("the lock was lost: the command is killed"), "{said}");
-    assert!(!said.contains("does not answer"), "{said}");
-}
-
-/// The wrapper goes on where the guardian has left so many messages unread that the link takes no more.
-#[test]
-fn wrapper_kills_where_the_link_is_full() {
-    let etcd = Member::start().expect("an etcd");
-    let proxy = Proxy::start(etcd.address()).expect("a proxy");
-    let (mut run, pids) = Run::stubborn(&proxy.endpoint(), "jobs/a");
-    kill_process(run.guardian(), Signal::STOP).expect("it lives");
-    // Each is a message, unless the wrapper sees two of them as one. The link takes less than 300.
-    for signal in [Signal::USR1, Signal::USR2].repeat(600) {
-        run.process.signal(signal);
-        thread::sleep(Duration::from_millis(1));
-    }
-    proxy.cut(Direction::Requests);
-    assert_eq!(seen_by_next(&etcd, "jobs/a", &pids), "begun\n");
-    let (ended, said) = run.end();
-    assert_eq!(ended.code(), Some(137), "{said}");
-    assert!(said.contains("the lock was lost"), "{said}");
 }
 
 #[test]
 fn lock_that_an_operator_takes_away_kills_at_once() {
     let etcd = Member::start().expect("an etcd");
-    let (run, pids) = Run::stubborn_for(&etcd.endpoint(), "jobs/a", "15s");
+    let (run, pids) = Run::stubborn(&etcd.endpoint(), "15s");
     let keys = etcd.gateway().keys("locks/jobs/a/").expect("keys");
     etcd.gateway().delete(&keys[0]).expect("deleted");
     let (ended, said) = run.end();
-    assert_eq!(ended.code(), Some(137), "{said}");
+    assert_eq!(ended, Some(137), "{said}");
     assert!(!said.contains("SIGTERM"), "{said}");
     assert!(!pids.into_iter().any(lives));
 }
@@ -468,9 +433,9 @@ fn nothing_of_the_command_outlives_the_lock() {
     let etcd = Member::start().expect("an etcd");
     let leaves = "sleep 600 & echo $!; setsid sleep 600 & echo $!; exit 3";
     let run = Run::start(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", leaves]);
-    let pids = [run.line(), run.line()].map(|line| pid(line.parse().expect("a process id")));
+    let pids = [run.pid(), run.pid()];
     let (ended, said) = run.end();
-    assert_eq!(ended.code(), Some(3), "{said}");
+    assert_eq!(ended, Some(3), "{said}");
     assert!(said.contains("left behind is killed: 2 process"), "{said}");
     assert!(!pids.into_iter().any(lives));
 }
@@ -482,21 +447,21 @@ fn orphans_that_have_ended_are_reaped_at_once() {
                   echo ready; read it; exit 5";
     let mut command = exec(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", script]);
     let (stdin, more) = std::io::pipe().expect("a pipe");
-    let run = Run::with_stdin(&mut command, stdin.into());
-    let leader = pid(run.line().parse().expect("a process id"));
+    let run = Run::of(command.stdin(stdin));
+    let leader = run.pid();
     assert_eq!(run.line(), "ready");
     let guardian = run.guardian();
     let one = || children(guardian) == [leader];
     until("the end of all orphans", PATIENCE, one).expect("only the command is left");
     drop(more);
     let (ended, said) = run.end();
-    assert_eq!(ended.code(), Some(5), "{said}");
+    assert_eq!(ended, Some(5), "{said}");
 }
 
 #[test]
 fn closed_standard_error_changes_no_status() {
     let etcd = Member::start().expect("an etcd");
-    let (_holder, _) = Run::stubborn_for(&etcd.endpoint(), "jobs/a", "15s");
+    let (_holder, _) = Run::stubborn(&etcd.endpoint(), "15s");
     for (args, status) in [
         (&["jobs/a", "--no-wait", "--", "true"], 1),
         (&["jobs/b", "--no-wait", "--", "/no/such/program"], 127),
@@ -516,5 +481,5 @@ fn renewals_let_the_command_outlast_the_ttl() {
     let etcd = Member::start().expect("an etcd");
     let args = ["jobs/a", "--ttl", "6s", "--", "sleep", "8"];
     let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-    assert_eq!((ended.code(), &*said), (Some(0), ""));
+    assert_eq!((ended, &*said), (Some(0), ""));
 }

@@ -7,7 +7,7 @@ use etcd_locked::{Locks, RECOMMENDED_ETCD, etcd_bugs};
 use tokio::task::JoinSet;
 
 use super::finding::Finding;
-use crate::connection::{Connection, answer};
+use crate::connection::{Connection, LOGIN, WAY, answer};
 use crate::failure::Failure;
 
 /// How far a member's log may be behind another's.
@@ -148,7 +148,7 @@ fn unreachable(endpoint: &str, failure: &Failure) -> Finding {
 }
 
 fn no_login(connection: &Connection<'_>, endpoints: &str) -> Finding {
-    let written = connection.login();
+    let written = connection.written(&LOGIN);
     let mend = match written.is_empty() {
         true => "name a user and the password: --user, or ETCD_LOCKED_USER".to_owned(),
         false => format!("mend the user or the password in {}", written.join(", ")),
@@ -176,7 +176,7 @@ fn wrong_way(connection: &Connection<'_>, failure: &Failure) -> Finding {
         format!(
             "look at {}: the scheme of the endpoint, the authority of etcd's certificate (--cacert), a certificate and key of one's \
              own where etcd asks for them (--cert, --key)",
-            connection.way().join(", ")
+            connection.written(&WAY).join(", ")
         ),
     )
 }

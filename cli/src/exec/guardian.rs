@@ -16,18 +16,14 @@ use rustix::process::{Pid, Signal, getpid, kill_process_group, setpriority_proce
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::SIGCHLD;
 use signal_hook::low_level::pipe;
 
 use super::link::{Message, Received, now, receive, receive_file, send};
 use super::speaker::Speaker;
 use super::watch::{Due, Watch};
-use super::{family, is_ignored};
+use super::{family, signals_for_all};
 use crate::options::Guardian;
-
-/// Signals that may be meant for all processes of a service. The wrapper passes them on (`signals`), and the guardian has to
-/// outlive them.
-const OUTLIVED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
 /// A kill that comes later than this after the stop time says so: the machine did not run the guardian in time.
 const LATE: Duration = Duration::from_millis(5);
@@ -40,15 +36,13 @@ const HIGHEST_PRIORITY: i32 = -20;
 pub(crate) fn guardian(options: &Guardian) -> io::Result<()> {
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stdin = receive_file(&link)?;
-    link.set_nonblocking(true)?;
     // No signal of the terminal reaches another session, nor one to the wrapper's group.
     setsid()?;
     family::adopt_orphans()?;
     let (wakeup, waker) = UnixStream::pair()?;
     wakeup.set_nonblocking(true)?;
     // Handlers, because what is ignored here is ignored by the command too, as it should be after `nohup`.
-    let outlived = OUTLIVED.into_iter().filter(|signal| !is_ignored(*signal));
-    for signal in outlived.chain([SIGCHLD]) {
+    for signal in signals_for_all().chain([SIGCHLD]) {
         pipe::register(signal, waker.try_clone()?)?;
     }
     let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
@@ -217,9 +211,11 @@ impl Guarded {
 /// Waits until it is known when the command must have ended; returns the signals that came before, too. `None`: the command is not
 /// to be started, and the wrapper knows why.
 fn watch(link: &UnixStream, grace: u64) -> io::Result<Option<(Watch, Vec<u64>)>> {
-    let Some(mut stop) = first(link)? else {
+    // It waits for the first message. Whatever else comes then, the wrapper has gone or is about to.
+    let Received::Message(Message::Until(mut stop)) = receive(link) else {
         return Ok(None);
     };
+    link.set_nonblocking(true)?;
     let mut early = Vec::new();
     // On a busy machine the guardian begins late, and the wrapper has renewed the lock since its first message.
     while Watch::new(stop, grace).due(now()) != Due::Nothing {
@@ -233,24 +229,6 @@ fn watch(link: &UnixStream, grace: u64) -> io::Result<Option<(Watch, Vec<u64>)>>
         }
     }
     Ok(Some((Watch::new(stop, grace), early)))
-}
-
-/// Waits for the first message: until when the lock is held. `None`: the wrapper has gone, or says something else first.
-fn first(link: &UnixStream) -> io::Result<Option<u64>> {
-    loop {
-        match receive(link) {
-            Received::Message(Message::Until(stop)) => return Ok(Some(stop)),
-            Received::Nothing => {
-                let waited = poll(&mut [PollFd::new(link, PollFlags::IN)], None);
-                if let Err(error) = waited
-                    && error != rustix::io::Errno::INTR
-                {
-                    return Err(error.into());
-                }
-            }
-            _ => return Ok(None),
-        }
-    }
 }
 
 /// A timer's setting for this moment.
@@ -271,32 +249,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn command_is_not_started_when_the_lock_is_as_good_as_lost() {
-        let (near, far) = UnixStream::pair().expect("a pair");
-        for link in [&near, &far] {
-            link.set_nonblocking(true).expect("a socket");
-        }
+    fn command_is_started_only_under_a_lock_that_lasts() {
         let grace = 1_000_000_000_000;
-        for left in [0, grace / 2] {
-            let options = Guardian { grace_ns: grace, command: vec!["true".into()] };
-            let (stdin, _) = io::pipe().expect("a pipe");
-            send(&near, Message::Until(now() + left));
-            let guarded = Guarded::start(&options, &far, stdin.into()).expect("no error");
-            assert!(guarded.is_none(), "{left}");
-            assert_eq!(receive(&near), Received::Message(Message::TooLate));
+        for (messages, early) in [
+            (&[Message::Until(now())][..], None),
+            (&[Message::Until(now() + grace / 2)], None),
+            (
+                &[Message::Until(now()), Message::Signal(15), Message::Until(now() + 2 * grace)],
+                Some(vec![15]),
+            ),
+        ] {
+            let (near, far) = UnixStream::pair().expect("a pair");
+            near.set_nonblocking(true).expect("a socket");
+            messages.iter().for_each(|it| send(&near, *it));
+            let started = watch(&far, grace).expect("no error");
+            let too_late = receive(&near) == Received::Message(Message::TooLate);
+            assert_eq!(
+                (started.map(|(_, early)| early), too_late),
+                (early.clone(), early.is_none())
+            );
         }
-    }
-
-    #[test]
-    fn command_is_started_when_the_lock_was_renewed_since() {
-        let (near, far) = UnixStream::pair().expect("a pair");
-        far.set_nonblocking(true).expect("a socket");
-        let (late, renewed) = (now(), now() + 1_000_000_000_000);
-        for message in [Message::Until(late), Message::Signal(15), Message::Until(renewed)] {
-            send(&near, message);
-        }
-        let started = watch(&far, 1).expect("no error");
-        let (watch, early) = started.expect("it is to be started");
-        assert_eq!((watch.next(), early), (renewed - 1, vec![15]));
     }
 }

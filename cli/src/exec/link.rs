@@ -71,7 +71,7 @@ pub(super) enum Received {
     Closed,
 }
 
-/// Reads a message from a link that does not block. Each is written at once, so none is there in part.
+/// Reads a message; `Nothing` comes only from a link that does not block. Each is written at once, so none is there in part.
 pub(super) fn receive(mut link: &UnixStream) -> Received {
     let mut bytes = [0; LENGTH];
     loop {
@@ -120,62 +120,4 @@ pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     let part = |it: i64| u64::try_from(it).unwrap_or(0);
     part(now.tv_sec) * 1_000_000_000 + part(now.tv_nsec)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_arrive_as_they_were_sent() {
-        let (near, far) = UnixStream::pair().expect("a pair");
-        far.set_nonblocking(true).expect("a socket");
-        let all = [
-            Message::Until(u64::MAX),
-            Message::Signal(15),
-            Message::Lost,
-            Message::TooLate,
-            Message::Ended(137),
-        ];
-        for message in all {
-            send(&near, message);
-        }
-        for message in all {
-            assert_eq!(receive(&far), Received::Message(message));
-        }
-        assert_eq!(receive(&far), Received::Nothing);
-        drop(near);
-        assert_eq!(receive(&far), Received::Closed);
-    }
-
-    #[test]
-    fn full_link_drops_whole_messages() {
-        let (near, far) = UnixStream::pair().expect("a pair");
-        for link in [&near, &far] {
-            link.set_nonblocking(true).expect("a socket");
-        }
-        let sent = 10_000;
-        (0..sent).for_each(|nanos| send(&near, Message::Until(nanos)));
-        let mut received = 0;
-        while received < sent && receive(&far) == Received::Message(Message::Until(received)) {
-            received += 1;
-        }
-        assert!((1..sent).contains(&received), "{received}");
-        assert_eq!(receive(&far), Received::Nothing);
-        send(&near, Message::Lost);
-        assert_eq!(receive(&far), Received::Message(Message::Lost));
-    }
-
-    #[test]
-    fn files_pass_over_the_link() {
-        let (near, far) = UnixStream::pair().expect("a pair");
-        let (mut read, write) = io::pipe().expect("a pipe");
-        send_file(&near, write.as_fd()).expect("sent");
-        drop(write);
-        let received = receive_file(&far).expect("received");
-        io::PipeWriter::from(received).write_all(b"it").expect("written");
-        let mut text = String::new();
-        read.read_to_string(&mut text).expect("read");
-        assert_eq!(text, "it");
-    }
 }

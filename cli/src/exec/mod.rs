@@ -16,6 +16,8 @@ mod speaker;
 mod watch;
 mod wrapper;
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
 pub(crate) use self::guardian::guardian;
 pub(crate) use self::launcher::launcher;
 pub(crate) use self::wrapper::exec;
@@ -28,10 +30,12 @@ fn status_of_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-/// Tells whether this process ignores a signal, which it does only if its parent had it so.
-fn is_ignored(signal: i32) -> bool {
+/// Signals that may be meant for all processes of a service: the wrapper passes them on, and the guardian has to outlive them. Not
+/// those that this process ignores, which it does only if its parent had it so, as after `nohup`.
+fn signals_for_all() -> impl Iterator<Item = i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    set.is_some_and(|set| set >> (signal - 1) & 1 == 1)
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
+    let all = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+    all.into_iter().filter(move |signal| ignored >> (signal - 1) & 1 == 0)
 }

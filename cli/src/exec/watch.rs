@@ -88,29 +88,15 @@ mod tests {
     #[test]
     fn command_is_asked_once_and_then_killed() {
         let mut watch = Watch::new(100, 20);
-        assert_eq!((watch.due(79), watch.next()), (Due::Nothing, 80));
-        assert_eq!((watch.due(80), watch.next()), (Due::Ask, 100));
-        assert_eq!(watch.due(99), Due::Nothing);
-        assert_eq!(watch.due(100), Due::Kill);
-    }
-
-    #[test]
-    fn renewals_put_the_end_off() {
-        let mut watch = Watch::new(100, 20);
         watch.extend(200);
         watch.extend(150);
-        assert_eq!((watch.due(179), watch.due(180)), (Due::Nothing, Due::Ask));
-        watch.extend(300);
-        assert_eq!((watch.due(299), watch.due(300)), (Due::Nothing, Due::Kill));
+        assert_eq!((watch.due(179), watch.next()), (Due::Nothing, 180));
+        assert_eq!((watch.due(180), watch.next()), (Due::Ask, 200));
+        assert_eq!((watch.due(199), watch.due(200)), (Due::Nothing, Due::Kill));
     }
 
     #[test]
-    fn guardian_that_was_stopped_kills_without_asking() {
-        assert_eq!(Watch::new(100, 20).due(101), Due::Kill);
-    }
-
-    #[test]
-    fn loss_kills_at_once() {
+    fn renewal_after_a_loss_is_void() {
         let mut watch = Watch::new(100, 20);
         watch.lose();
         watch.extend(200);
@@ -119,12 +105,11 @@ mod tests {
 
     #[test]
     fn wrapper_that_has_gone_leaves_the_grace_at_most() {
-        let mut watch = Watch::new(100, 20);
-        watch.abandon(10);
-        watch.abandon(20);
-        assert_eq!((watch.due(10), watch.due(30)), (Due::Ask, Due::Kill));
-        let mut late = Watch::new(100, 20);
-        late.abandon(95);
-        assert_eq!((late.due(95), late.due(100)), (Due::Ask, Due::Kill));
+        for (gone, killed) in [(10, 30), (95, 100)] {
+            let mut watch = Watch::new(100, 20);
+            watch.abandon(gone);
+            watch.abandon(gone + 5);
+            assert_eq!((watch.due(gone), watch.due(killed)), (Due::Ask, Due::Kill));
+        }
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use super::link::{LENGTH, Message, now, send, send_file};
-use super::{KILLED, family, is_ignored, status_of_signal};
+use super::{KILLED, family, signals_for_all, status_of_signal};
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::options::{Etcd, Exec, OnHeld, Wait};
@@ -33,6 +33,10 @@ const MOST_GRACE: Duration = Duration::from_secs(10);
 /// How long the guardian may take to kill a command whose lock is lost. After that the wrapper does it.
 const OVERDUE: Duration = Duration::from_millis(100);
 
+/// Why a command was not started.
+const TOO_LATE: &str =
+    "the lock was lost, or about to be, before the command was started: it has not run";
+
 /// How long the end of the engine may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -41,8 +45,8 @@ pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
     let mut signals = signals().map_err(|error| system(&error))?;
     let program = options.command.first().map(Path::new);
     let service = program.and_then(Path::file_name).unwrap_or_default();
-    let service = service.to_string_lossy().into_owned();
-    let connection = Connection::as_service(etcd, service)?;
+    let service = service.to_string_lossy();
+    let connection = Connection::new(etcd, &service)?;
     // The library has checked the variable.
     let variable = std::env::var("ETCD_LOCKED_TTL").ok();
     let configured = variable.and_then(|text| humantime::parse_duration(&text).ok());
@@ -182,28 +186,11 @@ impl Guardian {
         held: &LockGuard<Name, impl LockMode>,
         signals: &mut mpsc::Receiver<i32>,
     ) -> Result<u8, Failure> {
-        let outcome = self.attend(held, signals).await;
-        if !matches!(outcome, Outcome::Said(_)) {
+        let name = &options.name;
+        let (status, why) = self.attend(held, signals).await;
+        if let Some(why) = why {
             // It has ended, or does not do what it is for.
             let _ = self.process.kill();
-        }
-        let name = &options.name;
-        let (why, status) = match outcome {
-            Outcome::Said(Message::Ended(status)) => {
-                (None, u8::try_from(status).unwrap_or(u8::MAX))
-            }
-            Outcome::Said(Message::TooLate) => (
-                Some(
-                    "the lock was lost, or about to be, before the command was started: it has not run",
-                ),
-                crate::NOTHING,
-            ),
-            Outcome::Overdue => (Some("the lock was lost: the command is killed"), KILLED),
-            Outcome::Said(_) | Outcome::Gone => {
-                (Some("the guardian does not answer any more: the command is killed"), KILLED)
-            }
-        };
-        if let Some(why) = why {
             say(format_args!("etcd-locked: `{name}`: {why}"));
         }
         let text = format!("etcd-locked: `{name}`");
@@ -231,6 +218,7 @@ impl Guardian {
     }
 
     /// Tells the guardian until when the lock is held, until it says how the command ended, or nothing more is to be expected.
+    /// Returns the exit status, and why the guardian is not to end by itself.
     ///
     /// No write waits for the guardian, so one that is stopped does not hide that the lock is lost. What a full link drops is of no
     /// use: the next renewal makes up for the last, and after a loss the wrapper kills the command itself.
@@ -238,7 +226,7 @@ impl Guardian {
         &mut self,
         held: &LockGuard<Name, impl LockMode>,
         signals: &mut mpsc::Receiver<i32>,
-    ) -> Outcome {
+    ) -> (u8, Option<&'static str>) {
         let mut tick = interval(self.every);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut lost = std::pin::pin!(held.lost());
@@ -247,7 +235,11 @@ impl Guardian {
         send(&self.link, Message::Until(until(held)));
         loop {
             tokio::select! {
-                message = self.messages.recv() => return message.map_or(Outcome::Gone, Outcome::Said),
+                message = self.messages.recv() => return match message {
+                    Some(Message::Ended(status)) => (u8::try_from(status).unwrap_or(u8::MAX), None),
+                    Some(Message::TooLate) => (crate::NOTHING, Some(TOO_LATE)),
+                    _ => (KILLED, Some("the guardian does not answer any more: the command is killed")),
+                },
                 Some(signal) = signals.recv() => {
                     send(&self.link, Message::Signal(signal.unsigned_abs().into()));
                 }
@@ -256,7 +248,7 @@ impl Guardian {
                     send(&self.link, Message::Lost);
                 }
                 () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
-                    return Outcome::Overdue;
+                    return (KILLED, Some("the lock was lost: the command is killed"));
                 }
                 _ = tick.tick(), if overdue.is_none() => {
                     send(&self.link, Message::Until(until(held)));
@@ -264,16 +256,6 @@ impl Guardian {
             }
         }
     }
-}
-
-/// What has become of the guardian.
-enum Outcome {
-    /// It has said what became of the command, and ends.
-    Said(Message),
-    /// It has gone without a word.
-    Gone,
-    /// The lock is lost, and it has not said in time that nothing of the command is left.
-    Overdue,
 }
 
 /// Until when the lock is held. The clock is read before: if this process is stopped in between, the answer is too early.
@@ -298,21 +280,11 @@ fn messages(mut link: tokio::net::UnixStream) -> mpsc::Receiver<Message> {
 /// The signals that are passed on.
 fn signals() -> io::Result<mpsc::Receiver<i32>> {
     let (all, signals) = mpsc::channel(16);
-    for kind in [
-        SignalKind::terminate(),
-        SignalKind::interrupt(),
-        SignalKind::hangup(),
-        SignalKind::quit(),
-        SignalKind::user_defined1(),
-        SignalKind::user_defined2(),
-    ] {
-        if is_ignored(kind.as_raw_value()) {
-            continue; // as after `nohup`
-        }
-        let (mut each, all) = (signal(kind)?, all.clone());
-        tokio::spawn(async move {
-            while each.recv().await.is_some() && all.send(kind.as_raw_value()).await.is_ok() {}
-        });
+    for raw in signals_for_all() {
+        let (mut each, all) = (signal(SignalKind::from_raw(raw))?, all.clone());
+        tokio::spawn(
+            async move { while each.recv().await.is_some() && all.send(raw).await.is_ok() {} },
+        );
     }
     Ok(signals)
 }

@@ -22,20 +22,6 @@ struct Counts {
     since: Instant,
 }
 
-/// How many keys of each name have gone, and in how many seconds.
-#[derive(Debug)]
-pub(super) struct Rates {
-    names: HashMap<String, u32>,
-    seconds: f64,
-}
-
-impl Rates {
-    pub(super) fn of(&self, name: &str) -> f64 {
-        let gone = self.names.get(name).copied().unwrap_or(0);
-        f64::from(gone) / self.seconds
-    }
-}
-
 impl Counts {
     fn begin() -> Self {
         Self { names: HashMap::new(), since: Instant::now() }
@@ -51,21 +37,18 @@ impl Departures {
         *self.lock() = Some(Counts::begin());
     }
 
-    fn end(&self) {
-        *self.lock() = None;
-    }
-
     fn add(&self, name: &str) {
         if let Some(counts) = &mut *self.lock() {
             *counts.names.entry(name.to_owned()).or_default() += 1;
         }
     }
 
-    /// Returns what was counted, and counts anew. `None`: there is no watch, so nothing is known.
-    pub(super) fn take(&self) -> Option<Rates> {
+    /// Returns how many keys of each name have gone a second, and counts anew. `None`: there is no watch, so nothing is known.
+    pub(super) fn take(&self) -> Option<HashMap<String, f64>> {
         let counts = mem::replace(self.lock().as_mut()?, Counts::begin());
-        let time = counts.since.elapsed().max(Duration::from_millis(1));
-        Some(Rates { names: counts.names, seconds: time.as_secs_f64() })
+        let seconds = counts.since.elapsed().max(Duration::from_millis(1)).as_secs_f64();
+        let rates = counts.names.into_iter().map(|(name, gone)| (name, f64::from(gone) / seconds));
+        Some(rates.collect())
     }
 }
 
@@ -79,7 +62,7 @@ pub(super) async fn count(
     loop {
         // Why it ended is of no use: the reads say what is wrong with etcd.
         let _ = watch(&mut client, &prefix, &below, &departures).await;
-        departures.end();
+        *departures.lock() = None;
         sleep(PAUSE).await;
     }
 }
@@ -118,25 +101,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_known_without_a_watch() {
+    fn each_key_is_counted_once_while_there_is_a_watch() {
         let departures = Departures::default();
         departures.add("orders/7");
-        assert!(departures.take().is_none());
-        departures.begin();
-        let rates = departures.take().expect("a watch");
-        assert!(rates.of("orders/7").abs() < f64::EPSILON);
-        departures.end();
-        assert!(departures.take().is_none());
-    }
-
-    #[test]
-    fn each_key_is_counted_once() {
-        let departures = Departures::default();
+        assert_eq!(departures.take(), None);
         departures.begin();
         (0..3).for_each(|_| departures.add("orders/7"));
         let rates = departures.take().expect("a watch");
-        assert!(rates.of("orders/7") > 0.0 && rates.of("orders/8").abs() < f64::EPSILON);
-        let rates = departures.take().expect("a watch");
-        assert!(rates.of("orders/7").abs() < f64::EPSILON);
+        assert!(rates["orders/7"] > 0.0 && rates.len() == 1, "{rates:?}");
+        assert_eq!(departures.take(), Some(HashMap::new()));
     }
 }

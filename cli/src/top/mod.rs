@@ -4,5 +4,7 @@ mod departures;
 mod draw;
 mod model;
 mod screen;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use self::screen::top;

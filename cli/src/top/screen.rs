@@ -3,19 +3,18 @@
 use std::future::{Future, pending};
 use std::io::{self, IsTerminal};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etcd_locked::etcd_client::Client;
 use etcd_locked::{Contender, Queue};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::departures::{Departures, count};
 use super::draw::draw;
-use super::model::{Effect, Model, Place, Press, Row, few};
+use super::model::{Effect, Model, Place, Row, Seen, few};
 use crate::connection::Connection;
 use crate::contender::{held_for, holders, process, queued_for, standing, time};
 use crate::failure::Failure;
@@ -25,9 +24,6 @@ use crate::say;
 
 /// How many times as long as a read the pause after it is at least: etcd is not to be busy with `top`.
 const REST: u32 = 5;
-
-/// How many holders a kick takes a lock from at a time.
-const AT_ONCE: usize = 64;
 
 /// Shows the table until the user quits.
 pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bool, Failure> {
@@ -45,30 +41,25 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
         options.below.clone(),
         departures.clone(),
     ));
-    let mut model = Model::new();
+    let mut model = Model::default();
     let read = |name: Option<&str>, after| {
         let name = name.map(str::to_owned);
         Box::pin(read(connection, options, &departures, name, after))
     };
     // Before the terminal changes, so that its failure is read.
-    let first = read(None, Duration::ZERO).await?;
-    let mut pause = pause(options.every, first.took);
-    show(&mut model, first.what);
+    let (first, mut pause) = read(None, Duration::ZERO).await?;
+    model.update(first);
     let mut terminated = pin!(terminated()?);
     let mut terminal = ratatui::try_init()?;
     let restored = Restored;
-    let mut keys = keys();
+    let mut events = events();
     let mut reading = read(None, pause);
     let mut kick: Pin<Box<dyn Future<Output = String>>> = Box::pin(pending());
     loop {
         terminal.draw(|frame| draw(frame, &model))?;
         // Keys count while etcd does not answer.
         let effect = tokio::select! {
-            key = keys.recv() => match key {
-                Some(Key::Press(press)) => model.press(press),
-                Some(Key::Resized) => Effect::Nothing,
-                None | Some(Key::Interrupt) => Effect::Quit,
-            },
+            event = events.recv() => act(&mut model, event),
             () = &mut terminated => Effect::Quit,
             said = &mut kick => {
                 model.kicked(said);
@@ -77,11 +68,11 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
             }
             seen = &mut reading => {
                 match seen {
-                    Ok(seen) => {
-                        pause = self::pause(options.every, seen.took);
-                        show(&mut model, seen.what);
+                    Ok((seen, rest)) => {
+                        pause = rest;
+                        model.update(seen);
                     }
-                    Err(failure) => model.fail(failure.to_string()),
+                    Err(failure) => model.failure = Some(failure.to_string()),
                 }
                 reading = read(model.name(), pause);
                 Effect::Nothing
@@ -103,10 +94,19 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
     Ok(true)
 }
 
-fn show(model: &mut Model, what: What) {
-    match what {
-        What::Names(rows) => model.update(rows),
-        What::Contenders(places) => model.look(places),
+/// Does what an event of the terminal asks for. `None`: there is no terminal any more.
+fn act(model: &mut Model, event: Option<Event>) -> Effect {
+    match event {
+        None => Effect::Quit,
+        Some(Event::Key(key)) if key.kind != KeyEventKind::Release => {
+            match (key.modifiers.contains(KeyModifiers::CONTROL), key.code) {
+                (false, code) => model.press(code),
+                (true, KeyCode::Char('c')) => Effect::Quit,
+                (true, _) => Effect::Nothing,
+            }
+        }
+        // Another size, for one.
+        Some(_) => Effect::Nothing,
     }
 }
 
@@ -141,92 +141,41 @@ impl Drop for Restored {
     }
 }
 
-/// What comes from the terminal.
-enum Key {
-    Press(Press),
-    Resized,
-    Interrupt,
-}
-
-/// The keys, read on a thread of their own, which ends with the process.
-fn keys() -> mpsc::Receiver<Key> {
-    let (all, keys) = mpsc::channel(16);
+/// What comes from the terminal, read on a thread of its own, which ends with the process.
+fn events() -> mpsc::Receiver<Event> {
+    let (all, events) = mpsc::channel(16);
     std::thread::spawn(move || {
-        while let Ok(event) = event::read() {
-            let Some(key) = key(&event) else { continue };
-            if all.blocking_send(key).is_err() {
-                return;
-            }
-        }
+        while let Ok(event) = event::read()
+            && all.blocking_send(event).is_ok()
+        {}
     });
-    keys
+    events
 }
 
-fn key(event: &Event) -> Option<Key> {
-    let key = match event {
-        Event::Resize(..) => return Some(Key::Resized),
-        Event::Key(key) if key.kind != KeyEventKind::Release => key,
-        _ => return None,
-    };
-    if key.modifiers.contains(KeyModifiers::CONTROL) {
-        return (key.code == KeyCode::Char('c')).then_some(Key::Interrupt);
-    }
-    Some(Key::Press(match key.code {
-        KeyCode::Char(char) => Press::Char(char),
-        KeyCode::Enter => Press::Enter,
-        KeyCode::Esc => Press::Escape,
-        KeyCode::Backspace => Press::Backspace,
-        KeyCode::Up => Press::Up,
-        KeyCode::Down => Press::Down,
-        KeyCode::PageUp => Press::PageUp,
-        KeyCode::PageDown => Press::PageDown,
-        _ => return None,
-    }))
-}
-
-/// What etcd has said.
-struct Seen {
-    what: What,
-    /// How long the read took.
-    took: Duration,
-}
-
-/// What was read.
-enum What {
-    Names(Vec<Row>),
-    /// The contenders of the name that is looked into.
-    Contenders(Vec<Place>),
-}
-
-/// How long to wait until the next read.
-fn pause(every: Duration, took: Duration) -> Duration {
-    every.max(took.saturating_mul(REST))
-}
-
-/// Reads what is shown, all names or the contenders of one, after this time.
+/// Reads what is shown, all names or the contenders of one, after this time; returns how long to wait until the next read, too.
 async fn read(
     connection: &Connection<'_>,
     options: &Top,
     departures: &Departures,
     name: Option<String>,
     after: Duration,
-) -> Result<Seen, Failure> {
+) -> Result<(Seen, Duration), Failure> {
     sleep(after).await;
     let began = Instant::now();
-    let what = match name {
-        Some(name) => contenders(connection, &name).await.map(What::Contenders),
-        None => names(connection, options).await.map(What::Names),
+    let seen = match name {
+        Some(name) => contenders(connection, &name).await.map(Seen::Contenders),
+        None => names(connection, options).await.map(Seen::Names),
     };
     // After a failure too: while etcd answers no read, the counts must not grow by every name.
     let rates = departures.take();
-    let mut what = what?;
-    if let What::Names(rows) = &mut what {
+    let mut seen = seen?;
+    if let (Seen::Names(rows), Some(rates)) = (&mut seen, rates) {
         for row in rows {
-            row.gone = rates.as_ref().map(|rates| rates.of(&row.name));
+            row.gone = Some(rates.get(&row.name).copied().unwrap_or_default());
         }
     }
-    let took = began.elapsed();
-    Ok(Seen { what, took })
+    let rest = began.elapsed().saturating_mul(REST);
+    Ok((seen, options.every.max(rest)))
 }
 
 async fn names(connection: &Connection<'_>, options: &Top) -> Result<Vec<Row>, Failure> {
@@ -271,14 +220,10 @@ fn place(contender: &Contender) -> Place {
 
 /// Takes the lock away from these; returns what to say.
 async fn take_all(client: Client, holders: Vec<Place>) -> String {
-    let turns = Arc::new(Semaphore::new(AT_ONCE));
     let mut all = JoinSet::new();
     for holder in holders {
-        let (mut client, turns) = (client.clone(), Arc::clone(&turns));
-        all.spawn(async move {
-            let _turn = turns.acquire().await;
-            (take(&mut client, &holder.target).await, holder.process)
-        });
+        let mut client = client.clone();
+        all.spawn(async move { (take(&mut client, &holder.target).await, holder.process) });
     }
     let (mut taken, mut kept, mut failed, mut failure) = (vec![], vec![], vec![], None);
     while let Some(Ok((outcome, process))) = all.join_next().await {
@@ -304,16 +249,4 @@ async fn take_all(client: Client, holders: Vec<Place>) -> String {
         said.push(format!("whether it was taken from {from} is not known: {failure}"));
     }
     said.join("; ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slow_reads_are_farther_apart() {
-        let (every, ms) = (Duration::from_secs(1), Duration::from_millis);
-        assert_eq!(pause(every, ms(200)), every);
-        assert_eq!(pause(every, ms(900)), ms(4_500));
-    }
 }

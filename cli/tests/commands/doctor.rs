@@ -10,7 +10,6 @@ use etcd_locked_devkit::process::text;
 use etcd_locked_devkit::{Cluster, Setup};
 use serde_json::json;
 use tokio::runtime::Runtime;
-use tokio::task::yield_now;
 
 use crate::scene::{Scene, run};
 
@@ -20,31 +19,6 @@ fn says(found: &str, all: &[&str]) {
     for it in all {
         assert!(found.contains(it), "`{it}` is not in\n{found}");
     }
-}
-
-#[test]
-fn names_keys_that_close_a_name_for_ever() {
-    let scene = Scene::new();
-    let well = [
-        "no alarm",
-        "ok  3 s of etcd's clock were",
-        "may read the locks",
-        "may write the session keys",
-        "0 names locked",
-    ];
-    says(&text(&scene.run(&["doctor"])), &well);
-    scene.put("locks/orders/7/operator");
-    // It is directly below the prefix.
-    scene.put("locks/orders");
-    let sick = scene.run(&["doctor"]);
-    assert_eq!(sick.status.code(), Some(1));
-    let bad = [
-        "1 name locked, with 1 contender",
-        "BAD 1 key without a lease",
-        "locks/orders/7/operator",
-        "BAD 1 key directly below the prefix, which locks no name: locks/orders\n",
-    ];
-    says(&text(&sick), &bad);
 }
 
 #[test]
@@ -59,36 +33,13 @@ fn takes_a_full_etcd_for_no_missing_right() {
 }
 
 #[test]
-fn blames_a_stopped_member_and_no_other() {
-    let cluster = Cluster::start_with(3, Setup::default().direct()).expect("a cluster");
-    let leader = cluster.await_leader().expect("a leader");
-    let stopped = &cluster.members()[(leader + 1) % 3];
-    stopped.stop().expect("it stops");
-    let found = text(&run(&cluster.endpoints().join(","), &["doctor"]));
-    let blamed = format!("BAD {}: etcd does not answer", stopped.endpoint());
-    let well = ["no alarm", "writes confirmed", "0 names locked"];
-    says(&found, &[&blamed]);
-    says(&found, &well);
-}
-
-/// Runs `doctor` as a user who may read and write the keys that begin with one of these.
-fn found_by_a_user(prefixes: &[&str]) -> String {
-    let mut cluster = Cluster::start(1).expect("an etcd");
-    let access = cluster.enable_auth("shop", "secret", prefixes);
-    access.expect("access control");
-    let endpoints = cluster.endpoints().join(",");
-    text(&run(&endpoints, &["doctor", "--user", "shop:secret"]))
-}
-
-#[test]
-fn looks_at_what_a_user_who_is_not_root_may_see() {
-    let found = found_by_a_user(&["locks/", "locks%s/"]);
-    says(&found, &["may write the session keys", "0 names locked"]);
-}
-
-#[test]
 fn names_every_right_that_is_missing() {
-    let found = found_by_a_user(&["shop/"]);
+    let found_by_a_user = |prefixes: &[&str]| {
+        let mut cluster = Cluster::start(1).expect("an etcd");
+        let access = cluster.enable_auth("shop", "secret", prefixes);
+        access.expect("access control");
+        text(&run(&cluster.endpoints().join(","), &["doctor", "--user", "shop:secret"]))
+    };
     let missing = [
         "BAD this user may not read the locks",
         "BAD this user may not write the locks",
@@ -97,8 +48,9 @@ fn names_every_right_that_is_missing() {
         "BAD this user may not write the session keys",
         "--prefix=true locks%s/",
     ];
-    says(&found, &missing);
-    assert!(!found.contains("etcd-locked:"), "it fails:\n{found}");
+    says(&found_by_a_user(&["shop/"]), &missing);
+    let found = found_by_a_user(&["locks/", "locks%s/"]);
+    says(&found, &["may write the session keys", "0 names locked"]);
 }
 
 /// Puts keys as fast as etcd takes them, as long as the runtime lives.
@@ -108,19 +60,15 @@ fn keep_busy(runtime: &Runtime, endpoint: &str) {
     for writer in 0..64 {
         let mut client = client.clone();
         runtime.spawn(async move {
-            loop {
-                // Faults are none of its business, but for the end of the runtime: then a put fails without a wait, and only a wait
-                // lets the runtime end this task.
-                if client.put(format!("load/{writer}"), "", None).await.is_err() {
-                    yield_now().await;
-                }
-            }
+            // It fails at the end of the runtime, at the latest.
+            while client.put(format!("load/{writer}"), "", None).await.is_ok() {}
         });
     }
 }
 
+/// The log of a busy etcd has moved on by thousands of entries until a stopped member is given up.
 #[test]
-fn busy_etcd_is_not_taken_for_members_behind() {
+fn blames_a_stopped_member_and_no_other() {
     let cluster = Cluster::start_with(3, Setup::default().direct()).expect("a cluster");
     let leader = cluster.await_leader().expect("a leader");
     let [first, stopped, last] = [0, 1, 2].map(|at| &cluster.members()[(leader + at) % 3]);
@@ -131,10 +79,10 @@ fn busy_etcd_is_not_taken_for_members_behind() {
     let before = revision();
     let endpoints = [first, stopped, last].map(|member| member.endpoint());
     let found = text(&run(&endpoints.join(","), &["doctor"]));
-    // It waited for five seconds for the one that is stopped, and etcd had enough to do meanwhile.
     assert!(revision() > before + 1_000, "etcd was not busy");
+    let blamed = format!("BAD {}: etcd does not answer", stopped.endpoint());
+    says(&found, &[&blamed, &last.endpoint(), "no alarm", "writes confirmed", "0 names locked"]);
     assert!(!found.contains("entries behind"), "{found}");
-    assert!(found.contains(&last.endpoint()), "{found}");
 }
 
 #[test]
@@ -156,7 +104,7 @@ fn wrong_password_is_no_etcd_out_of_reach() {
 }
 
 #[test]
-fn what_is_timed_goes_through_the_log_of_etcd() {
+fn times_the_log_of_etcd_and_leaves_nothing() {
     let scene = Scene::new();
     let gateway = scene.etcd.gateway();
     let logged = || {
@@ -165,36 +113,11 @@ fn what_is_timed_goes_through_the_log_of_etcd() {
         let index = index.as_str().and_then(|index| index.parse::<u64>().ok());
         index.expect("a number")
     };
-    let before = logged();
+    let (before, revision) = (logged(), gateway.status().expect("a status").revision);
     scene.run(&["doctor", "--probes", "300"]);
     assert!(logged() >= before + 600, "{before}, then {}", logged());
-}
-
-#[test]
-fn leaves_nothing() {
-    let scene = Scene::new();
-    let gateway = scene.etcd.gateway();
-    let before = gateway.status().expect("a status").revision;
-    scene.run(&["doctor"]);
-    let after = gateway.status().expect("a status").revision;
-    assert_eq!(after, before);
+    assert_eq!(gateway.status().expect("a status").revision, revision);
     assert_eq!(gateway.leases().expect("leases"), [0; 0]);
-}
-
-#[test]
-fn sessions_without_a_holder_are_counted() {
-    let scene = Scene::new();
-    let (holds, idle) = (scene.service("holds"), scene.service("idle"));
-    let held = scene.take(holds.lock("orders/7"));
-    scene.release(scene.take(idle.lock("orders/8")));
-    let found = text(&scene.run(&["doctor"]));
-    let counted = "ok  2 sessions, 1 of them without a holder or waiter";
-    says(&found, &[counted]);
-    scene.put("locks%s/jo");
-    let found = text(&scene.run(&["doctor"]));
-    let unleased = "BAD 1 key without a lease among the session keys";
-    says(&found, &[unleased]);
-    scene.release(held);
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! Tests of the command line, on real etcds. Those of `exec` are a program of their own: its promises are about time.
 
-mod cycle;
 mod doctor;
-mod promises;
+mod kick;
+mod live;
 mod scale;
 mod scene;
+mod screens;
 mod secrets;
 mod status;
 mod tls;
-mod top;
-mod watch;

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use etcd_locked::{Acquire, Config, Group, LockGuard, LockMode, Locks};
+use etcd_locked::{Acquire, Config, LockGuard, Locks};
 use etcd_locked_devkit::{Member, Proxy, Terminal, until};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -42,22 +42,17 @@ impl Scene {
 
     /// A service's locks.
     pub(crate) fn service(&self, name: &str) -> Locks {
-        self.service_via(self.etcd.endpoint(), name)
-    }
-
-    /// The same, where the service reaches etcd by another endpoint.
-    pub(crate) fn service_via(&self, endpoint: String, name: &str) -> Locks {
-        let config = Config::new([endpoint]).service(name).wait_forever();
+        let config = Config::new([self.etcd.endpoint()]).service(name).wait_forever();
         let locks = self.runtime.block_on(Locks::connect(config));
         locks.expect("etcd is there")
     }
 
     /// Takes a lock that is free.
-    pub(crate) fn take<N: Group, M: LockMode>(&self, call: Acquire<N, M>) -> LockGuard<N, M> {
+    pub(crate) fn take(&self, call: Acquire) -> LockGuard {
         self.runtime.block_on(call.into_future()).expect("free")
     }
 
-    pub(crate) fn release<N: Group, M: LockMode>(&self, held: LockGuard<N, M>) {
+    pub(crate) fn release(&self, held: LockGuard) {
         self.runtime.block_on(held.release()).expect("released");
     }
 

@@ -1,10 +1,11 @@
 //! Exit status of commands, and errors in the user's words.
 
 use std::fs::File;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use etcd_locked_devkit::Cluster;
 use etcd_locked_devkit::process::text;
+use serde_json::Value;
 
 use crate::scene::{NOWHERE, Scene, command, run};
 
@@ -75,4 +76,88 @@ fn error_names_the_option_that_was_given() {
     let variable = command.env("ETCD_LOCKED_USER", "shop").output();
     let variable = text(&variable.expect("the command line runs"));
     assert!(variable.contains("`ETCD_LOCKED_USER`"), "{variable}");
+}
+
+#[test]
+fn exit_status_tells_wrong_use_from_an_etcd_out_of_reach() {
+    for (endpoint, args, status, said) in [
+        (NOWHERE, &["ls"][..], 3, ""),
+        ("http://me:secret@127.0.0.1:1", &["ls"], 2, ""),
+        (NOWHERE, &["look"], 2, ""),
+        (NOWHERE, &["top"], 2, "ls --watch"),
+        (NOWHERE, &["ls", "--watch=99ms"], 2, "100ms at least"),
+    ] {
+        let output = run(endpoint, args);
+        let found = text(&output);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {found}");
+        assert!(found.contains(said) && !found.contains("secret"), "{found}");
+    }
+}
+
+#[test]
+fn completions_and_the_man_page_know_every_command() {
+    for args in [&["completions", "bash"][..], &["man"]] {
+        let printed = text(&run(NOWHERE, args));
+        for command in ["ls", "who", "kick", "top", "exec", "doctor"] {
+            assert!(printed.contains(command), "no `{command}` from {args:?}");
+        }
+    }
+}
+
+fn object(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no object: {output:?}"))
+}
+
+#[test]
+fn who_looks_at_the_oldest_of_many_readers_only() {
+    let scene = Scene::new();
+    for reader in 100..300 {
+        scene.put(&format!("locks/a/{reader:x}.r0"));
+    }
+    scene.put("locks/a/ffff");
+    let output = scene.run(&["who", "--json", "a"]);
+    assert!(output.status.success());
+    let found = object(&output);
+    let contenders = found["contenders"].as_array().map(Vec::len);
+    assert_eq!((contenders, &found["cycle"]), (Some(201), &Value::Null));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("only the oldest 128"), "{said}");
+}
+
+#[test]
+fn who_without_rights_to_the_edges_shows_the_queue() {
+    let scene = Scene::new();
+    scene.put("locks/a/1f");
+    scene.put("locks/a/2f");
+    let gateway = scene.etcd.gateway();
+    let set = || {
+        gateway.add_user("root", "root", &[])?;
+        gateway.add_user("reader", "pw", &["locks/"])?;
+        gateway.enable_auth()
+    };
+    set().expect("users");
+    let output = scene.run(&["who", "--json", "a", "--user", "reader:pw"]);
+    assert!(output.status.success(), "{output:?}");
+    let found = object(&output);
+    assert_eq!(found["contenders"].as_array().map(Vec::len), Some(2));
+    assert_eq!(found["cycle"], Value::Null);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("deadlock is not known: "), "{said}");
+}
+
+/// It is not free: it is another name than what was meant.
+#[test]
+fn name_that_nobody_can_lock_is_refused() {
+    let scene = Scene::new();
+    for command in ["who", "kick"] {
+        for name in ["orders/7/", "/orders/7", "orders//7", "orders/<id>", ""] {
+            let output = scene.run(&[command, name]);
+            assert_eq!(output.status.code(), Some(2), "{name}: {}", text(&output));
+            assert!(text(&output).contains("is no name"), "{}", text(&output));
+        }
+        let output = scene.run(&[command, "locks/orders/7"]);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        let meant = "did you mean `orders/7`?";
+        assert!(text(&output).contains(meant), "{}", text(&output));
+    }
 }

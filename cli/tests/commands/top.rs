@@ -1,9 +1,10 @@
-//! Promises of `etcd-locked top`, on real etcd and a terminal.
+//! Promises of `etcd-locked top` and `ls --watch`, on real etcd and a terminal.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use etcd_locked::{LockGuard, LossCause};
-use etcd_locked_devkit::{Direction, Proxy, Terminal};
+use etcd_locked_devkit::{Direction, Proxy, Terminal, until};
 
 use crate::scene::{PATIENCE, SOON, Scene, await_shown, await_written, command, on_terminal};
 
@@ -51,16 +52,6 @@ fn top_shows_a_name_and_kicks_its_holder() {
 }
 
 #[test]
-fn top_counts_again_after_its_watch_has_ended() {
-    let (_scene, _held, proxy, terminal) = behind_a_proxy();
-    await_written(&terminal, "0.0", 1);
-    proxy.reset_all();
-    // In between there was something else.
-    await_written(&terminal, "0.0", 2);
-    quit(terminal);
-}
-
-#[test]
 fn top_is_left_while_etcd_does_not_answer_a_kick() {
     let (_scene, _held, proxy, mut terminal) = behind_a_proxy();
     await_shown(&terminal, "orders/7", true);
@@ -73,6 +64,16 @@ fn top_is_left_while_etcd_does_not_answer_a_kick() {
     terminal.wait(SOON).expect("it ends");
     let text = terminal.written();
     assert!(text.contains("what it has taken away is not known"), "{text}");
+}
+
+#[test]
+fn top_counts_again_after_its_watch_has_ended() {
+    let (_scene, _held, proxy, terminal) = behind_a_proxy();
+    await_written(&terminal, "0.0", 1);
+    proxy.reset_all();
+    // In between there was something else.
+    await_written(&terminal, "0.0", 2);
+    quit(terminal);
 }
 
 #[test]
@@ -107,4 +108,39 @@ fn top_gives_the_terminal_back_when_a_signal_ends_it() {
         terminal.wait(PATIENCE).expect("it ends");
         assert!(terminal.written().contains("\x1b[?1049l"), "{signal}");
     }
+}
+
+#[test]
+fn watch_outlasts_an_outage_and_ends_by_ctrl_c() {
+    let scene = Scene::new();
+    scene.put("locks/orders/7/1f");
+    let proxy = scene.proxy();
+    let mut terminal = on_terminal(&command(&proxy.endpoint(), &["ls", "--watch=100ms"]));
+    await_shown(&terminal, "orders/7 ", true);
+    proxy.refuse();
+    proxy.reset_all();
+    await_written(&terminal, "etcd-locked: ", 1);
+    proxy.accept_again().expect("the port is free");
+    await_shown(&terminal, "orders/7 ", true);
+    proxy.freeze(Direction::Answers);
+    let before = proxy.bytes(Direction::Requests);
+    let reads = || proxy.bytes(Direction::Requests) > before;
+    until("a read", PATIENCE, reads).expect("a read");
+    terminal.press(b"\x03").expect("it has a terminal");
+    let ended = terminal.wait(SOON).expect("it ends");
+    assert!(ended.success(), "{:#?}", terminal.lines());
+}
+
+#[test]
+fn watch_ends_each_round_of_objects_with_an_empty_line() {
+    let scene = Scene::new();
+    scene.put("locks/orders/7/1f");
+    let mut watch = scene.command(&["ls", "--watch=100ms", "--json"]);
+    let mut watch = watch.stdout(Stdio::piped()).spawn().expect("the command line runs");
+    let lines = BufReader::new(watch.stdout.take().expect("a pipe")).lines();
+    let lines: Vec<String> = lines.take(4).map(|line| line.expect("text")).collect();
+    watch.kill().expect("it ends");
+    watch.wait().expect("its end");
+    let is_empty: Vec<bool> = lines.iter().map(String::is_empty).collect();
+    assert_eq!(is_empty, [false, true, false, true], "{lines:#?}");
 }

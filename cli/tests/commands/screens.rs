@@ -1,0 +1,152 @@
+//! Screens of `ls`, `who` and `doctor`, on an etcd whose keys are put by hand.
+
+use etcd_locked::etcd_client::{Client, LeaseGrantOptions, PutOptions};
+use etcd_locked_devkit::process::text;
+use insta::assert_snapshot;
+
+use crate::scene::{PATIENCE, Scene, on_terminal};
+
+/// The first lease; the others follow.
+const LEASE: i64 = 0x3375_a208_2950_1600;
+
+/// Keys under leases, each with the process and the function of its record, if it has one; the first has revision 2.
+///
+/// Two processes wait for each other, one of three permits may wait, and `etcdctl lock` waits too.
+const KEYS: [(&str, Option<(u32, &str)>); 9] = [
+    ("locks/orders/7/1", Some((5711, "shop::invoice"))),
+    ("locks/accounts/3/2", Some((5712, "shop::pay"))),
+    ("locks/orders/7/2", Some((5712, "shop::pay"))),
+    ("locks/accounts/3/1", Some((5711, "shop::invoice"))),
+    ("locks/orders/7/3f", None),
+    ("locks/imports/4.p0", Some((5714, "importer::run"))),
+    ("locks/imports/5.p0", None),
+    // The session key of a process without a lock.
+    ("locks%s/9", None),
+    ("locks/reports/7.r0", Some((5717, "reports::show"))),
+];
+
+/// What the calls of two of them wait for, and the create revision of what each holds.
+const EDGES: [(&str, &str); 2] = [
+    ("locks%s/w/locks/orders/7/1%/locks/accounts/3/1%5", "2"),
+    ("locks%s/w/locks/accounts/3/2%/locks/orders/7/2%4", "3"),
+];
+
+fn shop() -> Scene {
+    let scene = Scene::new();
+    scene.runtime.block_on(async {
+        let client = Client::connect([scene.etcd.endpoint()], None).await;
+        let mut client = client.expect("a client");
+        let records = KEYS.map(|(key, process)| (key, process.map_or_else(String::new, record)));
+        let edges = EDGES.map(|(key, held)| (key, held.to_owned()));
+        for ((key, value), lease) in records.into_iter().chain(edges).zip(LEASE..) {
+            let id = LeaseGrantOptions::new().with_id(lease);
+            client.lease_grant(600, Some(id)).await.expect("a lease");
+            let options = PutOptions::new().with_lease(lease);
+            client.put(key, value, Some(options)).await.expect("a put");
+        }
+    });
+    scene
+}
+
+/// Record of a call that waits or holds since a time to come, which is shown as a moment ago.
+fn record((process, function): (u32, &str)) -> String {
+    let since = "2999-01-01T00:00:00.000Z";
+    format!(
+        r#"{{"host":"vm","pid":{process},"service":"shop","function":"{function}","template":"orders/<id>","queued_since":"{since}","held_since":"{since}","group":["locks/carts/{process}/1"]}}"#
+    )
+}
+
+/// What a command shows on a terminal of 100 columns.
+fn shown(scene: &Scene, args: &[&str]) -> String {
+    let mut terminal = on_terminal(&scene.command(args));
+    terminal.wait(PATIENCE).expect("it ends");
+    terminal.lines().join("\n")
+}
+
+#[test]
+fn ls_shows_each_name_in_a_row() {
+    let scene = shop();
+    assert_snapshot!(shown(&scene, &["ls"]), @"
+    NAME        MODE       HOLDER                                     HELD FOR  WAITING  LONGEST WAIT
+    accounts/3  exclusive  shop vm:5712 shop::pay                     <1s       1        <1s
+    imports     permit     shop vm:5714 importer::run, 1 may hold it  <1s       0        -
+    orders/7    exclusive  shop vm:5711 shop::invoice                 <1s       2        <1s
+    reports     shared     shop vm:5717 reports::show                 <1s       0        -
+    ");
+    let in_a_pipe = text(&scene.run(&["ls", "orders/"]));
+    assert_eq!(in_a_pipe, "orders/7\texclusive\tshop vm:5711 shop::invoice\t<1s\t2\t<1s\n");
+}
+
+#[test]
+fn who_shows_all_contenders_and_the_cycle() {
+    let scene = shop();
+    assert_snapshot!(shown(&scene, &["who", "orders/7"]), @"
+           PROCESS                                MODE       FOR  LEASE             ALSO ASKED FOR
+    holds  shop vm:5711 shop::invoice             exclusive  <1s  3375a20829501600  locks/carts/5711/1
+    waits  shop vm:5712 shop::pay                 exclusive  <1s  3375a20829501602  locks/carts/5712/1
+    waits  not of etcd-locked: locks/orders/7/3f  exclusive  ?    3375a20829501604
+    deadlock: orders/7 waits for accounts/3 waits for orders/7; one of these calls is refused with `Dead
+    lock` within five seconds
+    ");
+    let found = scene.json(&["who", "orders/7"]).remove(0);
+    let contenders = found["contenders"].as_array().expect("a list");
+    assert_eq!(contenders.len(), 3);
+    assert_snapshot!(format!("{:#}\n{}", contenders[0], found["cycle"]), @r#"
+    {
+      "create_revision": 2,
+      "function": "shop::invoice",
+      "group": [
+        "locks/carts/5711/1"
+      ],
+      "held_since": "2999-01-01T00:00:00.000Z",
+      "host": "vm",
+      "key": "locks/orders/7/1",
+      "lease": "3375a20829501600",
+      "mod_revision": 2,
+      "mode": "exclusive",
+      "pid": 5711,
+      "queued_since": "2999-01-01T00:00:00.000Z",
+      "service": "shop",
+      "standing": "holds",
+      "template": "orders/<id>"
+    }
+    ["orders/7","accounts/3","orders/7"]
+    "#);
+}
+
+#[test]
+fn doctor_says_what_to_mend() {
+    let scene = shop();
+    for junk in ["locks/orders/8/operator", "locks/stray", "locks%s/jo"] {
+        scene.put(junk);
+    }
+    let sick = scene.run(&["doctor"]);
+    assert_eq!(sick.status.code(), Some(1));
+    let endpoint = scene.etcd.endpoint();
+    // What is measured differs from run to run.
+    let measured = |line: &str| ["MiB", "p50", " here"].iter().any(|it| line.contains(it));
+    let lines = text(&sick).replace(&endpoint, "ENDPOINT");
+    let lines = lines.lines().map(|line| match measured(line) {
+        true => line.replace(|it: char| it.is_ascii_digit(), "#").replace("##", "#"),
+        false => line.to_owned(),
+    });
+    assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @"
+    ok  ENDPOINT: etcd #.#.#, #.# MiB, the leader
+    ok  no alarm
+    ok  # writes confirmed by a quorum: p# #.# ms, p# #.# ms
+    ok  this user may read the locks, locks/*
+    ok  this user may write the locks, locks/*
+    ok  this user may read the session keys, locks%s/*
+    ok  this user may write the session keys, locks%s/*
+    ok  5 names locked, with 9 contenders (holders and waiters)
+    BAD 1 key without a lease, so that the names stay locked for ever: locks/orders/8/operator
+        once its owner is known to be gone, delete each with `etcdctl del KEY`, one key in each command
+    BAD 1 key directly below the prefix, which locks no name: locks/stray
+        it locks nothing for any process: find out who put it there, then delete it with `etcdctl del KEY`
+    ok  2 contenders not of etcd-locked (Go's concurrency package, etcdctl lock, …): locks/imports/5.p0, locks/orders/7/3f
+    ok  2 sessions, 1 of them without a holder or waiter (idle, or ended without a shutdown less than a TTL ago)
+    BAD 1 key without a lease among the session keys, which no process of ours puts: locks%s/jo
+        delete each with `etcdctl del KEY`, one key in each command
+    ok  # s of etcd's clock were #.# to #.# s here
+    ");
+}
