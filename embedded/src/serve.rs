@@ -2,7 +2,6 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::PoisonError;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -42,19 +41,14 @@ struct Listed<'a> {
 impl<'a> Listed<'a> {
     fn new(etcd: &'a Etcd, listener: &TcpListener) -> io::Result<Self> {
         let address = format!("http://{}", listener.local_addr()?);
-        let addresses = &etcd.shared.addresses;
-        addresses.lock().unwrap_or_else(PoisonError::into_inner).push(address.clone());
+        etcd.shared.addresses().push(address.clone());
         Ok(Self { etcd, address })
     }
 }
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
-        let addresses = &self.etcd.shared.addresses;
-        addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|address| *address != self.address);
+        self.etcd.shared.addresses().retain(|address| *address != self.address);
     }
 }
 
@@ -90,20 +84,6 @@ struct Connection {
     closed: Option<Sleep>,
 }
 
-impl Connection {
-    /// Returns true if the server is gone. Wakes the reader once it is; a reader is always waiting.
-    fn is_closed(&mut self, context: &mut Context<'_>) -> bool {
-        let Some(closed) = &mut self.closed else {
-            return true;
-        };
-        let is = closed.as_mut().poll(context).is_ready();
-        if is {
-            self.closed = None;
-        }
-        is
-    }
-}
-
 impl Connected for Connection {
     type ConnectInfo = TcpConnectInfo;
 
@@ -118,10 +98,14 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.is_closed(context) {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        // Wakes the reader once the server is gone. A reader is always waiting.
+        if let Some(closed) = &mut self.closed {
+            if closed.as_mut().poll(context).is_pending() {
+                return Pin::new(&mut self.tcp).poll_read(context, buffer);
+            }
+            self.closed = None;
         }
-        Pin::new(&mut self.tcp).poll_read(context, buffer)
+        Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
     }
 }
 
@@ -131,25 +115,7 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if self.closed.is_none() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
         Pin::new(&mut self.tcp).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        if self.closed.is_none() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
-        Pin::new(&mut self.tcp).poll_write_vectored(context, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

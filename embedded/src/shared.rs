@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Addresses where this etcd is served, for the list of members.
-    pub(crate) addresses: Mutex<Vec<String>>,
+    addresses: Mutex<Vec<String>>,
 }
 
 #[derive(Debug)]
@@ -52,34 +52,26 @@ impl Shared {
     /// Runs `act` at the present time, after the leases that are due have expired. Then the watches receive the changes.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State, Duration) -> T) -> T {
         let mut woken: Vec<Waker> = Vec::new();
-        let mut state = self.lock();
+        // A panic of an earlier `act` left at worst an operation undone. This call sends the events of the others.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
-        let before = state.mark();
+        let expiry = state.store.next_expiry();
         state.store.expire(now);
         let done = act(&mut state, now);
-        state.settle(before, &mut woken);
+        state.settle(expiry, &mut woken);
         drop(state);
         woken.into_iter().for_each(Waker::wake);
         done
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic of the caller's closure leaves at worst an operation undone. The next call sends the events of the others.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn addresses(&self) -> MutexGuard<'_, Vec<String>> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// State before an action, for comparison after it.
-struct Mark {
-    next_expiry: Option<Duration>,
 }
 
 impl State {
-    fn mark(&self) -> Mark {
-        Mark { next_expiry: self.store.next_expiry() }
-    }
-
-    fn settle(&mut self, before: Mark, woken: &mut Vec<Waker>) {
+    /// Sends the changes to the watches; `expiry` is when the next lease expired before the action.
+    fn settle(&mut self, expiry: Option<Duration>, woken: &mut Vec<Waker>) {
         let revision = self.store.revision();
         if revision > self.notified {
             self.watches.notify(&self.store, self.notified + 1, woken);
@@ -93,7 +85,7 @@ impl State {
             self.watches.end_all(woken);
         }
         self.notified = revision;
-        let sooner = match (before.next_expiry, self.store.next_expiry()) {
+        let sooner = match (expiry, self.store.next_expiry()) {
             (Some(before), Some(now)) => now < before,
             (None, Some(_)) => true,
             _ => false,

@@ -119,12 +119,7 @@ impl Watches {
     pub(crate) fn cancel(&mut self, store: &Store, stream: StreamId, id: i64) -> Option<Waker> {
         let stream = self.streams.get_mut(&stream)?;
         stream.watches.remove(&id)?;
-        stream.queue.push_back(PbWatchResponse {
-            header: Some(store.header()),
-            watch_id: id,
-            canceled: true,
-            ..PbWatchResponse::default()
-        });
+        stream.queue.push_back(PbWatchResponse { canceled: true, ..response(store, id) });
         stream.waker.take()
     }
 
@@ -189,20 +184,15 @@ impl Stream {
                     if from > store.revision() { Standing::Live } else { Standing::Behind };
                 let watch = Watch { quiet: wanted.progress_notify, wanted, from, standing };
                 self.watches.insert(id, watch);
-                PbWatchResponse { watch_id: id, ..PbWatchResponse::default() }
+                response(store, id)
             }
             Err(reason) => PbWatchResponse {
-                watch_id: NO_WATCH,
                 canceled: true,
                 cancel_reason: reason.to_owned(),
-                ..PbWatchResponse::default()
+                ..response(store, NO_WATCH)
             },
         };
-        self.queue.push_back(PbWatchResponse {
-            header: Some(store.header()),
-            created: true,
-            ..response
-        });
+        self.queue.push_back(PbWatchResponse { created: true, ..response });
         self.waker.take()
     }
 
@@ -255,9 +245,8 @@ impl Stream {
                 watch.quiet = false;
                 self.queue.push_back(PbWatchResponse {
                     header: Some(PbResponseHeader { revision, ..store.header() }),
-                    watch_id: *id,
                     events,
-                    ..PbWatchResponse::default()
+                    ..response(store, *id)
                 });
             }
         }
@@ -282,18 +271,13 @@ impl Stream {
     }
 
     fn report_progress(&mut self, store: &Store, now: Duration) {
-        let progress = |watch_id| PbWatchResponse {
-            header: Some(store.header()),
-            watch_id,
-            ..PbWatchResponse::default()
-        };
         let live = |watch: &Watch| watch.standing == Standing::Live;
         let behind = |watch: &Watch| watch.standing == Standing::Behind;
         if self.progress_wanted && !self.watches.values().any(behind) {
             self.progress_wanted = false;
             // If compaction has ended one of the watches, etcd does not answer.
             if !self.watches.is_empty() && self.watches.values().all(live) {
-                self.queue.push_back(progress(NO_WATCH));
+                self.queue.push_back(response(store, NO_WATCH));
             }
         }
         if now >= self.next_progress {
@@ -301,7 +285,7 @@ impl Stream {
             for (id, watch) in &mut self.watches {
                 if watch.wanted.progress_notify {
                     if watch.quiet && live(watch) {
-                        self.queue.push_back(progress(*id));
+                        self.queue.push_back(response(store, *id));
                     }
                     watch.quiet = true;
                 }
@@ -319,10 +303,9 @@ impl Watch {
                 self.standing = Standing::Compacted;
                 return Some(PbWatchResponse {
                     header: Some(PbResponseHeader { revision: 0, ..store.header() }),
-                    watch_id: id,
                     canceled: true,
                     compact_revision: compacted.revision,
-                    ..PbWatchResponse::default()
+                    ..response(store, id)
                 });
             }
         };
@@ -344,13 +327,12 @@ impl Watch {
             return None;
         }
         self.quiet = false;
-        Some(PbWatchResponse {
-            header: Some(store.header()),
-            watch_id: id,
-            events,
-            ..PbWatchResponse::default()
-        })
+        Some(PbWatchResponse { events, ..response(store, id) })
     }
+}
+
+fn response(store: &Store, watch_id: i64) -> PbWatchResponse {
+    PbWatchResponse { header: Some(store.header()), watch_id, ..PbWatchResponse::default() }
 }
 
 impl Wanted {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use etcd_client::proto::{PbCompactionRequest, PbPutRequest};
+use etcd_client::proto::PbPutRequest;
 use etcd_client::{
-    Client, CompactionOptions, DeleteOptions, Error, EventType, GetOptions, PutOptions, Txn, TxnOp,
-    WatchFilterType, WatchOptions, WatchResponse, WatchStream,
+    Client, DeleteOptions, Error, EventType, GetOptions, PutOptions, WatchOptions, WatchResponse,
+    WatchStream,
 };
 use etcd_locked_embedded::{Etcd, Fault, Link, store::Store};
 use tokio::time::{Instant, timeout};
@@ -22,23 +22,16 @@ async fn next(watch: &mut WatchStream) -> WatchResponse {
         .expect("the stream goes on")
 }
 
-/// Shows a response: `revision: +key=value(before) -key …`, with its other fields in front of the events.
+/// Shows a response: `revision: created +key=value -key …`.
 fn read(response: &WatchResponse) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut shown = vec![format!("{}:", response.header().expect("a header").revision())];
-    for (word, is) in [("created", response.created()), ("canceled", response.canceled())] {
-        shown.extend(is.then(|| word.to_owned()));
-    }
-    if response.compact_revision() != 0 {
-        shown.push(format!("compacted at {}", response.compact_revision()));
-    }
-    shown.extend((!response.cancel_reason().is_empty()).then(|| response.cancel_reason().into()));
+    shown.extend(response.created().then(|| "created".to_owned()));
     for event in response.events() {
         let kv = event.kv().expect("a key");
-        let before = event.prev_kv().map_or(String::new(), |kv| format!("({})", text(kv.value())));
         shown.push(match event.event_type() {
-            EventType::Put => format!("+{}={}{before}", text(kv.key()), text(kv.value())),
-            EventType::Delete => format!("-{}{before}", text(kv.key())),
+            EventType::Put => format!("+{}={}", text(kv.key()), text(kv.value())),
+            EventType::Delete => format!("-{}", text(kv.key())),
         });
     }
     shown.join(" ")
@@ -51,11 +44,7 @@ fn code(error: Error) -> (Code, String) {
     }
 }
 
-async fn watch(client: &mut Client, options: WatchOptions) -> WatchStream {
-    watch_key(client, "", options).await
-}
-
-async fn watch_key(client: &mut Client, key: &str, options: WatchOptions) -> WatchStream {
+async fn watch(client: &mut Client, key: &str, options: WatchOptions) -> WatchStream {
     let watch = client.watch(key, Some(options)).await;
     let mut watch = watch.expect("a stream");
     let created = next(&mut watch).await;
@@ -68,110 +57,9 @@ fn all() -> WatchOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_receives_each_revision_as_one_response() {
-    let mut client = Etcd::new().client().await;
-    let mut watch = watch(&mut client, all().with_prev_key()).await;
-    client.put("a", "1", None).await.unwrap();
-    client.put("a", "2", None).await.unwrap();
-    let both = Txn::new().and_then([TxnOp::put("b", "3", None), TxnOp::delete("a", None)]);
-    client.txn(both).await.unwrap();
-    assert_eq!(read(&next(&mut watch).await), "2: +a=1");
-    assert_eq!(read(&next(&mut watch).await), "3: +a=2(1)");
-    assert_eq!(read(&next(&mut watch).await), "4: +b=3 -a(2)");
-}
-
-#[tokio::test(start_paused = true)]
-async fn watch_from_the_past_receives_it_in_batches() {
-    let mut client = Etcd::new().client().await;
-    for n in 0..1_500 {
-        client.put("n", n.to_string(), None).await.unwrap();
-    }
-    let mut watch = watch(&mut client, all().with_start_revision(2)).await;
-    let batch = next(&mut watch).await;
-    assert_eq!(batch.events().len(), 1_000);
-    assert_eq!(batch.header().unwrap().revision(), 1_501);
-    assert_eq!(next(&mut watch).await.events().len(), 500);
-    client.put("n", "live", None).await.unwrap();
-    assert_eq!(read(&next(&mut watch).await), "1502: +n=live");
-}
-
-#[tokio::test(start_paused = true)]
-async fn watch_from_a_future_revision_waits_for_it() {
-    let mut client = Etcd::new().client().await;
-    let mut watch = watch(&mut client, all().with_start_revision(4)).await;
-    for n in 2..=4 {
-        client.put("n", n.to_string(), None).await.unwrap();
-    }
-    assert_eq!(read(&next(&mut watch).await), "4: +n=4");
-}
-
-#[tokio::test(start_paused = true)]
-async fn filters_leave_out_puts_or_deletions() {
-    let mut client = Etcd::new().client().await;
-    let no_put = all().with_filters([WatchFilterType::NoPut]);
-    let no_delete = all().with_filters([WatchFilterType::NoDelete]);
-    let mut deletions = watch(&mut client, no_put).await;
-    let mut puts = watch(&mut client, no_delete.with_start_revision(1)).await;
-    client.put("a", "", None).await.unwrap();
-    client.delete("a", None).await.unwrap();
-    client.put("b", "", None).await.unwrap();
-    assert_eq!(read(&next(&mut deletions).await), "3: -a");
-    assert_eq!(read(&next(&mut puts).await), "2: +a=");
-    assert_eq!(read(&next(&mut puts).await), "4: +b=");
-}
-
-#[tokio::test(start_paused = true)]
-async fn watch_of_a_compacted_revision_is_cancelled() {
-    let mut client = Etcd::new().client().await;
-    for _ in 0..5 {
-        client.put("a", "", None).await.unwrap();
-    }
-    client.compact(4, Some(CompactionOptions::new().with_physical())).await.unwrap();
-    let mut watch = watch(&mut client, all().with_start_revision(3)).await;
-    assert_eq!(read(&next(&mut watch).await), "0: canceled compacted at 4");
-    let from = all().with_start_revision(4);
-    watch.watch("", Some(from)).await.unwrap();
-    assert_eq!(read(&next(&mut watch).await), "6: created");
-    assert_eq!(read(&next(&mut watch).await), "6: +a= +a= +a=");
-}
-
-#[tokio::test(start_paused = true)]
-async fn several_watches_share_a_stream() {
-    let mut client = Etcd::new().client().await;
-    let mut stream = watch_key(&mut client, "a", WatchOptions::new()).await;
-    let id = |id| Some(WatchOptions::new().with_watch_id(id));
-    stream.watch("b", id(7)).await.unwrap();
-    assert_eq!(next(&mut stream).await.watch_id(), 7);
-    stream.watch("b", id(7)).await.unwrap();
-    let refused = next(&mut stream).await;
-    assert_eq!(
-        (refused.watch_id(), &*read(&refused)),
-        (-1, "1: created canceled mvcc: duplicate watch ID provided on the WatchStream")
-    );
-    let backwards = WatchOptions::new().with_range("a");
-    stream.watch("b", Some(backwards)).await.unwrap();
-    assert_eq!(read(&next(&mut stream).await), "1: created canceled mvcc: watcher range is empty");
-    stream.watch("b", None).await.unwrap();
-    assert_eq!(next(&mut stream).await.watch_id(), 1, "the next after 0");
-
-    client.put("b", "x", None).await.unwrap();
-    let (one, other) = (next(&mut stream).await, next(&mut stream).await);
-    assert_eq!((one.watch_id(), other.watch_id()), (1, 7));
-    assert_eq!((&*read(&one), &*read(&other)), ("2: +b=x", "2: +b=x"));
-
-    stream.cancel(7).await.unwrap();
-    let canceled = next(&mut stream).await;
-    assert_eq!((canceled.watch_id(), canceled.canceled()), (7, true));
-    client.put("b", "y", None).await.unwrap();
-    client.put("a", "z", None).await.unwrap();
-    assert_eq!(next(&mut stream).await.watch_id(), 1);
-    assert_eq!(read(&next(&mut stream).await), "4: +a=z");
-}
-
-#[tokio::test(start_paused = true)]
 async fn progress_comes_on_request_and_while_quiet() {
     let mut client = Etcd::new().client().await;
-    let mut stream = watch_key(&mut client, "a", WatchOptions::new()).await;
+    let mut stream = watch(&mut client, "a", WatchOptions::new()).await;
     client.put("b", "", None).await.unwrap();
     stream.request_progress().await.unwrap();
     let progress = next(&mut stream).await;
@@ -185,7 +73,7 @@ async fn progress_comes_on_request_and_while_quiet() {
     assert_eq!(read_on().await, "2:");
 
     let start = Instant::now();
-    let mut quiet = watch(&mut client, all().with_progress_notify()).await;
+    let mut quiet = watch(&mut client, "", all().with_progress_notify()).await;
     assert_eq!(read(&next(&mut quiet).await), "2:");
     assert_eq!(start.elapsed().as_secs(), 600);
 }
@@ -193,7 +81,7 @@ async fn progress_comes_on_request_and_while_quiet() {
 #[tokio::test(start_paused = true)]
 async fn leases_expire_while_only_a_watch_waits() {
     let mut client = Etcd::new().client().await;
-    let mut watch = watch(&mut client, all()).await;
+    let mut watch = watch(&mut client, "", all()).await;
     let lease = client.lease_grant(5, None).await.unwrap().id();
     let on_it = || Some(PutOptions::new().with_lease(lease));
     client.put("b", "", on_it()).await.unwrap();
@@ -229,7 +117,7 @@ async fn keep_alives_renew_with_unread_answers() {
 async fn watches_receive_an_operators_changes() {
     let etcd = Etcd::new();
     let mut client = etcd.client().await;
-    let mut watch = watch(&mut client, all()).await;
+    let mut watch = watch(&mut client, "", all()).await;
     let put = PbPutRequest { key: b"a".into(), ..PbPutRequest::default() };
     etcd.with_store(|store| store.put(&put).map(drop)).unwrap();
     assert_eq!(read(&next(&mut watch).await), "2: +a=");
@@ -243,7 +131,7 @@ async fn watches_receive_an_operators_changes() {
 async fn slow_watch_misses_nothing() {
     let etcd = Etcd::new();
     let mut client = etcd.client().await;
-    let mut watch = watch(&mut client, all()).await;
+    let mut watch = watch(&mut client, "", all()).await;
     for n in 0..3_000 {
         client.put("n", n.to_string(), None).await.unwrap();
     }
@@ -278,7 +166,7 @@ async fn cut_link_holds_calls_and_streams_until_healed() {
     let etcd = Etcd::new();
     let link = etcd.link();
     let (mut client, mut operator) = (link.client(None).await.unwrap(), etcd.client().await);
-    let mut watch = watch(&mut client, all()).await;
+    let mut watch = watch(&mut client, "", all()).await;
     link.cut();
     let given_up = timeout(NEVER, client.put("given-up", "", None)).await;
     assert!(given_up.is_err());
@@ -300,7 +188,7 @@ async fn link_down_refuses_new_calls_and_breaks_open_ones() {
     let etcd = Etcd::new();
     let link = etcd.link();
     let (mut client, mut operator) = (link.client(None).await.unwrap(), etcd.client().await);
-    let mut watch = watch(&mut client, all()).await;
+    let mut watch = watch(&mut client, "", all()).await;
     let lease = client.lease_grant(60, None).await.unwrap().id();
     let (mut keeper, mut kept) = client.lease_keep_alive(lease).await.unwrap();
     for hold in [Link::cut, |link: &Link| link.delay(NEVER)] {
@@ -349,7 +237,7 @@ async fn slow_link_delays_each_way_and_keeps_the_order() {
     let etcd = Etcd::new();
     let link = etcd.link();
     let (mut client, mut operator) = (link.client(None).await.unwrap(), etcd.client().await);
-    let mut watch = watch(&mut client, all()).await;
+    let mut watch = watch(&mut client, "", all()).await;
     link.delay(Duration::from_secs(1));
     let start = Instant::now();
     client.get("a", None).await.unwrap();
@@ -390,18 +278,4 @@ async fn faults_hit_the_next_calls_in_order() {
     assert!(applied("answer").await);
     assert!(!applied("request").await);
     assert!(applied("fine").await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn serves_status_members_and_refuses_lock_service() {
-    let etcd = Etcd::new();
-    let mut client = etcd.client().await;
-    let status = client.status().await.unwrap();
-    assert_eq!(status.version(), etcd_locked_embedded::store::VERSION);
-    let members = client.member_list().await.unwrap();
-    assert_eq!(members.members().len(), 1);
-    let locked = client.lock("a", None).await.map(drop).unwrap_err();
-    assert_eq!(code(locked), (Code::Unimplemented, "unknown service v3lockpb.Lock".into()));
-    let compact = PbCompactionRequest { revision: 1, physical: false };
-    etcd.with_store(|store| store.compact(&compact).map(drop)).unwrap();
 }

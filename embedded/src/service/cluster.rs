@@ -1,6 +1,6 @@
 //! Cluster service: lists the only member, and refuses all changes of membership.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use etcd_client::proto::{
     PbClusterService, PbMember, PbMemberAddRequest, PbMemberAddResponse, PbMemberListRequest,
@@ -21,11 +21,10 @@ pub(crate) struct Cluster(pub(crate) Arc<Shared>);
 #[tonic::async_trait]
 impl PbClusterService for Cluster {
     async fn member_list(&self, _: Request<PbMemberListRequest>) -> Answer<PbMemberListResponse> {
-        let addresses = &self.0.addresses;
         let member = PbMember {
             id: MEMBER_ID,
             name: "embedded".to_owned(),
-            client_ur_ls: addresses.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            client_ur_ls: self.0.addresses().clone(),
             ..PbMember::default()
         };
         // etcd leaves the revision out of this header.

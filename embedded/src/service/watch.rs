@@ -1,6 +1,5 @@
 //! Watch service: one stream of responses for all watches of a client.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -87,12 +86,6 @@ pub(crate) struct Responses {
     asking: AbortHandle,
     alarm: Option<(Duration, Sleep)>,
     ended: bool,
-}
-
-impl fmt::Debug for Responses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Responses").field("id", &self.id).finish_non_exhaustive()
-    }
 }
 
 impl Drop for Responses {

@@ -36,25 +36,25 @@ pub(super) fn sent(request: &impl Message) -> Result<usize, Refusal> {
 /// Checks the limit of raft, which reads do not pass.
 pub(super) fn proposed(size: usize) -> Result<(), Refusal> {
     if RAFT_HEADER + prost::length_delimiter_len(size) + size > MAX_REQUEST {
-        return Err(Refusal::too_large());
+        return Err(Refusal::TOO_LARGE.into());
     }
     Ok(())
 }
 
 pub(super) fn range(request: &PbRangeRequest) -> Result<(), Refusal> {
     key(&request.key)?;
-    SortOrder::try_from(request.sort_order).map_err(|_| Refusal::invalid_sort())?;
-    SortTarget::try_from(request.sort_target).map_err(|_| Refusal::invalid_sort())?;
+    SortOrder::try_from(request.sort_order).map_err(|_| Refusal::INVALID_SORT)?;
+    SortTarget::try_from(request.sort_target).map_err(|_| Refusal::INVALID_SORT)?;
     Ok(())
 }
 
 pub(super) fn put(request: &PbPutRequest) -> Result<(), Refusal> {
     key(&request.key)?;
     if request.ignore_value && !request.value.is_empty() {
-        return Err(Refusal::value_provided());
+        return Err(Refusal::VALUE_PROVIDED.into());
     }
     if request.ignore_lease && request.lease != 0 {
-        return Err(Refusal::lease_provided());
+        return Err(Refusal::LEASE_PROVIDED.into());
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ pub(super) fn txn(request: &PbTxnRequest) -> Result<(), Refusal> {
 
 fn key(key: &[u8]) -> Result<(), Refusal> {
     if key.is_empty() {
-        return Err(Refusal::empty_key());
+        return Err(Refusal::EMPTY_KEY.into());
     }
     Ok(())
 }
@@ -81,7 +81,7 @@ fn key(key: &[u8]) -> Result<(), Refusal> {
 fn operations(request: &PbTxnRequest, limit: usize) -> Result<(), Refusal> {
     let most = request.compare.len().max(request.success.len()).max(request.failure.len());
     let Some(left) = limit.checked_sub(most) else {
-        return Err(Refusal::too_many_operations());
+        return Err(Refusal::TOO_MANY_OPERATIONS.into());
     };
     for compare in &request.compare {
         key(&compare.key)?;
@@ -92,7 +92,7 @@ fn operations(request: &PbTxnRequest, limit: usize) -> Result<(), Refusal> {
             Some(PbTxnOpRequest::RequestPut(request)) => put(request)?,
             Some(PbTxnOpRequest::RequestDeleteRange(request)) => delete(request)?,
             Some(PbTxnOpRequest::RequestTxn(request)) => operations(request, left)?,
-            None => return Err(Refusal::key_not_found()),
+            None => return Err(Refusal::KEY_NOT_FOUND.into()),
         }
     }
     Ok(())
@@ -149,14 +149,14 @@ impl<'a> Overlaps<'a> {
     fn put(&mut self, key: &'a [u8]) -> Result<(), Refusal> {
         self.not_deleted(key)?;
         if !self.puts.insert(key) {
-            return Err(Refusal::duplicate_key());
+            return Err(Refusal::DUPLICATE_KEY.into());
         }
         Ok(())
     }
 
     fn not_deleted(&self, key: &[u8]) -> Result<(), Refusal> {
         if self.deletions.iter().any(|span| span.contains(key)) {
-            return Err(Refusal::duplicate_key());
+            return Err(Refusal::DUPLICATE_KEY.into());
         }
         Ok(())
     }

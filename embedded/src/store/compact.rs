@@ -15,10 +15,10 @@ impl Store {
         request: &PbCompactionRequest,
     ) -> Result<PbCompactionResponse, Refusal> {
         if request.revision <= self.compacted {
-            return Err(Refusal::compacted());
+            return Err(Refusal::COMPACTED.into());
         }
         if request.revision > self.revision {
-            return Err(Refusal::future_revision());
+            return Err(Refusal::FUTURE_REVISION.into());
         }
         self.compacted = request.revision;
         // Only keys that changed since the last compaction have a past. So the cost grows with the writes, not with the keys.

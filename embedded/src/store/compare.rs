@@ -26,42 +26,24 @@ impl Store {
 }
 
 fn fits(compare: &PbCompare, kv: &PbKeyValue) -> bool {
-    let union = compare.target_union.as_ref();
+    let target = PbCompareTarget::try_from(compare.target);
     // A target union of another kind than the target counts as zero.
-    let against = |number: i64, wanted: Option<i64>| number.cmp(&wanted.unwrap_or_default());
-    let ordering = match PbCompareTarget::try_from(compare.target) {
-        Ok(PbCompareTarget::Value) => kv.value.as_slice().cmp(match union {
+    let wanted = match (target, &compare.target_union) {
+        (Ok(PbCompareTarget::Create), Some(PbTargetUnion::CreateRevision(it)))
+        | (Ok(PbCompareTarget::Mod), Some(PbTargetUnion::ModRevision(it)))
+        | (Ok(PbCompareTarget::Version), Some(PbTargetUnion::Version(it)))
+        | (Ok(PbCompareTarget::Lease), Some(PbTargetUnion::Lease(it))) => *it,
+        _ => 0,
+    };
+    let ordering = match target {
+        Ok(PbCompareTarget::Value) => kv.value.as_slice().cmp(match &compare.target_union {
             Some(PbTargetUnion::Value(value)) => value,
             _ => &[],
         }),
-        Ok(PbCompareTarget::Create) => against(
-            kv.create_revision,
-            match union {
-                Some(PbTargetUnion::CreateRevision(revision)) => Some(*revision),
-                _ => None,
-            },
-        ),
-        Ok(PbCompareTarget::Mod) => against(
-            kv.mod_revision,
-            match union {
-                Some(PbTargetUnion::ModRevision(revision)) => Some(*revision),
-                _ => None,
-            },
-        ),
-        Ok(PbCompareTarget::Version) => against(
-            kv.version,
-            match union {
-                Some(PbTargetUnion::Version(version)) => Some(*version),
-                _ => None,
-            },
-        ),
-        Ok(PbCompareTarget::Lease) => against(
-            kv.lease,
-            match union {
-                Some(PbTargetUnion::Lease(lease)) => Some(*lease),
-                _ => None,
-            },
-        ),
+        Ok(PbCompareTarget::Create) => kv.create_revision.cmp(&wanted),
+        Ok(PbCompareTarget::Mod) => kv.mod_revision.cmp(&wanted),
+        Ok(PbCompareTarget::Version) => kv.version.cmp(&wanted),
+        Ok(PbCompareTarget::Lease) => kv.lease.cmp(&wanted),
         Err(_) => Ordering::Equal,
     };
     match CompareOp::try_from(compare.result) {

@@ -38,7 +38,7 @@ impl Store {
 
     pub(super) fn lease_exists(&self, lease: i64) -> Result<(), Refusal> {
         if lease != 0 && !self.leases.contains(lease) {
-            return Err(Refusal::lease_not_found());
+            return Err(Refusal::LEASE_NOT_FOUND.into());
         }
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Store {
         if (request.ignore_value || request.ignore_lease)
             && self.keys.get(&request.key, self.revision).is_none()
         {
-            return Err(Refusal::key_not_found());
+            return Err(Refusal::KEY_NOT_FOUND.into());
         }
         Ok(())
     }

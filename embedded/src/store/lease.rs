@@ -53,10 +53,10 @@ impl Store {
         request: &PbLeaseGrantRequest,
     ) -> Result<PbLeaseGrantResponse, Refusal> {
         if request.ttl > MAX_TTL {
-            return Err(Refusal::ttl_too_large());
+            return Err(Refusal::TTL_TOO_LARGE.into());
         }
         if self.leases.contains(request.id) {
-            return Err(Refusal::lease_exists());
+            return Err(Refusal::LEASE_EXISTS.into());
         }
         let id = match request.id {
             0 => self.leases.choose(),
@@ -77,7 +77,7 @@ impl Store {
         request: &PbLeaseRevokeRequest,
     ) -> Result<PbLeaseRevokeResponse, Refusal> {
         if !self.leases.contains(request.id) {
-            return Err(Refusal::lease_not_found());
+            return Err(Refusal::LEASE_NOT_FOUND.into());
         }
         self.end_lease(request.id);
         Ok(PbLeaseRevokeResponse { header: Some(self.header()) })

@@ -19,10 +19,10 @@ impl Store {
         check::sent(request)?;
         check::range(request)?;
         if request.revision > self.revision {
-            return Err(Refusal::future_revision());
+            return Err(Refusal::FUTURE_REVISION.into());
         }
         if request.revision > 0 && request.revision < self.compacted {
-            return Err(Refusal::compacted());
+            return Err(Refusal::COMPACTED.into());
         }
         Ok(self.read(request, self.revision, self.header()))
     }

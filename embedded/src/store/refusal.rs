@@ -28,68 +28,42 @@ impl From<Refusal> for tonic::Status {
     }
 }
 
-impl Refusal {
-    fn new(code: Code, message: &str) -> Self {
+/// A refusal whose words are always the same.
+type Known = (Code, &'static str);
+
+impl From<Known> for Refusal {
+    fn from((code, message): Known) -> Self {
         Self { code, message: message.to_owned() }
     }
+}
 
-    pub(super) fn empty_key() -> Self {
-        Self::new(Code::InvalidArgument, "etcdserver: key is not provided")
-    }
-
-    pub(super) fn key_not_found() -> Self {
-        Self::new(Code::InvalidArgument, "etcdserver: key not found")
-    }
-
-    pub(super) fn value_provided() -> Self {
-        Self::new(Code::InvalidArgument, "etcdserver: value is provided")
-    }
-
-    pub(super) fn lease_provided() -> Self {
-        Self::new(Code::InvalidArgument, "etcdserver: lease is provided")
-    }
-
-    pub(super) fn too_many_operations() -> Self {
-        Self::new(Code::InvalidArgument, "etcdserver: too many operations in txn request")
-    }
-
-    pub(super) fn duplicate_key() -> Self {
-        Self::new(Code::InvalidArgument, "etcdserver: duplicate key given in txn request")
-    }
-
-    pub(super) fn invalid_sort() -> Self {
-        Self::new(Code::InvalidArgument, "etcdserver: invalid sort option")
-    }
-
-    pub(super) fn compacted() -> Self {
-        Self::new(Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted")
-    }
-
-    pub(super) fn future_revision() -> Self {
-        Self::new(Code::OutOfRange, "etcdserver: mvcc: required revision is a future revision")
-    }
-
-    pub(super) fn lease_not_found() -> Self {
-        Self::new(Code::NotFound, "etcdserver: requested lease not found")
-    }
-
-    pub(super) fn lease_exists() -> Self {
-        Self::new(Code::FailedPrecondition, "etcdserver: lease already exists")
-    }
-
-    pub(super) fn ttl_too_large() -> Self {
-        Self::new(Code::OutOfRange, "etcdserver: too large lease TTL")
-    }
-
-    pub(super) fn too_large() -> Self {
-        Self::new(Code::InvalidArgument, "etcdserver: request is too large")
-    }
+impl Refusal {
+    pub(super) const EMPTY_KEY: Known = (Code::InvalidArgument, "etcdserver: key is not provided");
+    pub(super) const KEY_NOT_FOUND: Known = (Code::InvalidArgument, "etcdserver: key not found");
+    pub(super) const VALUE_PROVIDED: Known =
+        (Code::InvalidArgument, "etcdserver: value is provided");
+    pub(super) const LEASE_PROVIDED: Known =
+        (Code::InvalidArgument, "etcdserver: lease is provided");
+    pub(super) const TOO_MANY_OPERATIONS: Known =
+        (Code::InvalidArgument, "etcdserver: too many operations in txn request");
+    pub(super) const DUPLICATE_KEY: Known =
+        (Code::InvalidArgument, "etcdserver: duplicate key given in txn request");
+    pub(super) const INVALID_SORT: Known =
+        (Code::InvalidArgument, "etcdserver: invalid sort option");
+    pub(super) const COMPACTED: Known =
+        (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted");
+    pub(super) const FUTURE_REVISION: Known =
+        (Code::OutOfRange, "etcdserver: mvcc: required revision is a future revision");
+    pub(super) const LEASE_NOT_FOUND: Known =
+        (Code::NotFound, "etcdserver: requested lease not found");
+    pub(super) const LEASE_EXISTS: Known =
+        (Code::FailedPrecondition, "etcdserver: lease already exists");
+    pub(super) const TTL_TOO_LARGE: Known = (Code::OutOfRange, "etcdserver: too large lease TTL");
+    pub(super) const TOO_LARGE: Known = (Code::InvalidArgument, "etcdserver: request is too large");
 
     /// Refuses a message as etcd's gRPC layer does, before etcd sees the request.
     pub(super) fn message_too_large(size: usize, limit: usize) -> Self {
-        Self::new(
-            Code::ResourceExhausted,
-            &format!("grpc: received message larger than max ({size} vs. {limit})"),
-        )
+        let message = format!("grpc: received message larger than max ({size} vs. {limit})");
+        Self { code: Code::ResourceExhausted, message }
     }
 }

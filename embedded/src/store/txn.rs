@@ -64,10 +64,10 @@ impl Store {
     /// Refuses a revision that is compacted or not reached yet. In a transaction, a negative revision counts as compacted.
     fn within_limits(&self, range: &PbRangeRequest) -> Result<(), Refusal> {
         if range.revision > self.revision {
-            return Err(Refusal::future_revision());
+            return Err(Refusal::FUTURE_REVISION.into());
         }
         if range.revision != 0 && range.revision < self.compacted {
-            return Err(Refusal::compacted());
+            return Err(Refusal::COMPACTED.into());
         }
         Ok(())
     }
