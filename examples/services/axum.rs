@@ -7,7 +7,7 @@
 //! curl -X POST http://127.0.0.1:8080/orders/1/invoice
 //! curl http://127.0.0.1:8080/shelves/lamp                    # {"left":38,"sold":2}
 //! curl http://127.0.0.1:8080/locks                           # {"ready":true,"reachable":true,"draining":false,"leases":[…],…
-//! curl http://127.0.0.1:8080/metrics                         # for Prometheus; dashboard and alerts are in ops/
+//! curl http://127.0.0.1:8080/metrics                         # for Prometheus; dashboard and alerts are in examples/ops
 //! ```
 
 mod locks;
@@ -17,7 +17,7 @@ mod signals;
 
 use std::env;
 use std::process::ExitCode;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -26,7 +26,7 @@ use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use etcd_locked::{BUCKETS, Config, etcd_locked};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::{interval, sleep, timeout};
@@ -41,16 +41,6 @@ struct Wanted {
     pieces: u32,
 }
 
-/// The answer to it: the order, and when the body began and ended, in microseconds since 1970. `cargo xtask roll` measures
-/// hand-overs by these times.
-#[derive(Serialize)]
-struct Placed {
-    #[serde(flatten)]
-    order: Order,
-    begun_us: u64,
-    ended_us: u64,
-}
-
 /// Takes both locks or none. A server drops the handler of a client that has gone, but here a payment is in progress. With
 /// `detach` the body has a task of its own and runs to its end under its locks.
 #[etcd_locked(locks::Order { id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, guard = (order, shelf))]
@@ -58,10 +48,8 @@ async fn place(
     State(shop): State<Shop>,
     Path(id): Path<u64>,
     Json(wanted): Json<Wanted>,
-) -> Result<Json<Placed>, Error> {
-    let begun_us = now_us();
-    let order = shop.place(order, shelf, &wanted.sku, wanted.pieces).await?;
-    Ok(Json(Placed { order, begun_us, ended_us: now_us() }))
+) -> Result<Json<Order>, Error> {
+    shop.place(order, shelf, &wanted.sku, wanted.pieces).await.map(Json)
 }
 
 /// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for an
@@ -112,11 +100,6 @@ async fn upkeep(metrics: PrometheusHandle) {
         every.tick().await;
         metrics.run_upkeep();
     }
-}
-
-fn now_us() -> u64 {
-    let now = UNIX_EPOCH.elapsed().unwrap_or_default();
-    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl IntoResponse for Error {

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) const GRACE: Duration = Duration::from_secs(20);
 
 /// The least time for which the server goes on listening after the signal, and says that it is not ready. Longer than the period of
-/// a balancer's probes; zero will do where the balancer forgets the replica before the signal, as with `ops/kubernetes`.
+/// a balancer's probes; zero will do where the balancer forgets the replica before the signal, as with `examples/ops/kubernetes`.
 pub(crate) const NOTICE: Duration = Duration::from_secs(2);
 
 /// The time that the server then has to send its last answers, because some clients never read theirs.

@@ -16,6 +16,7 @@ mod leader;
 mod lock_service;
 mod members;
 mod nightly;
+mod ops;
 mod shop_actix;
 mod shop_axum;
 mod shop_tonic;

@@ -1,4 +1,4 @@
-//! Tests of the shop's services: six scenes, played by processes, for each framework.
+//! Tests of the shop's services: five scenes, played by processes, for each framework.
 
 pub(crate) mod http;
 mod scenes;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-pub(crate) use self::scenes::{contention, disconnect, held, notice, outage, shutdown};
+pub(crate) use self::scenes::{Town, contention, disconnect, held, outage, paid, shutdown};
 use crate::limit::within;
 use crate::stage::{Program, Stage};
 
@@ -35,11 +35,6 @@ macro_rules! plays_every_scene {
         #[test]
         fn sigterm_drains_and_leaves_nothing_behind() {
             $crate::shop::shutdown::<$customer>();
-        }
-
-        #[test]
-        fn says_that_it_is_not_ready_before_its_port_closes() {
-            $crate::shop::notice::<$customer>();
         }
 
         #[test]

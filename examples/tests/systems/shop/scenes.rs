@@ -17,13 +17,13 @@ const AT_ONCE: Duration = Duration::from_millis(5);
 const NEVER: Duration = Duration::from_secs(600);
 
 /// An etcd, and a database for all services on it.
-struct Town {
-    etcd: Etcd,
+pub(crate) struct Town {
+    pub(crate) etcd: Etcd,
     folder: TempDir,
 }
 
 impl Town {
-    async fn found() -> Town {
+    pub(crate) async fn found() -> Town {
         Town { etcd: Etcd::start().await, folder: tempfile::tempdir().expect("a folder") }
     }
 
@@ -31,7 +31,7 @@ impl Town {
         self.folder.path().join("shop.db")
     }
 
-    async fn service<C: Customer>(&self, bank: Duration, printer: Duration) -> Service {
+    pub(crate) async fn service<C: Customer>(&self, bank: Duration, printer: Duration) -> Service {
         Service::start::<C>(&self.etcd.endpoints(), &self.database(), bank, printer).await
     }
 
@@ -40,7 +40,7 @@ impl Town {
     }
 }
 
-fn paid(order: &Order) -> bool {
+pub(crate) fn paid(order: &Order) -> bool {
     order.state == "paid"
 }
 
@@ -168,8 +168,8 @@ pub(crate) fn disconnect<C: Customer>() {
     });
 }
 
-/// Plays SIGTERM to both replicas under load. Waiting requests are refused, bodies run to their end with and without a client,
-/// and no key or lease is left.
+/// Plays SIGTERM to both replicas under load. Waiting and new requests are refused as retryable, bodies run to their end with and
+/// without a client, and no key or lease is left.
 pub(crate) fn shutdown<C: Customer>() {
     run(async {
         let town = Town::found().await;
@@ -200,6 +200,12 @@ pub(crate) fn shutdown<C: Customer>() {
         assert_eq!(refused.code, C::UNAVAILABLE, "{refused:?}");
         assert_eq!(refused.retry_after, Some(1), "{refused:?}");
         assert!(refused.said.starts_with("LOCK_SHUTTING_DOWN"), "{refused:?}");
+        // It still listens, so that balancers see that it is not ready, and refuses what comes.
+        one.until_ready::<C>(false).await;
+        let mut late: C = one.customer().await;
+        let refused = late.place(4, "sofa").await.unwrap_err();
+        assert_eq!(refused.code, C::UNAVAILABLE, "{refused:?}");
+        assert_eq!(refused.retry_after, Some(1), "{refused:?}");
         let answer = within("the answer", stays).await.unwrap();
         assert!(paid(&answer.unwrap()));
         one.stage.ends_well(&mut one.program).await;
@@ -211,27 +217,6 @@ pub(crate) fn shutdown<C: Customer>() {
         assert!(paid(&clerk.order(2).await.unwrap()), "cut by the shutdown");
         clerk.order(3).await.expect_err("it was never begun");
         assert!(paid(&clerk.place(3, "lamp").await.unwrap()), "elsewhere");
-    });
-}
-
-/// Plays SIGTERM to a service with a running body. The service says that it is not ready, and refuses new requests as retryable.
-pub(crate) fn notice<C: Customer>() {
-    run(async {
-        let town = Town::found().await;
-        let mut service = town.service::<C>(Duration::from_secs(7), AT_ONCE).await;
-        let mut clerk: C = service.customer().await;
-        clerk.restock("lamp", 10).await;
-        let first = tokio::spawn(async move { clerk.place(1, "lamp").await });
-        service.until::<C>(1, paying).await;
-
-        service.program.terminate();
-        service.until_ready::<C>(false).await;
-        let mut late: C = service.customer().await;
-        let refused = late.place(2, "sofa").await.unwrap_err();
-        assert_eq!(refused.code, C::UNAVAILABLE, "{refused:?}");
-        assert_eq!(refused.retry_after, Some(1), "{refused:?}");
-        assert!(paid(&within("the answer", first).await.unwrap().unwrap()));
-        service.stage.ends_well(&mut service.program).await;
     });
 }
 
