@@ -14,8 +14,6 @@ use syn::{
 
 use crate::args::{Args, NameKind, bare_word};
 use crate::borrowed;
-use crate::crate_path;
-use crate::declared::{VARIABLE, declared_only};
 use crate::function::{Body, Function};
 use crate::options::{self, Options};
 use crate::shape::{self, Shape};
@@ -47,16 +45,10 @@ pub(crate) struct Value {
 
 /// Binds the names to the function. `mistakes` are those found while parsing; a function that did not parse is `None`.
 pub(crate) fn bind(
-    mut args: Args,
+    args: Args,
     function: Option<Function>,
     mut mistakes: Vec<Error>,
 ) -> Result<Bound> {
-    if args.options.krate.is_none() {
-        match crate_path::path() {
-            Ok(path) => args.options.krate = path,
-            Err(mistake) => mistakes.push(mistake),
-        }
-    }
     let shape = function.as_ref().and_then(|function| shape(function, &mut mistakes));
     let names = names(&args, function.as_ref(), &mut mistakes);
     if names.len() == args.names.len() && !args.unreadable {
@@ -154,13 +146,6 @@ pub(crate) fn names(
                     continue;
                 }
                 templates.push(text.value());
-                if declared_only() {
-                    let message = format!(
-                        "this workspace locks declared names only (`{VARIABLE}`); declare this one, \
-                         `lock_names! {{ pub Order = \"orders/<id: u64>\"; }}`, and write `#[etcd_locked(Order {{ id }})]`"
-                    );
-                    mistakes.push(Error::new(text.span(), message));
-                }
                 let before = mistakes.len();
                 let values = values(text, bindings.as_ref(), mistakes);
                 // What the template itself has wrong is reported at the `impl`, what a method lacks at that method.
@@ -176,10 +161,7 @@ pub(crate) fn names(
                     );
                     mistakes.push(Error::new(method.span(), message));
                 }
-                Name::Template {
-                    text: text.clone(),
-                    values,
-                }
+                Name::Template { text: text.clone(), values }
             }
             NameKind::Expression(expression) => Name::Expression(expression.clone()),
         });

@@ -62,7 +62,7 @@ impl Function {
         ours
     }
 
-    fn parse_tokens(input: ParseStream<'_>) -> Result<Self> {
+    pub(crate) fn parse_tokens(input: ParseStream<'_>) -> Result<Self> {
         Ok(Function {
             attrs: input.call(Attribute::parse_outer)?,
             vis: input.parse()?,

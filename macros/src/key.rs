@@ -8,7 +8,6 @@ use syn::{
     Data, DataEnum, DataStruct, DeriveInput, Error, Ident, LitStr, Path, Result, parse_quote,
 };
 
-use crate::crate_path;
 use crate::value::absolute_path;
 
 /// Derives `LockKey`. Output for `struct OrderId(u64)`:
@@ -127,100 +126,5 @@ fn krate(attrs: &[syn::Attribute]) -> Result<Path> {
             Ok(())
         })?;
     }
-    let krate = match krate {
-        None => crate_path::path()?,
-        found => found,
-    };
     Ok(krate.unwrap_or_else(|| parse_quote!(::etcd_locked)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn message(input: TokenStream) -> String {
-        derive(input).expect_err("refused").to_string()
-    }
-
-    #[test]
-    fn newtypes_write_their_field_enums_their_variant() {
-        let written = |input| derive(input).expect("derived").to_string().replace(' ', "");
-        assert!(
-            written(quote!(
-                struct Id(u64);
-            ))
-            .contains("<u64as::etcd_locked::LockKey>::write(&self.0,out)")
-        );
-        let generic = written(quote!(
-            struct Id<T: Copy> {
-                #[serde]
-                raw: T,
-            }
-        ));
-        assert!(generic.contains("::write(&self.raw,out)"));
-        assert!(
-            generic.contains(
-                "impl<T:Copy>::etcd_locked::LockKeyforId<T>whereT:::etcd_locked::LockKey"
-            )
-        );
-        assert!(
-            written(quote!(
-                enum E {
-                    A,
-                    r#type = 5,
-                }
-            ))
-            .contains(r#"Self::A=>"A",Self::r#type=>"type""#)
-        );
-        assert!(
-            written(quote!(
-                #[lock_key(crate = crate::x)]
-                struct Id(u8);
-            ))
-            .contains("crate::x::LockKey")
-        );
-    }
-
-    #[test]
-    fn refuses_types_that_are_not_one_value() {
-        assert!(
-            message(quote!(
-                struct A;
-            ))
-            .contains("`A` has no value")
-        );
-        assert!(
-            message(quote!(
-                struct A(u8, u8, u8);
-            ))
-            .starts_with("`A` has 3 fields")
-        );
-        assert!(message(quote!(union A { a: u8 })).starts_with("a union"));
-        assert!(
-            message(quote!(
-                enum A {}
-            ))
-            .contains("no variants")
-        );
-        assert_eq!(
-            derive(quote!(
-                enum A {
-                    B(u8),
-                    C,
-                    D { d: u8 },
-                }
-            ))
-            .expect_err("refused")
-            .into_iter()
-            .count(),
-            2
-        );
-        assert!(
-            message(quote!(
-                #[lock_key(name = "x")]
-                struct A(u8);
-            ))
-            .contains("one option")
-        );
-    }
 }

@@ -9,9 +9,6 @@ mod args;
 mod bind;
 mod block;
 mod borrowed;
-mod crate_path;
-mod declared;
-mod editor;
 mod expand;
 mod field;
 mod function;
@@ -79,7 +76,7 @@ use proc_macro2::TokenStream;
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
 /// | `locks = expr` | the global ones | the `&Locks` to use |
-/// | `crate = path` | `::etcd_locked` | absolute path to the runtime where it is renamed or re-exported. Once for all packages of a workspace whose manifests do not name `etcd-locked`: `ETCD_LOCKED_CRATE = "::shop::etcd_locked"` under `[env]` of `.cargo/config.toml` |
+/// | `crate = path` | `::etcd_locked` | absolute path to the runtime where it is renamed or re-exported. |
 ///
 /// # Limits from configuration
 ///
@@ -212,7 +209,7 @@ fn locked(args: TokenStream, item: &TokenStream) -> syn::Result<TokenStream> {
         return Err(function::twice(second));
     }
     let bound = bind::bind(args, function, mistakes)?;
-    Ok(editor::expand_for_reader(&bound))
+    Ok(expand::expand(&bound))
 }
 
 /// Declares lock names: `lock_names!` of etcd-locked hands its input to this macro, after the path of that crate.
@@ -236,7 +233,7 @@ pub fn lock_names(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 /// identifier as it is declared: renaming a variant changes the locks that are taken. Every other type is refused;
 /// implement the trait by hand for it.
 ///
-/// Where the runtime is renamed or re-exported, `#[lock_key(crate = path)]` says where it is, or `ETCD_LOCKED_CRATE`.
+/// Where the runtime is renamed or re-exported, `#[lock_key(crate = path)]` says where it is.
 #[proc_macro_derive(LockKey, attributes(lock_key))]
 pub fn lock_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     key::derive(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()

@@ -272,7 +272,7 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
     let registered = (!template.value().is_empty()).then(|| {
         quote_spanned! {here=>
             #(#cfgs)*
-            #krate::__register_template!(#template, ::core::concat!(::core::module_path!(), #path), "");
+            #krate::__register_template!(#template, ::core::concat!(::core::module_path!(), #path));
         }
     });
     quote_spanned! {here=>
@@ -313,118 +313,5 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
         }
 
         #registered
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns the structs as text, and the messages of the errors.
-    fn declared(input: TokenStream) -> (String, Vec<String>) {
-        let expansion = declare(quote!(krate; #input));
-        let file: syn::File = syn::parse2(expansion).expect("items");
-        let mut messages = Vec::new();
-        let mut items = String::new();
-        for item in file.items {
-            match item {
-                syn::Item::Macro(item)
-                    if item
-                        .mac
-                        .path
-                        .segments
-                        .last()
-                        .is_some_and(|last| last.ident == "compile_error") =>
-                {
-                    messages
-                        .push(syn::parse2::<LitStr>(item.mac.tokens).expect("a message").value());
-                }
-                syn::Item::Struct(item) => items += &quote!(#item).to_string(),
-                _ => {}
-            }
-        }
-        (items, messages)
-    }
-
-    fn only_mistake(input: TokenStream) -> String {
-        let (_, mut messages) = declared(input.clone());
-        assert_eq!(messages.len(), 1, "{input}: {messages:?}");
-        messages.remove(0)
-    }
-
-    #[test]
-    fn declares_a_struct_for_each_name() {
-        let (structs, mistakes) = declared(quote! {
-            /// Docs.
-            #[derive(Clone)]
-            pub Order = "orders/<id: u64>/<sku: &str>/<c: Cow<str>>/<d: Cow<'_, str>>/<s: &'static str>";
-            pub(crate) Nightly = "jobs/nightly";
-        });
-        assert_eq!(mistakes, [""; 0]);
-        let wanted = quote! {
-            #[doc = r" Docs."]
-            #[derive(Clone)]
-            pub struct Order<'a> {
-                #[doc = "What stands for `<id>` in the name."]
-                pub id: u64,
-                #[doc = "What stands for `<sku>` in the name."]
-                pub sku: &'a str,
-                #[doc = "What stands for `<c>` in the name."]
-                pub c: Cow<'a, str>,
-                #[doc = "What stands for `<d>` in the name."]
-                pub d: Cow<'a, str>,
-                #[doc = "What stands for `<s>` in the name."]
-                pub s: &'static str,
-            }
-            pub(crate) struct Nightly;
-        };
-        assert_eq!(structs.replace(' ', ""), wanted.to_string().replace(' ', ""));
-    }
-
-    #[test]
-    fn mistake_in_one_name_keeps_the_others() {
-        let (structs, mistakes) = declared(quote! {
-            A = "a/<id: u64>/<b>";
-            pub B "b";
-            C = 5;
-            struct D = "d";
-            E = "e/<x: u8>/<x: u8>";
-            F = "f" pub G = "g";
-            G = "h";
-            H = "a//h";
-            I = "i/<x: 5>/<y: str>/<z: &'z str>"
-        });
-        assert_eq!(mistakes.len(), 12, "{mistakes:#?}");
-        for name in ["A", "B", "C", "E", "F", "G", "H", "I"] {
-            assert_eq!(
-                structs.matches(&format!("struct {name}")).count(),
-                1,
-                "{name} in {structs}"
-            );
-        }
-    }
-
-    #[test]
-    fn refuses_overlap_and_shows_both_names() {
-        assert_eq!(
-            only_mistake(quote! { Order = "orders/<id: &str>"; Archive = "orders/archive"; }),
-            "`Archive` and `Order` can be the same key, as `orders/archive` and `orders/<id: &str>`; \
-             give one of them another literal segment"
-        );
-        assert!(
-            only_mistake(quote! { Line = "o/<id: u8>/l/<n: u8>"; Order = "o/<id: u8>"; })
-                .starts_with(
-                    "`Order` is a path-prefix of `Line`, `o/<id: u8>` of `o/<id: u8>/l/<n: u8>`"
-                )
-        );
-        assert!(
-            only_mistake(quote! { A = "o"; B = "o/<id: u8>"; })
-                .starts_with("`A` is a path-prefix of `B`")
-        );
-        let (_, mistakes) = declared(quote! {
-            Order = "orders/<id: u64>"; Archive = "orders/archive";
-            #[cfg(a)] Job = "jobs"; #[cfg(not(a))] Job = "jobs";
-        });
-        assert_eq!(mistakes, [""; 0]);
     }
 }

@@ -188,7 +188,7 @@
 //! | `embedded` | `ETCD_LOCKED_ENDPOINTS=embedded`: an etcd inside the process |
 //! | `sqlx` | transactions that a holder which was paused cannot commit |
 //! | `uuid` | `uuid::Uuid` in a placeholder |
-//! | `templates` | `templates()` and `assert_no_overlaps()`: every lock site of the binary |
+//! | `templates` | `templates()`, `assert_no_overlaps()` and `assert_all_declared()`: every lock site of the binary |
 //! | `metrics`, `opentelemetry`, `serde` | metrics; links between traces; `Serialize` for [`Status`] |
 //!
 //! # Before you deploy
@@ -252,7 +252,7 @@ pub use crate::metrics::BUCKETS;
 #[doc(hidden)]
 pub use crate::templates::__TEMPLATES;
 #[cfg(feature = "templates")]
-pub use crate::templates::{Template, assert_no_overlaps, templates};
+pub use crate::templates::{Template, assert_all_declared, assert_no_overlaps, templates};
 #[cfg(feature = "tls")]
 pub use crate::values::config::Tls;
 pub use crate::values::config::{Config, Credentials};

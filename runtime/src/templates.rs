@@ -1,6 +1,7 @@
 //! Every lock site of the binary, collected by the linker.
 
 use std::fmt::{self, Display};
+use std::path::Path;
 
 use linkme::distributed_slice;
 
@@ -20,10 +21,12 @@ pub struct Template {
     pub options: &'static str,
     /// The number of `permits`, if it is a literal.
     permits: Option<u16>,
+    /// True if `lock_names!` declares the name.
+    declared: bool,
 }
 
 impl Template {
-    /// What `__register_template!` calls; a struct literal could not be written outside, since more may be known one day.
+    /// A declared name. Only `__register_template!` calls this and the functions below.
     #[doc(hidden)]
     #[must_use]
     pub const fn __new(
@@ -31,9 +34,17 @@ impl Template {
         function: &'static str,
         file: &'static str,
         line: u32,
-        options: &'static str,
     ) -> Self {
-        Self { template, function, file, line, options, permits: None }
+        Self { template, function, file, line, options: "", permits: None, declared: true }
+    }
+
+    /// A string in an attribute with these options.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn __written(mut self, options: &'static str) -> Self {
+        self.options = options;
+        self.declared = false;
+        self
     }
 
     #[doc(hidden)]
@@ -133,6 +144,44 @@ pub fn assert_no_overlaps() {
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Panics if an attribute of this workspace has its lock name as a string, and not from [`lock_names!`](crate::lock_names!).
+///
+/// For a team that wants each name, with the types of its values, in one place; to be all of a test, in each binary there is.
+///
+/// ```standalone_crate
+/// etcd_locked::lock_names! {
+///     pub Order = "orders/<id: u64>";
+/// }
+///
+/// #[etcd_locked::etcd_locked(Order { id })] // `"orders/<id>"` would not pass
+/// async fn ship(id: u64) -> Result<(), etcd_locked::LockError> {
+///     Ok(())
+/// }
+///
+/// etcd_locked::assert_all_declared();
+/// ```
+///
+/// Cargo compiles packages outside the workspace, such as those from a registry, by absolute paths. Their templates are not
+/// checked, as other people own them. Names made at run time are not known here.
+///
+/// # Panics
+/// If there is such a string; the message lists each with its file and line.
+#[track_caller]
+pub fn assert_all_declared() {
+    let found = undeclared(templates());
+    assert!(
+        found.is_empty(),
+        "lock names are written as strings; declare them by `lock_names!`:\n{}",
+        found.join("\n")
+    );
+}
+
+/// A line for each template of this workspace that is not a declared name.
+fn undeclared(sites: impl Iterator<Item = &'static Template>) -> Vec<String> {
+    let strings = sites.filter(|site| !site.declared && Path::new(site.file).is_relative());
+    strings.map(|site| format!("  {site}")).collect()
 }
 
 /// A message for each site whose literal number of permits is not that of the first site of its template.
@@ -312,7 +361,7 @@ mod tests {
     fn sites(templates: &[&'static str]) -> Vec<&'static Template> {
         let site = |(line, template): (usize, &&'static str)| -> &'static Template {
             let line = u32::try_from(line).expect("a few");
-            Box::leak(Box::new(Template::__new(template, "shop::f", "shop.rs", line, "")))
+            Box::leak(Box::new(Template::__new(template, "shop::f", "shop.rs", line)))
         };
         templates.iter().enumerate().map(site).collect()
     }
@@ -382,7 +431,7 @@ mod tests {
     #[test]
     fn numbers_of_permits_agree_within_a_template() {
         let of = |template, permits| -> &'static Template {
-            let site = Template::__new(template, "shop::f", "shop.rs", 1, "");
+            let site = Template::__new(template, "shop::f", "shop.rs", 1);
             Box::leak(Box::new(match permits {
                 Some(permits) => site.__of(permits),
                 None => site,
@@ -398,6 +447,15 @@ mod tests {
         );
         let others = [of("smtp/<it>", None), of("imap/<it>", Some(8))];
         assert_eq!(found(&[five, others[0], others[1], five]), [""; 0]);
+    }
+
+    #[test]
+    fn strings_of_this_workspace_are_undeclared() {
+        let of = |file| Template::__new("orders/<id>", "shop::f", file, 7);
+        let sites =
+            [of("shop.rs"), of("shop.rs").__written(""), of("/registry/shop.rs").__written("")];
+        let sites = sites.map(|site| -> &'static Template { Box::leak(Box::new(site)) });
+        assert_eq!(undeclared(sites.into_iter()), ["  shop.rs:7: orders/<id> (shop::f)"]);
     }
 
     #[test]

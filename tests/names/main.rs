@@ -1,4 +1,4 @@
-//! Name tests without etcd: escaping is injective, a workspace may allow declared names only or have the runtime elsewhere, and the docs show good names.
+//! Name tests without etcd: escaping is injective, strings are told from declared names, and the book's examples are compiled.
 
 // The modules that decide for `lock_names!`, by path: a proc-macro crate exports only macros.
 #[allow(dead_code, unreachable_pub)]
@@ -8,8 +8,6 @@ mod overlap;
 #[path = "../../macros/src/template.rs"]
 mod template;
 
-mod declared_only;
+mod book;
+mod declared;
 mod escaping;
-mod pages;
-mod reexported;
-mod workspace;

@@ -48,13 +48,7 @@
 ///
 /// # Declared names only
 ///
-/// A team that wants no string templates sets this in its `.cargo/config.toml`; a template in `#[etcd_locked("…")]` then does
-/// not compile in any package of its own. What comes from a registry, from git or from `cargo vendor` is left as it is.
-///
-/// ```toml
-/// [env]
-/// ETCD_LOCKED_DECLARED_ONLY = "1"
-/// ```
+/// With the feature `templates`, `assert_all_declared()` is a test that fails if an attribute has its name as a string.
 #[macro_export]
 macro_rules! lock_names {
     ($($declarations:tt)*) => {

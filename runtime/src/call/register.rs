@@ -7,7 +7,7 @@
 pub use linkme as __linkme;
 
 /// `__register_template!("orders/<id>", concat!(module_path!(), "::ship"), "wait = \"5s\"");`, a statement or an item. Behind
-/// the options the number of `permits`, if it is a literal.
+/// the options the number of `permits`, if it is a literal. A declared name has no options.
 ///
 /// The `const` gives the static a scope of its own; inside a generic function it is still one static, there whether or
 /// not the function is ever instantiated.
@@ -15,7 +15,7 @@ pub use linkme as __linkme;
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __register_template {
-    ($template:literal, $function:expr, $options:literal $(, $permits:literal)?) => {
+    ($template:literal, $function:expr $(, $options:literal $(, $permits:literal)?)?) => {
         const _: () = {
             #[$crate::__linkme::distributed_slice($crate::__TEMPLATES)]
             #[linkme(crate = $crate::__linkme)]
@@ -24,8 +24,7 @@ macro_rules! __register_template {
                 $function,
                 ::core::file!(),
                 ::core::line!(),
-                $options,
-            )$(.__of($permits))?;
+            )$(.__written($options)$(.__of($permits))?)?;
         };
     };
 }
@@ -35,5 +34,5 @@ macro_rules! __register_template {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __register_template {
-    ($template:literal, $function:expr, $options:literal $(, $permits:literal)?) => {};
+    ($template:literal, $function:expr $(, $options:literal $(, $permits:literal)?)?) => {};
 }
