@@ -221,24 +221,3 @@ pub(crate) fn unknown(word: &Ident, alone: bool) -> String {
         ),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::OPTIONS;
-
-    #[test]
-    fn each_option_has_its_place_in_the_docs() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../runtime/docs/options.md");
-        let page = fs::read_to_string(page).expect("the page of options");
-        let front = concat!(env!("CARGO_MANIFEST_DIR"), "/../runtime/src/lib.rs");
-        let front = fs::read_to_string(front).expect("the front page");
-        for (word, _) in OPTIONS {
-            assert!(page.contains(&format!("\n# `{word}`\n")), "no `{word}`");
-            // How a package is called that has another name is no wish of its own.
-            let anchor = format!("(options#{word})");
-            assert!(front.contains(&anchor) || *word == "crate", "no {anchor}");
-        }
-    }
-}

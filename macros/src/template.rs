@@ -342,117 +342,21 @@ fn is_index(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn placeholders(text: &str) -> Vec<String> {
-        let template = Template::parse(text);
-        assert_eq!(template.mistakes, [], "{text}");
-        let path = |p: &Placeholder<'_>| {
-            assert_eq!(
-                text[p.range.clone()].trim_matches(['<', '>']).split('.').next(),
-                Some(p.head)
-            );
-            [&[p.head], &p.fields[..]].concat().join(" ")
-        };
-        template.placeholders.iter().map(path).collect()
-    }
-
-    /// Returns the marked text and the message of every mistake.
-    fn mistakes(text: &str) -> Vec<(&str, String)> {
-        let mistakes = Template::parse(text).mistakes;
-        mistakes.into_iter().map(|m| (&text[m.range], m.message)).collect()
-    }
-
-    fn only_mistake(text: &str) -> (&str, String) {
-        let mut all = mistakes(text);
-        assert_eq!(all.len(), 1, "{text}: {all:?}");
-        all.remove(0)
-    }
-
     #[test]
     fn returns_placeholders_in_order() {
-        assert_eq!(placeholders("jobs/nightly"), [""; 0]);
-        assert_eq!(placeholders("orders/<id>"), ["id"]);
-        assert_eq!(placeholders("a/<b>/c/v<d>.x"), ["b", "d"]);
-        assert_eq!(
-            placeholders("<order.id>/<self.shard>/<pair.0>"),
-            ["order id", "self shard", "pair 0"]
-        );
-        assert_eq!(placeholders("<_id>/<r#type>/<größe>"), ["_id", "r#type", "größe"]);
-        assert_eq!(placeholders("Az09._~:@=+-"), [""; 0]);
-    }
-
-    #[test]
-    fn refuses_misplaced_slashes_and_brackets() {
-        for (text, marked, message) in [
-            ("", "", "empty lock name; write one, such as `orders/<id>`"),
-            ("//", "//", ""),
-            ("/a", "/", "leading `/` in lock name `/a`; write `a`"),
-            ("a/", "/", "trailing `/` in lock name `a/`; write `a`"),
-            ("a///b", "///", ""),
-            ("a/<id", "<id", "unclosed `<` in lock name; write `<id>`"),
-            ("a/<id/b/<c>", "<id", ""),
-            ("a/<", "<", "unclosed `<` in lock name; write `<id>`"),
-            ("a/id>", ">", ""),
-            ("a/<>", "<>", "empty placeholder `<>`; name an argument, such as `<id>`"),
+        for (text, wanted) in [
+            ("jobs/nightly", ""),
+            ("Az09._~:@=+-", ""),
+            ("a/<b>/c/v<d>.x", "b, d"),
+            ("<order.id>/<self.shard>/<pair.0>", "order.id, self.shard, pair.0"),
+            ("<_id>/<r#type>/<größe>", "_id, r#type, größe"),
         ] {
-            let mistake = only_mistake(text);
-            assert_eq!(mistake.0, marked, "{text}");
-            assert!(message.is_empty() || mistake.1 == message, "{}", mistake.1);
+            let template = Template::parse(text);
+            assert_eq!(template.mistakes, [], "{text}");
+            let path = |p: &Placeholder<'_>| [&[p.head], &p.fields[..]].concat().join(".");
+            let paths: Vec<_> = template.placeholders.iter().map(path).collect();
+            assert_eq!(paths.join(", "), wanted);
         }
-        assert_eq!(mistakes("/a//b/").len(), 3);
-    }
-
-    #[test]
-    fn placeholders_are_names_or_field_paths() {
-        for bad in [
-            "<1d>", "<order.>", "<.id>", "<a..b>", "<a-b>", "<a/b>", "<path..>", "<0>", "<a.01>",
-            "<r#>",
-        ] {
-            let (marked, message) = only_mistake(bad);
-            assert_eq!(marked, bad);
-            assert!(message.contains("is no placeholder"), "{message}");
-        }
-        let message = |text| only_mistake(text).1;
-        let typed = "`<id: u64>` says more than a name; write `<id>`";
-        assert_eq!(message("<id: u64>"), typed);
-        assert_eq!(message("{id}"), "`{id}` is no placeholder; write `<id>`");
-        assert!(message("<_>").starts_with("`_` in `<_>` has no value"));
-        assert!(message("<a.type>").ends_with("write `r#type` if that is its name"));
-        assert!(message("<Self>").ends_with("name an argument, such as `<id>`"));
-        assert!(message("<a.self>").contains("is a keyword"));
-    }
-
-    #[test]
-    fn a_segment_holds_one_placeholder() {
-        let (marked, message) = only_mistake("a/<b>-<c>/<d>");
-        assert_eq!(marked, "<c>");
-        assert!(message.contains("`<b>` and `<c>`"), "{message}");
-    }
-
-    #[test]
-    fn names_characters_outside_the_alphabet_once() {
-        let (marked, message) = only_mistake("my orders #\n#/ä");
-        assert_eq!(marked, " ");
-        assert!(message.starts_with("` `, `#`, `\\n`, `ä` cannot stand"), "{message}");
-    }
-
-    #[test]
-    fn templates_are_at_most_1_kib() {
-        assert_eq!(mistakes(&"a".repeat(MAX_LEN)), []);
-        assert_eq!(
-            only_mistake(&"a".repeat(MAX_LEN + 1)).1,
-            "lock name of 1025 bytes; the limit is 1024"
-        );
-    }
-
-    #[test]
-    fn reports_all_mistakes_at_once() {
-        assert_eq!(mistakes("/a b/<>/<c").len(), 4);
-    }
-
-    /// Returns the message of every mistake of a typed template.
-    fn typed_mistakes(text: &str) -> Vec<String> {
-        let mistakes = Template::parse_typed(text).mistakes;
-        mistakes.into_iter().map(|m| m.message).collect()
     }
 
     #[test]
@@ -465,31 +369,31 @@ mod tests {
         assert_eq!(template.untyped(text), "a/<b>/v<c>.x/<r#type>");
     }
 
+    /// Stable compilers report a mistake at the whole literal, so no ui case shows the place.
     #[test]
-    fn refused_declared_placeholders_show_an_example() {
-        for (text, message) in [
-            ("a/<id>", "`<id>` has no type; write it down, such as `<id: u64>`"),
-            ("a/<id:>", "`<id:>` has no type; write it down, such as `<id: u64>`"),
-            (
-                "a/<: u64>",
-                "empty placeholder `<: u64>`; name a field and its type, such as `<id: u64>`",
-            ),
-            ("a/<id: u64", "unclosed `<` in lock name; write `<id: u64>`"),
-            ("a/<id: Cow<str>", "unclosed `<` in lock name; write `<id: Cow<str>>`"),
-            ("a/id>", "stray `>` in lock name; a placeholder is written `<id: u64>`"),
-            ("a/{id}", "`{id}` is no placeholder; write `<id: u64>`"),
-            (
-                "a/<type: u8>",
-                "`type` in `<type: u8>` is a keyword; write `r#type` if that is its name",
-            ),
-            (
-                "a/<self: u8>",
-                "`self` in `<self: u8>` is a keyword; name a field, such as `<id: u64>`",
-            ),
+    fn mistakes_are_located_in_the_text() {
+        for (text, marked) in [
+            ("//", "//"),
+            ("/a", "/"),
+            ("a///b", "///"),
+            ("a/<id/b/<c>", "<id"),
+            ("a/<", "<"),
+            ("a/id>", ">"),
+            ("a/<b>-<c>/<d>", "<c>"),
+            ("my orders #\n#/ä", " "),
+            ("{id}", "{id}"),
+            ("<1d>", "<1d>"),
+            ("<order.>", "<order.>"),
+            ("<.id>", "<.id>"),
+            ("<a/b>", "<a/b>"),
+            ("<a.01>", "<a.01>"),
+            ("<a.self>", "<a.self>"),
+            ("<r#>", "<r#>"),
         ] {
-            assert_eq!(typed_mistakes(text)[0], message, "{text}");
+            let mistakes = Template::parse(text).mistakes;
+            let places: Vec<_> = mistakes.into_iter().map(|it| &text[it.range]).collect();
+            assert_eq!(places, [marked], "{text:?}");
         }
-        assert!(typed_mistakes("a/<order.id: u8>")[0].ends_with("write `<id: u8>`"));
-        assert!(typed_mistakes("a/<self.id>")[0].ends_with("write `<id: u64>`"));
+        assert_eq!(Template::parse("/a b/<>/<c").mistakes.len(), 4);
     }
 }
