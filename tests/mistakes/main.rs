@@ -1,4 +1,4 @@
-//! Compile errors that a user sees after a mistake: one file per message, named for the mistake.
+//! Compile errors that a user sees after a mistake: one file for each kind of mistake, named for it.
 //!
 //! `TRYBUILD=overwrite cargo test -p etcd-locked-mistakes` writes the `.stderr` files; read them as a user would.
 

@@ -9,4 +9,15 @@ async fn open(name: String) -> Result<String, LockError> {
     Ok(name)
 }
 
+#[etcd_locked(name, guard = held)]
+async fn proven(name: String) -> Result<String, LockError> {
+    println!("{}", held.token());
+    Ok(name)
+}
+
+#[etcd_locked("orders/<id>", on_error = |error| format!("{id}: {error}"))]
+async fn converted(id: String) -> String {
+    id
+}
+
 fn main() {}

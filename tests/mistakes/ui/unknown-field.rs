@@ -9,4 +9,9 @@ async fn ship(order: Order) -> Result<u64, LockError> {
     Ok(order.id)
 }
 
+#[etcd_locked("smtp/<order.id>", permits = order.limit)]
+async fn send(order: &Order) -> Result<(), LockError> {
+    Ok(())
+}
+
 fn main() {}

@@ -1,0 +1,23 @@
+use etcd_locked::{LockError, etcd_locked};
+
+#[etcd_locked("orders/<id>", guard = "order")]
+async fn text(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("accounts/<from>", "accounts/<to>", guard = (account, account))]
+async fn twice(from: u64, to: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("accounts/<from>", "accounts/<to>", guard = from)]
+async fn too_few(from: u64, to: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("orders/<id>", guard = (order, other))]
+async fn too_many(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,19 @@
+use etcd_locked::{LockError, etcd_locked};
+
+struct Account {
+    id: u64,
+}
+
+#[etcd_locked("accounts/<self.id>")]
+impl Account {
+    async fn half(&self, by: ) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    async fn whole(&self) -> Result<(), LockError> {
+        let id: u32 = self.id;
+        Ok(())
+    }
+}
+
+fn main() {}

@@ -1,0 +1,38 @@
+use etcd_locked::{LockError, etcd_locked};
+
+#[etcd_locked("orders/<id>", wait, on_held =)]
+async fn without_value(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("orders/<id>", ttl("30s"), at_most: "5s")]
+async fn like_a_call(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("orders/<id>", detach = true, shared = true)]
+async fn flag_with_value(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("orders/<id>", wait = "5s", ttl = "30s", wait = "none")]
+async fn given_twice(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("orders/<id>", detach, reentrant, detach)]
+async fn flag_twice(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("orders/<id>" wait = "5s")]
+async fn missing_comma(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked(wait = "5s", "orders/<id>")]
+async fn name_after_option(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+fn main() {}

@@ -1,9 +1,0 @@
-use etcd_locked::{LockError, etcd_locked};
-
-#[etcd_locked("orders/<id>")]
-async fn ship(id: u64) -> Result<String, LockError> {
-    let shipped: Result<u64, LockError> = Ok(id);
-    shipped
-}
-
-fn main() {}
