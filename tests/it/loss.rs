@@ -7,19 +7,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use etcd_client::PutOptions;
-use etcd_locked::{LockError, LockGuard, Locks, LossCause, current, etcd_locked};
+use etcd_locked::{LockError, Locks, LossCause, current, etcd_locked};
 use etcd_locked_devkit::{Direction, Proxy};
 use etcd_locked_tests::monotonic_ns;
 use tokio::sync::Notify;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::interval;
 
 use crate::corner::{Corner, admitted, connect, pass, spawn, take};
-use crate::etcd::Etcd;
+use crate::etcd::{Etcd, on_embedded};
 use crate::limit::{self, run, within, within_time};
 
 /// The time within which a holder notices an operator's change, at a TTL of 15 s. The holder watches its key once it has held
 /// the lock for about a second.
 const NOTICE: Duration = Duration::from_secs(12);
+
+/// Engines that lose a lock at the same time.
+const ENGINES: usize = 20;
 
 /// Sets its flag when it is dropped.
 struct Dropped(Arc<AtomicBool>);
@@ -39,7 +43,7 @@ async fn stay(locks: &Locks, id: u64, inside: &Notify, dropped: Dropped) -> Resu
 
 /// A call that never ends by itself, and whether its body has been dropped.
 struct Staying {
-    call: tokio::task::JoinHandle<Result<(), LockError>>,
+    call: JoinHandle<Result<(), LockError>>,
     dropped: Arc<AtomicBool>,
 }
 
@@ -58,10 +62,7 @@ impl Staying {
     /// Awaits the loss.
     async fn lost(self) -> LossCause {
         let ended = within_time(NOTICE, "the loss", self.call).await.expect("no panic");
-        assert!(
-            self.dropped.load(Ordering::SeqCst),
-            "the call has ended and its body is still there"
-        );
+        assert!(self.dropped.load(Ordering::SeqCst), "the body outlives its call");
         let Err(LockError::Lost { cause, .. }) = ended else { panic!("{ended:?}") };
         cause
     }
@@ -78,13 +79,11 @@ async fn an_overwritten_key_ends_the_body() {
         let body = Staying::begin(&locks).await;
         let key = corner.owner("orders/7").await;
         let options = Some(PutOptions::new().with_lease(lease));
-        let put = client.put(key.text, "an operator was here", options);
-        put.await.unwrap();
+        client.put(key.text, "an operator was here", options).await.unwrap();
         assert_eq!(body.lost().await, LossCause::Overwritten);
         // No key is left without an owner.
         corner.until_empty().await;
-        let other = corner.locks().await;
-        pass("a lock after it", other.lock("orders/7")).await;
+        pass("a lock after it", corner.locks().await.lock("orders/7")).await;
     }
 }
 
@@ -140,16 +139,8 @@ async fn waiters_of_the_process_go_on_with_another_lease() {
     corner.until_empty().await;
 }
 
-/// Observations of a body: the time of its last poll, the number of polls, and whether one took place without the lock.
-#[derive(Default)]
-struct Polls {
-    last: AtomicU64,
-    count: AtomicU64,
-    unlocked: AtomicBool,
-}
-
-/// Runs a body that is polled all the time.
-async fn busy(polls: &Polls) {
+/// Runs a body that is polled all the time, and notes the time of its last poll.
+async fn busy(last: &AtomicU64) {
     let mut tick = interval(Duration::from_millis(5));
     let mut work = pin!(async {
         loop {
@@ -157,32 +148,8 @@ async fn busy(polls: &Polls) {
         }
     });
     poll_fn(|cx| {
-        polls.last.store(monotonic_ns(), Ordering::SeqCst);
-        polls.count.fetch_add(1, Ordering::SeqCst);
+        last.store(monotonic_ns(), Ordering::SeqCst);
         work.as_mut().poll(cx)
-    })
-    .await
-}
-
-/// Polls the holding future, and records whether it polls the body although the lock was lost before that poll. A loss between
-/// the guard's check and the poll cannot be avoided, and does not count.
-///
-/// The neighbour is another lock under the same lease, which is lost at the same moment. To ask the lock itself would make its
-/// own guard notice the loss.
-async fn observed<T>(
-    neighbour: &LockGuard,
-    polls: &Polls,
-    holding: impl Future<Output = Result<T, LockError>>,
-) -> Result<T, LockError> {
-    let mut holding = pin!(holding);
-    poll_fn(|cx| {
-        let lost = !neighbour.is_held();
-        let before = polls.count.load(Ordering::SeqCst);
-        let polled = holding.as_mut().poll(cx);
-        if lost && polls.count.load(Ordering::SeqCst) != before {
-            polls.unlocked.store(true, Ordering::SeqCst);
-        }
-        polled
     })
     .await
 }
@@ -190,16 +157,12 @@ async fn observed<T>(
 /// Cuts a holder off by this fault of the network, and checks that it never overlaps a waiter of another process.
 async fn cut_off(weather: impl FnOnce(&Proxy)) {
     let ttl = Duration::from_secs(5);
-    let etcd = Etcd::shared().await;
-    let corner = Corner::new().await;
-    let proxy = Proxy::start(etcd.address()).expect("a proxy");
+    let (corner, proxy) = Corner::with_proxy().await;
     let mine = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
     let theirs = corner.locks_with_ttl(ttl).await;
     let held = take("the first lock", mine.lock("orders/7")).await;
-    let neighbour = take("its neighbour", mine.lock("orders/8")).await;
-    assert_eq!(corner.leases("orders/7").await, corner.leases("orders/8").await);
-    let polls = Polls::default();
-    let body = observed(&neighbour, &polls, held.hold(busy(&polls)));
+    let last = AtomicU64::new(0);
+    let body = held.hold(busy(&last));
     let rest = async {
         let waiter = tokio::spawn(async move {
             let held = theirs.lock("orders/7").wait_forever().await;
@@ -209,24 +172,17 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
         weather(&proxy);
         // The lease ends one TTL after the last renewal, which is sent within one TTL from now. The rest is slack for etcd and
         // the machine.
-        within_time(3 * ttl + Duration::from_secs(1), "the waiter's admission", waiter)
-            .await
-            .expect("no panic")
+        let admitted = within_time(3 * ttl + Duration::from_secs(1), "the admission", waiter);
+        admitted.await.expect("no panic")
     };
     let (ended, (theirs, entered)) =
         within("loss and admission", async { tokio::join!(body, rest) }).await;
     assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Expired);
-    let last = polls.last.load(Ordering::SeqCst);
-    assert!(
-        last < entered,
-        "the last poll came {} ns after the next holder's entry",
-        last - entered
-    );
-    assert!(!polls.unlocked.load(Ordering::SeqCst), "the body was polled without the lock");
+    assert!(last.into_inner() < entered, "the body was polled after the next holder's entry");
     assert!(!held.is_held());
 
     // After the fault the engine works again, and the rest of its old lease blocks no call.
-    drop((held, neighbour));
+    drop(held);
     proxy.thaw();
     theirs.release().await.expect("a release that is confirmed");
     pass("a lock after the cut", mine.lock("orders/7").wait_forever()).await;
@@ -245,4 +201,137 @@ fn a_holder_that_is_cut_off_stops_before_the_next_enters() {
 #[test]
 fn a_holder_without_answers_stops_and_lets_others_in() {
     run(cut_off(|proxy| proxy.freeze(Direction::Answers)));
+}
+
+/// Many engines at once, because events and answers arrive in either order.
+#[limit::test]
+async fn an_operators_act_is_always_the_cause() {
+    for wanted in [LossCause::Revoked, LossCause::Deleted] {
+        let mut bodies = JoinSet::new();
+        let mut corners = Vec::new();
+        for _ in 0..ENGINES {
+            let corner = Corner::new().await;
+            let held = take("a free name", corner.locks().await.lock("orders/7")).await;
+            corners.push(corner);
+            bodies.spawn(async move {
+                let ended = held.hold(pending::<()>()).await;
+                [ended.err(), held.release().await.err()]
+            });
+        }
+        for corner in corners {
+            lose(&corner, wanted).await;
+        }
+        for errors in within("all losses", bodies.join_all()).await {
+            for error in errors {
+                let Some(LockError::Lost { cause, .. }) = error else { panic!("{error:?}") };
+                assert_eq!(cause, wanted);
+            }
+        }
+    }
+}
+
+/// Has an operator delete the key of a name, or revoke its lease.
+async fn lose(corner: &Corner, cause: LossCause) {
+    match cause {
+        LossCause::Revoked => drop(corner.revoke("orders/7").await),
+        _ => corner.take_away("orders/7").await,
+    }
+}
+
+#[limit::test]
+async fn a_release_that_etcd_does_not_answer_says_why() {
+    for (killed, why) in [(true, "refused"), (false, "no answer")] {
+        let mut etcd = Etcd::start().await;
+        let corner = Corner::of(&etcd).await;
+        let config = corner.config().connect_timeout(Duration::from_secs(2));
+        let held = take("a free name", connect(config).await.lock("orders/7")).await;
+        match killed {
+            true => etcd.kill(),
+            false => etcd.stop(),
+        }
+        let error = within("the release's answer", held.release()).await.expect_err("etcd is gone");
+        assert_matches!(error, LockError::Backend { .. });
+        assert!(error.is_retryable(), "{error:?}");
+        let endpoint = if on_embedded() { "connect_with".to_owned() } else { etcd.address() };
+        let text = error.to_string();
+        assert!(text.contains(&endpoint) && text.contains(why), "`{text}`");
+    }
+}
+
+/// Runs until it may end, and returns the cause of the loss, if there was one.
+#[etcd_locked("orders/<id>", locks = locks, on_lost = "continue")]
+async fn go_on(
+    locks: &Locks,
+    id: u64,
+    inside: &Notify,
+    done: &Notify,
+) -> Result<LossCause, LockError> {
+    inside.notify_one();
+    let cause = current().expect("inside").lost().await;
+    inside.notify_one();
+    done.notified().await;
+    assert!(current().is_some_and(|it| !it.is_held()));
+    Ok(cause)
+}
+
+/// A call of `go_on` whose body is inside, a sign that it knows of its loss, and what lets it end.
+async fn going(
+    locks: &Locks,
+) -> (JoinHandle<Result<LossCause, LockError>>, Arc<Notify>, Arc<Notify>) {
+    let (inside, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let call = tokio::spawn({
+        let (locks, inside, done) = (locks.clone(), inside.clone(), done.clone());
+        async move { go_on(&locks, 7, &inside, &done).await }
+    });
+    within("the body inside", inside.notified()).await;
+    (call, inside, done)
+}
+
+#[limit::test]
+async fn a_body_that_goes_on_spares_the_next_holder() {
+    for cause in [LossCause::Deleted, LossCause::Revoked] {
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
+        let (call, inside, done) = going(&mine).await;
+        lose(&corner, cause).await;
+        within("the loss", inside.notified()).await;
+        let next = take("the next lock", theirs.lock("orders/7")).await;
+        let theirs = corner.owner("orders/7").await.created;
+        done.notify_one();
+        assert_eq!(within("the end", call).await.expect("no panic").unwrap(), cause);
+        assert_eq!(corner.owner("orders/7").await.created, theirs);
+        assert!(next.is_held());
+        next.release().await.unwrap();
+        pass("a lock after it", mine.lock("orders/7")).await;
+        corner.until_empty().await;
+    }
+}
+
+#[limit::test]
+async fn a_shutdown_ends_a_body_that_goes_on() {
+    for has_lost in [false, true] {
+        let (corner, [locks]) = Corner::with_engines().await;
+        let (call, inside, _done) = going(&locks).await;
+        if has_lost {
+            lose(&corner, LossCause::Revoked).await;
+            within("the loss", inside.notified()).await;
+        }
+        within("the shutdown", locks.shutdown(Duration::ZERO)).await;
+        let ended = within("the end", call).await.expect("no panic");
+        assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Shutdown);
+        corner.until_empty().await;
+    }
+}
+
+#[etcd_locked("orders/<id>", locks = locks, on_lost = "continue", at_most = "3s")]
+async fn limited(locks: &Locks, id: u64, corner: &Corner) -> Result<(), LockError> {
+    corner.take_away("orders/7").await;
+    pending().await
+}
+
+#[limit::test]
+async fn a_hold_limit_ends_a_body_that_goes_on() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let ended = within("the limit", limited(&locks, 7, &corner)).await;
+    assert_matches!(ended, Err(LockError::HoldLimit { .. }));
+    corner.until_empty().await;
 }

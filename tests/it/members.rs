@@ -1,14 +1,11 @@
 //! Members of a cluster that change while locks are held and waited for.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use etcd_client::GetOptions;
 use etcd_locked_devkit::Proxy;
 use etcd_locked_tests::Witness;
 use tempfile::TempDir;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::corner::{Corner, connect, pass, take};
@@ -74,48 +71,6 @@ async fn all_members_may_be_replaced() {
         visits += count.parse::<u64>().unwrap_or_else(|_| panic!("a call failed: {tallied}"));
     }
     assert_eq!(Witness::new(directory.path()).count().unwrap(), visits);
-}
-
-#[limit::test]
-async fn rolling_restart_fails_no_call() {
-    real_etcd_only!("embedded members share one store");
-    let mut cluster = Cluster::start(3).await;
-    let corner = Corner::of(&cluster.members[0]).await;
-    let endpoints: [String; 3] = cluster.endpoints().try_into().unwrap();
-    let locks = connect(corner.config_via(endpoints)).await;
-    let held = take("a free name", locks.lock("reports/today")).await;
-    let stop = Arc::new(AtomicBool::new(false));
-    let (count, mut calls) = watch::channel(0);
-    let tasks: Vec<_> = (0..8)
-        .map(|task| {
-            let (locks, stop, count) = (locks.clone(), stop.clone(), count.clone());
-            tokio::spawn(async move {
-                while !stop.load(Ordering::Relaxed) {
-                    let guard = locks.lock(format!("orders/{}", task % 4)).await?;
-                    guard.release().await?;
-                    count.send_modify(|calls| *calls += 1);
-                }
-                Ok::<_, etcd_locked::LockError>(())
-            })
-        })
-        .collect();
-    // The leader last, so that no member is asked to lead twice.
-    let leader = cluster.leader();
-    for at in [leader + 1, leader + 2, leader] {
-        let member = &mut cluster.members[at % 3];
-        member.terminate();
-        let before = *calls.borrow();
-        let more = calls.wait_for(|calls| *calls >= before + 100);
-        within("calls while a member is down", more).await.unwrap();
-        member.start_again().await;
-    }
-    stop.store(true, Ordering::Relaxed);
-    for task in tasks {
-        let ended = within("the last call", task).await.unwrap();
-        ended.unwrap_or_else(|error| panic!("a call failed: {error:?}"));
-    }
-    assert!(held.is_held());
-    held.release().await.unwrap();
 }
 
 /// The member answers what it can without the others: its status, and reads that may be stale.

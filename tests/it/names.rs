@@ -1,10 +1,6 @@
 //! Lock names: each value is one segment of its name or refused, and names given at run time are checked.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
-use std::num::NonZero;
-use std::sync::Arc;
 
 use etcd_locked::{LockError, Locks, Name, current, etcd_locked};
 
@@ -13,27 +9,6 @@ use crate::limit::{self, within};
 
 #[etcd_locked("files/<name>", locks = locks)]
 async fn name_of(locks: &Locks, name: &str) -> Result<Name, LockError> {
-    Ok(current().expect("inside").name().clone())
-}
-
-/// Values that may stand in a placeholder, one of each kind.
-struct Values<'a> {
-    integer: u64,
-    negative: i8,
-    number: NonZero<u16>,
-    truth: bool,
-    letter: char,
-    text: Cow<'a, str>,
-    address: IpAddr,
-    shared: Arc<str>,
-    boxed: Box<str>,
-}
-
-#[etcd_locked(
-    "<v.integer>/<v.negative>/<v.number>/<v.truth>/<v.letter>/<v.text>/<v.address>/<v.shared>/<v.boxed>",
-    locks = locks,
-)]
-async fn values(locks: &Locks, v: Values<'_>) -> Result<Name, LockError> {
     Ok(current().expect("inside").name().clone())
 }
 
@@ -126,22 +101,4 @@ async fn a_name_given_at_run_time_is_checked() {
         "`{template}` does not say where templates stand"
     );
     assert_eq!(corner.keys(&corner.prefix).await, []);
-}
-
-#[limit::test]
-async fn values_come_in_several_types() {
-    let locks = Corner::new().await.locks().await;
-    let v = Values {
-        integer: u64::MAX,
-        negative: -1,
-        number: NonZero::<u16>::MIN,
-        truth: true,
-        letter: 'ü',
-        text: Cow::Borrowed("a b"),
-        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        shared: "s".into(),
-        boxed: "b".into(),
-    };
-    let name = values(&locks, v).await.unwrap();
-    assert_eq!(name.text(), Some("18446744073709551615/-1/1/true/%C3%BC/a%20b/127.0.0.1/s/b"));
 }

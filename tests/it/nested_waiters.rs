@@ -80,12 +80,9 @@ async fn served(corner: &Corner, outer: bool) -> u64 {
     sleep(WINDOW).await;
     let served = round.served.load(Ordering::Relaxed) - before;
     round.over.store(true, Ordering::Relaxed);
-    let mut failed = Vec::new();
-    while let Some(ended) = within("the end of every call", tasks.join_next()).await {
-        failed.extend(ended.expect("no panic").err());
+    for ended in within("the end of every call", tasks.join_all()).await {
+        ended.expect("every call is served");
     }
-    let (count, first) = (failed.len(), failed.first());
-    assert_eq!(count, 0, "{served} served in the window; {first:?}");
     for locks in engines {
         within("the shutdown", locks.shutdown(Duration::ZERO)).await;
     }
@@ -101,7 +98,6 @@ async fn tasks_that_hold_a_lock_are_served_as_fast_as_others() {
     for _ in 0..ROUNDS {
         plain = served(&corner, false).await;
         nested = served(&corner, true).await;
-        println!("{plain} bodies without outer locks, {nested} with them, in {WINDOW:?}");
         if 2 * nested >= plain {
             break;
         }

@@ -15,7 +15,6 @@ use crate::logs;
 use crate::real_only::real_etcd_only;
 
 pub(crate) const QUOTA: u64 = 16 * 1024 * 1024;
-const CHUNK: usize = 16 * 1024;
 /// A key that no process renews is gone within what `until_empty` waits for.
 const TTL: Duration = Duration::from_secs(14);
 const ENGINES: usize = 4;
@@ -27,13 +26,23 @@ const ROUNDS: usize = 6;
 /// Below no prefix of ours.
 const FILL: &str = "fill/";
 
-/// Puts values until etcd refuses them.
-pub(crate) async fn fill(mut client: Client, next: Arc<AtomicU64>) -> etcd_client::Error {
-    loop {
-        let key = format!("{FILL}{}", next.fetch_add(1, Ordering::Relaxed));
-        if let Err(error) = client.put(key, vec![b'x'; CHUNK], None).await {
-            return error;
-        }
+/// Puts values from several tasks until etcd refuses them.
+pub(crate) async fn fill(client: &Client, tasks: usize) {
+    let next = Arc::new(AtomicU64::new(0));
+    let mut fills = JoinSet::new();
+    for _ in 0..tasks {
+        let (mut client, next) = (client.clone(), next.clone());
+        fills.spawn(async move {
+            loop {
+                let key = format!("{FILL}{}", next.fetch_add(1, Ordering::Relaxed));
+                if let Err(error) = client.put(key, vec![b'x'; 16 * 1024], None).await {
+                    return error.to_string();
+                }
+            }
+        });
+    }
+    for refused in within("a full etcd", fills.join_all()).await {
+        assert!(refused.contains("database space exceeded"), "{refused}");
     }
 }
 
@@ -79,58 +88,36 @@ async fn a_refused_lock_leaves_no_key() {
     let mut client = corner.client.clone();
     let mut engines = Vec::new();
     for _ in 0..ENGINES {
-        engines.push(corner.locks_with_ttl(TTL).await);
-    }
-    for locks in &engines {
+        let locks = corner.locks_with_ttl(TTL).await;
         // Its lease and its session key are there before there is no space.
         pass("a free name", locks.lock("first")).await;
+        engines.push(locks);
     }
-    let mut names = Vec::new();
+    let names: Vec<_> = (0..ENGINES * TASKS).map(|task| format!("jobs/{task}")).collect();
     for round in 0..ROUNDS {
-        let mut calls = JoinSet::new();
-        for (engine, locks) in engines.iter().enumerate() {
-            for task in 0..TASKS {
-                let name = format!("jobs/{round}-{engine}-{task}");
-                calls.spawn(lock(locks.clone(), name.clone()));
-                names.push(name);
-            }
-        }
-        let next = Arc::new(AtomicU64::new(0));
-        let mut fills = JoinSet::new();
-        for _ in 0..FILLS {
-            fills.spawn(fill(client.clone(), next.clone()));
-        }
-        while let Some(refused) = within("a full etcd", fills.join_next()).await {
-            let refused = refused.expect("no panic").to_string();
-            assert!(refused.contains("database space exceeded"), "{refused}");
-        }
-        while let Some(refused) = within("every call's end", calls.join_next()).await {
-            let refused = refused.expect("no panic");
-            let text = refused.to_string();
-            assert!(
-                matches!(refused, LockError::Backend { .. })
-                    && text.contains("database space exceeded"),
-                "{refused:?}"
-            );
-        }
-        println!(
-            "round {round}: {} keys are there when every call has been refused",
-            corner.keys(&corner.prefix).await.len()
-        );
-        if round + 1 < ROUNDS {
+        if round > 0 {
             make_room(&mut client).await;
         }
+        let mut calls = JoinSet::new();
+        for (task, name) in names.iter().enumerate() {
+            calls.spawn(lock(engines[task % ENGINES].clone(), name.clone()));
+        }
+        fill(&client, FILLS).await;
+        for refused in within("every call's end", calls.join_all()).await {
+            assert_matches!(refused, LockError::Backend { .. });
+            assert!(refused.to_string().contains("database space exceeded"), "{refused:?}");
+        }
     }
+    logs::until(&["etcd.refused"]).await;
     corner.until_empty().await;
     for session in corner.sessions().await {
         assert!(corner.lease_lives(session.lease).await, "{session:?}");
     }
     // No name is closed to the engine that was refused, nor to another.
     make_room(&mut client).await;
-    for (at, name) in names.iter().enumerate() {
-        let locks = &engines[at % ENGINES];
+    for (task, name) in names.iter().enumerate() {
+        let locks = &engines[(task + task / ENGINES) % ENGINES];
         pass("a lock with space again", locks.lock(&**name).wait_forever()).await;
     }
     corner.until_empty().await;
-    logs::until(&["etcd.refused"]).await;
 }

@@ -1,13 +1,14 @@
-//! `Locked`: the proof that a body has tells the token, the name and the loss of the very lock that its call holds.
+//! Proof of a lock (`Locked`): token, fence, name and loss are those of the lock that the call holds.
 
 use std::time::Duration;
 
+use etcd_client::{Compare, Txn, TxnOp};
 use etcd_locked::{
     LockError, LockGuard, LockMode, Locked, Locks, LossCause, Name, Permit, Shared, Sharing, Token,
     current, etcd_locked, lock_names,
 };
 
-use crate::corner::Corner;
+use crate::corner::{Corner, admitted, pass, spawn};
 use crate::limit::{self, within};
 
 lock_names! {
@@ -59,23 +60,6 @@ async fn charge(order: &Locked<Order>) -> (u64, Token) {
     (order.name().id, order.token())
 }
 
-#[etcd_locked(Order { id }, locks = locks, guard = order)]
-async fn declared(locks: &Locks, id: u64) -> Result<(u64, Token), LockError> {
-    let (one, two) = tokio::join!(charge(order), charge(order));
-    assert_eq!(one, two);
-    assert_eq!(Some(one.1), current().map(|it| it.token()));
-    Ok(one)
-}
-
-#[limit::test]
-async fn proof_of_a_declared_name_has_its_fields() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let (id, before) = declared(&locks, 42).await.unwrap();
-    assert_eq!(id, 42);
-    assert!(declared(&locks, 42).await.unwrap().1 > before);
-    corner.until_empty().await;
-}
-
 #[etcd_locked(Stock { sku: &sku }, locks = locks, guard = stock)]
 async fn borrowed(locks: &Locks, mut sku: String) -> Result<(String, String), LockError> {
     sku.push('!'); // the body owns it: the proof does not borrow
@@ -97,11 +81,6 @@ impl Shop {
         self.sku = sku.to_owned();
         Ok(shelf(stock))
     }
-
-    #[etcd_locked(Stock { sku: &self.sku }, locks = &self.locks, guard = stock)]
-    async fn sell(self) -> Result<(String, String), LockError> {
-        Ok((self.sku, shelf(stock)))
-    }
 }
 
 #[limit::test]
@@ -112,8 +91,6 @@ async fn a_body_may_take_what_its_name_borrows() {
     let sku = "nut".to_owned();
     let mut shop = Shop { locks, sku };
     assert_eq!(shop.rename("bolt").await.unwrap(), "stock/nut");
-    let (sku, shelf) = shop.sell().await.unwrap();
-    assert_eq!((sku.as_str(), shelf.as_str()), ("bolt", "stock/bolt"));
 }
 
 #[etcd_locked(Account { id: from }, Account { id: to }, locks = locks, guard = (debit, credit))]
@@ -123,13 +100,6 @@ async fn transfer(locks: &Locks, from: u64, to: u64) -> Result<[(u64, Token); 2]
         assert_eq!(current.token_of(account.name()), Some(account.token()));
     }
     Ok([debit, credit].map(|account| (account.name().id, account.token())))
-}
-
-#[etcd_locked("a", Order { id: 1 }, "b", locks = locks, guard = (_, order, _))]
-async fn middle(locks: &Locks) -> Result<bool, LockError> {
-    let current = current().expect("inside");
-    Ok(current.token_of(&Order { id: 1 }) == Some(order.token())
-        && current.name().text() == Some("a"))
 }
 
 /// Row B12, for all to see without the bench.
@@ -161,70 +131,56 @@ async fn each_of_two_names_has_its_proof() {
     assert!(three > two && four > one);
     let [one, two] = transfer(&locks, 5, 5).await.unwrap();
     assert_eq!(one, two, "one lock, named twice");
-    assert!(middle(&locks).await.unwrap());
     corner.until_empty().await;
 }
 
-#[etcd_locked(Order { id }, locks = locks, guard = outer)]
-async fn around(locks: &Locks, id: u64) -> Result<(), LockError> {
-    let inner = inside(locks, id).await?;
-    assert_eq!(inner, outer.token());
-    Ok(())
+/// Writes if the fence still stands; returns whether it did.
+async fn write(corner: &Corner, fence: Compare) -> bool {
+    let put = TxnOp::put(format!("{}written", corner.prefix), "x", None);
+    let answer = corner.client.clone().txn(Txn::new().when([fence]).and_then([put])).await;
+    answer.expect("etcd answers the test's own client").succeeded()
 }
 
-#[etcd_locked(Order { id }, locks = locks, guard = order, reentrant)]
-async fn inside(locks: &Locks, id: u64) -> Result<Token, LockError> {
-    Ok(order.token())
-}
-
-#[limit::test]
-async fn a_reentrant_call_proves_the_outer_lock() {
-    let locks = Corner::new().await.locks().await;
-    within("the nested call", around(&locks, 1)).await.unwrap();
-}
-
-#[etcd_locked(Order { id }, locks = &locks, guard = order, detach)]
-async fn detached(locks: std::sync::Arc<Locks>, id: u64) -> Result<(u64, Token), LockError> {
-    Ok(charge(order).await)
-}
-
-#[limit::test]
-async fn a_detached_body_has_its_proof() {
-    let locks = std::sync::Arc::new(Corner::new().await.locks().await);
-    assert_eq!(detached(locks, 9).await.unwrap().0, 9);
-}
-
-#[etcd_locked(Order { id: 3 }, locks = locks, guard = order, on_lost = "continue")]
-async fn until_lost(locks: &Locks, corner: &Corner) -> Result<LossCause, LockError> {
-    corner.revoke("orders/3").await;
-    let cause = order.lost().await;
-    assert!(!order.is_held() && order.remaining() == Duration::ZERO);
+#[etcd_locked("a", "b", locks = locks, guard = (_, second), on_lost = "continue")]
+async fn fenced(locks: &Locks, corner: &Corner) -> Result<LossCause, LockError> {
+    assert!(write(corner, second.fence()).await);
+    corner.take_away("b").await;
+    assert!(!write(corner, second.fence()).await, "the fence stands for another name's key");
+    let cause = second.lost().await;
+    assert!(!second.is_held() && second.remaining() == Duration::ZERO);
     Ok(cause)
 }
 
 #[limit::test]
-async fn a_proof_tells_the_loss_of_its_lock() {
+async fn fence_and_loss_of_a_proof_are_of_its_own_name() {
     let (corner, [locks]) = Corner::with_engines().await;
-    let cause = within("the loss", until_lost(&locks, &corner)).await;
-    assert_eq!(cause.unwrap(), LossCause::Revoked);
-}
-
-#[etcd_locked("a", "b", locks = locks, guard = (_, second), on_lost = "continue")]
-async fn fenced(locks: &Locks, corner: &Corner) -> Result<bool, LockError> {
-    let key = corner.owner("b").await;
-    let fence = etcd_locked::etcd_client::Txn::new().when([second.fence()]);
-    let mut etcd = corner.client.clone();
-    let before = etcd.txn(fence.clone()).await.expect("an answer").succeeded();
-    etcd.delete(key.text, None).await.expect("an answer");
-    let after = etcd.txn(fence).await.expect("an answer").succeeded();
-    Ok(before && !after)
+    let cause = within("the loss", fenced(&locks, &corner)).await;
+    assert_eq!(cause.unwrap(), LossCause::Deleted);
 }
 
 #[limit::test]
-async fn fence_of_a_proof_covers_its_own_name() {
+async fn a_fence_stands_while_the_lock_is_held() {
     let (corner, [locks]) = Corner::with_engines().await;
-    let seen = within("the body", fenced(&locks, &corner)).await;
-    assert_matches!(seen, Ok(true));
+    let held = locks.lock("orders/7").await.unwrap();
+    let token = held.token();
+    assert_eq!(token.as_i64(), token.revision() << 16 | i64::from(token.handover()));
+    assert!(token.revision() >= corner.owner("orders/7").await.created);
+    // A reentrant lock makes the same fence.
+    let inner = async { locks.lock("orders/7").reentrant().await.unwrap().fence() };
+    let inner = held.hold(inner).await.unwrap();
+    let fences = [held.fence(), inner];
+    for fence in &fences {
+        assert!(write(&corner, fence.clone()).await, "the fence fell while the lock was held");
+    }
+    let next = spawn(locks.lock("orders/7"));
+    held.release().await.unwrap();
+    let next = admitted("the next", next).await;
+    assert!(next.token() > token);
+    for fence in fences {
+        assert!(!write(&corner, fence).await, "the fence stands for the next owner");
+    }
+    assert!(write(&corner, next.fence()).await);
+    next.release().await.unwrap();
 }
 
 #[limit::test]
@@ -232,12 +188,9 @@ async fn a_guard_by_hand_gives_the_proof() {
     let (corner, [locks]) = Corner::with_engines().await;
     let held: LockGuard<Order> = locks.lock(Order { id: 42 }).await.unwrap();
     assert_eq!(charge(held.locked()).await, (42, held.token()));
+    let shown = format!("{:?}", held.locked());
+    assert!(shown.contains("orders/<id>") && !shown.contains("42"), "{shown}");
     held.release().await.unwrap();
-
-    let text: LockGuard = locks.lock("orders/42").await.unwrap();
-    assert_eq!(text.locked().name(), text.name());
-    text.release().await.unwrap();
-
     let reader = locks.lock(Order { id: 42 }).shared().await.unwrap();
     let proof: &Locked<Order, Shared> = reader.locked();
     assert_eq!((proof.mode(), proof.token()), (Sharing::Shared, reader.token()));
@@ -259,13 +212,8 @@ async fn a_group_by_hand_gives_a_proof_for_each_name() {
     assert_eq!(held.token_of("w"), None);
     assert_eq!(held.tokens().count(), 5);
     held.release().await.unwrap();
+    let all = |count: usize| locks.lock("a/0").and_all((1..count).map(|n| format!("a/{n}")));
+    pass("32 names", all(32)).await;
+    assert_matches!(all(33).await, Err(LockError::Config { .. }));
     corner.until_empty().await;
-}
-
-#[limit::test]
-async fn a_proof_shows_no_value() {
-    let locks = Corner::new().await.locks().await;
-    let held = locks.lock(Order { id: 4711 }).await.unwrap();
-    let shown = format!("{:?}", held.locked());
-    assert!(shown.contains("orders/<id>") && !shown.contains("4711"), "{shown}");
 }

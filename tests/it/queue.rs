@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use etcd_client::{CompactionOptions, PutOptions};
-use etcd_locked::LockError;
 use tokio::time::sleep;
 
 use crate::corner::{Corner, admitted, served, spawn};
 use crate::etcd::Etcd;
-use crate::limit::{self, within};
+use crate::limit;
 
 #[limit::test]
 async fn a_waiting_key_that_is_deleted_or_revoked_is_put_again() {
@@ -50,27 +49,6 @@ async fn a_waiting_key_that_is_overwritten_is_served_and_goes() {
         served("the waiter", waiter).await;
         corner.until_empty().await;
     }
-}
-
-#[limit::test]
-async fn many_waiters_give_up_and_none_is_in_the_way() {
-    let (corner, [mine, theirs]) = Corner::with_engines().await;
-    let held = theirs.lock("orders/7").await.unwrap();
-    let impatient: Vec<_> = (1..=40)
-        .map(|number| {
-            // Longer than a busy etcd takes to answer.
-            let wait = Duration::from_millis(3_000 + 10 * number);
-            spawn(mine.lock("orders/7").wait(wait))
-        })
-        .collect();
-    let patient = spawn(mine.lock("orders/7").wait_forever());
-    for waiter in impatient {
-        let gave_up = within("the end of a wait", waiter).await.unwrap();
-        assert_matches!(gave_up, Err(LockError::Timeout { .. }));
-    }
-    held.release().await.unwrap();
-    served("the waiter", patient).await;
-    corner.until_empty().await;
 }
 
 #[limit::test]

@@ -53,16 +53,6 @@ async fn a_refused_caller_reads_the_same_record() {
 }
 
 #[limit::test]
-async fn a_lock_by_hand_has_no_function() {
-    let corner = Corner::new().await;
-    let held = corner.locks().await.lock("orders/42").await.unwrap();
-    let key = corner.owner("orders/42").await;
-    let record: Value = serde_json::from_slice(&key.value).expect("JSON");
-    assert_eq!((&record["function"], &record["template"]), (&Value::Null, &Value::Null));
-    held.release().await.unwrap();
-}
-
-#[limit::test]
 async fn a_session_key_has_the_lease_of_its_locks() {
     let corner = Corner::new().await;
     let held = corner.locks().await.lock("orders/42").await.unwrap();
@@ -72,5 +62,34 @@ async fn a_session_key_has_the_lease_of_its_locks() {
     let [session] = sessions.as_slice() else { panic!("{sessions:?}") };
     assert_eq!(session.text, format!("{}{lease:x}", corner.session_prefix()));
     assert_eq!(session.lease, lease);
+    let record: Value = serde_json::from_slice(&corner.owner("orders/42").await.value).unwrap();
+    let by_hand = (&record["function"], &record["template"]);
+    assert_eq!(by_hand, (&Value::Null, &Value::Null));
     held.release().await.unwrap();
+}
+
+/// An operator's put detaches a key from its lease: it outlives the process whose key it was.
+#[limit::test]
+async fn a_key_without_a_lease_is_named() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let mut client = corner.client.clone();
+    let held = theirs.lock("orders/4711").await.expect("a free name");
+    let detached = corner.owner("orders/4711").await.text;
+    let alone = format!("{}operator", corner.below("orders/4712"));
+    for (name, key) in [("orders/4711", detached), ("orders/4712", alone)] {
+        client.put(&*key, "", None).await.expect("etcd takes a put");
+        let tried = within("a try", mine.lock(name).try_once()).await;
+        let waited = mine.lock(name).wait(Duration::from_secs(3));
+        let waited = within("a wait", waited).await;
+        assert_matches!(tried, Err(LockError::Held { .. }));
+        assert_matches!(waited, Err(LockError::Timeout { .. }));
+        for error in [tried.unwrap_err(), waited.unwrap_err()] {
+            let (text, debug) = (error.to_string(), format!("{error:?}"));
+            assert!(debug.contains(&key), "no `{key}` in {debug}");
+            assert!(text.contains("never expire"), "`{text}`");
+            // The name's values may be personal data.
+            assert!(!text.contains("471"), "`{text}`");
+        }
+    }
+    drop(held);
 }

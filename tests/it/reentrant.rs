@@ -7,7 +7,7 @@ use std::time::Duration;
 use etcd_locked::{Group, LockError, LockGuard, Locks, LossCause, Token, current, etcd_locked};
 use tokio::sync::{Barrier, Notify};
 
-use crate::corner::{Corner, admitted, begin_shutdown, pass, spawn};
+use crate::corner::{Corner, begin_shutdown, pass, until_refused};
 use crate::limit::{self, within};
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -68,12 +68,18 @@ async fn a_guard_is_reentrant_too() {
         assert_eq!((again.name().text(), again.token()), (Some("orders/7"), inside().1));
         assert_eq!(again.hold(async { inside() }).await?, inside());
         again.release().await?;
-        drop(locks.lock("orders/7").reentrant().await?);
         // A hold limit applies to the bodies of the inner guard.
         let limited = locks.lock("orders/7").at_most(Duration::from_millis(50));
-        let limited = limited.reentrant().await?;
-        let ended = limited.hold(pending::<()>()).await;
+        let ended = limited.reentrant().await?.hold(pending::<()>()).await;
         assert_matches!(ended, Err(LockError::HoldLimit { .. }));
+        // A held name needs no wait, so neither a deadline nor a shutdown refuses the call.
+        let past = std::time::Instant::now();
+        drop(locks.lock("orders/7").deadline(past).reentrant().await?);
+        let shutdown = begin_shutdown(&locks, PATIENCE);
+        let outside = locks.clone();
+        tokio::spawn(async move { until_refused(&outside, "orders/9").await }).await.unwrap();
+        drop(locks.lock("orders/7").reentrant().await?);
+        drop(shutdown);
         Ok(())
     };
     within("the calls", outer(&locks, 7, body)).await.unwrap();
@@ -84,18 +90,14 @@ async fn a_guard_is_reentrant_too() {
 async fn lost(locks: &Locks, id: u64, entered: &Notify) -> Result<LossCause, LockError> {
     let inner = locks.lock(format!("orders/{id}")).reentrant().await?;
     entered.notify_one();
-    match inner.hold(pending::<()>()).await {
-        Err(LockError::Lost { cause, .. }) => {
-            assert!(!inner.is_held());
-            assert_eq!(inner.lost().await, cause);
-            assert!(matches!(inner.release().await, Err(LockError::Lost { .. })));
-            // A lost lock is not reentered.
-            let refused = order(locks, id).await;
-            assert_matches!(refused, Err(LockError::Lost { .. }));
-            Ok(cause)
-        }
-        other => panic!("{other:?}"),
-    }
+    let ended = inner.hold(pending::<()>()).await;
+    let Err(LockError::Lost { cause, .. }) = ended else { panic!("{ended:?}") };
+    assert!(!inner.is_held());
+    assert_eq!(inner.lost().await, cause);
+    assert_matches!(inner.release().await, Err(LockError::Lost { .. }));
+    // A lost lock is not reentered.
+    assert_matches!(order(locks, id).await, Err(LockError::Lost { .. }));
+    Ok(cause)
 }
 
 #[limit::test]
@@ -137,20 +139,27 @@ async fn a_reentrant_guard_is_lost_outside_its_body() {
 #[etcd_locked("orders/<id>", locks = locks, wait = "1s", reentrant)]
 async fn meet(locks: &Locks, id: u64, barrier: &Barrier) -> Result<(), LockError> {
     barrier.wait().await;
+    tokio::task::yield_now().await;
     Ok(())
 }
 
 #[limit::test]
 async fn only_branches_of_the_task_share_a_reentrant_lock() {
     let (corner, [locks]) = Corner::with_engines().await;
+    let mine = locks.clone();
+    let mut moved = Box::pin(async move { meet(&mine, 7, &Barrier::new(1)).await });
     let body = async || {
         let barrier = Barrier::new(2);
         let (one, two) = tokio::join!(meet(&locks, 7, &barrier), meet(&locks, 7, &barrier));
         one.and(two)?;
-        let locks = locks.clone();
-        let spawned = tokio::spawn(async move { meet(&locks, 7, &Barrier::new(1)).await });
+        let mine = locks.clone();
+        let spawned = tokio::spawn(async move { meet(&mine, 7, &Barrier::new(1)).await });
         let spawned = spawned.await.expect("no panic");
         assert_matches!(spawned, Err(LockError::Timeout { .. }));
+        // A call whose body has begun moves to another task, parallel to this body: it is not polled there.
+        assert!(poll_fn(|cx| Poll::Ready(moved.as_mut().poll(cx).is_pending())).await);
+        let answer = within("the other task", tokio::spawn(moved)).await.unwrap();
+        assert_matches!(answer, Err(LockError::Lost { cause, .. }) if cause == LossCause::Released);
         Ok(())
     };
     within("the calls", outer(&locks, 7, body)).await.unwrap();
@@ -180,19 +189,15 @@ async fn a_reentrant_group_is_held_fully_or_not_at_all() {
     };
     held.hold(inner).await.unwrap();
     held.release().await.unwrap();
-    // All are held by several calls, one of them reentrant itself.
+    // All are held by several calls.
     let a = locks.lock("a").await.unwrap();
     let inner = async {
-        let again = locks.lock("a").reentrant().await.unwrap();
-        let inner = async {
-            let b = locks.lock("b").await.unwrap();
-            let all = b.hold(async { both().await.unwrap() }).await.unwrap();
-            assert_eq!(tokens(&all), [tokens(&b), tokens(&a)].concat());
-            assert!(all.is_held());
-            b.release().await.unwrap();
-            assert!(!all.is_held() && a.is_held(), "one of them is gone");
-        };
-        again.hold(inner).await.unwrap();
+        let b = locks.lock("b").await.unwrap();
+        let all = b.hold(async { both().await.unwrap() }).await.unwrap();
+        assert_eq!(tokens(&all), [tokens(&b), tokens(&a)].concat());
+        assert!(all.is_held());
+        b.release().await.unwrap();
+        assert!(!all.is_held() && a.is_held(), "one of them is gone");
         // Only some are held: the call is refused and takes nothing.
         let refused = within("the refusal", both()).await;
         let Err(LockError::SelfDeadlock { name }) = refused else { panic!("{refused:?}") };
@@ -200,69 +205,14 @@ async fn a_reentrant_group_is_held_fully_or_not_at_all() {
     };
     a.hold(inner).await.unwrap();
     a.release().await.unwrap();
+    // A reader does not become a writer.
+    let reader = locks.lock("a").shared().await.unwrap();
+    let inner = async {
+        assert!(locks.lock("a").shared().reentrant().await.is_ok());
+        let alone = locks.lock("a").reentrant().await;
+        assert_matches!(alone, Err(LockError::SelfDeadlock { .. }));
+    };
+    reader.hold(inner).await.unwrap();
+    reader.release().await.unwrap();
     corner.until_empty().await;
-}
-
-#[limit::test]
-async fn a_fence_that_the_inner_made_falls_with_the_outer() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let held = locks.lock("orders/7").await.unwrap();
-    let next = spawn(locks.lock("orders/7"));
-    let inner = async { locks.lock("orders/7").reentrant().await.unwrap().fence() };
-    let fence = held.hold(inner).await.unwrap();
-    let guarded = || {
-        let put = etcd_locked::etcd_client::TxnOp::get(corner.prefix.as_str(), None);
-        let txn = etcd_locked::etcd_client::Txn::new().when([fence.clone()]).and_then([put]);
-        let mut client = corner.client.clone();
-        async move { client.txn(txn).await.expect("etcd answers").succeeded() }
-    };
-    assert!(guarded().await);
-    held.release().await.unwrap();
-    let next = admitted("the next", next).await;
-    assert_eq!(next.token().handover(), 0, "the key was handed over");
-    assert!(!guarded().await);
-    next.release().await.unwrap();
-}
-
-/// A held name needs no wait, so neither `wait` nor `deadline` nor a shutdown refuses the call.
-#[limit::test]
-async fn a_held_name_is_reentered_at_once() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let body = async || {
-        let past = std::time::Instant::now();
-        drop(locks.lock("orders/7").deadline(past).reentrant().await?);
-        let shutdown = begin_shutdown(&locks, PATIENCE);
-        within("the shutdown's beginning", async {
-            let refused = || spawn(locks.lock("orders/9"));
-            while !matches!(refused().await, Ok(Err(LockError::ShuttingDown))) {}
-        })
-        .await;
-        drop(locks.lock("orders/7").reentrant().await?);
-        drop(shutdown);
-        Ok(())
-    };
-    within("the call", outer(&locks, 7, body)).await.unwrap();
-    corner.until_empty().await;
-}
-
-#[etcd_locked("orders/<id>", locks = locks, reentrant)]
-async fn again(locks: &Locks, id: u64, polled: &Notify) -> Result<(), LockError> {
-    polled.notify_one();
-    tokio::task::yield_now().await;
-    unreachable!("polled outside the body whose lock it uses")
-}
-
-#[limit::test]
-async fn a_reentrant_call_moved_out_of_its_body_is_not_polled() {
-    let (_, [locks]) = Corner::with_engines().await;
-    let (mine, polled) = (locks.clone(), Notify::new());
-    let mut moved = Box::pin(async move { again(&mine, 7, &polled).await });
-    let body = async || {
-        // The call has the lock and its body has begun; then it moves to another task, parallel to this body.
-        assert!(poll_fn(|cx| Poll::Ready(moved.as_mut().poll(cx).is_pending())).await);
-        let answer = within("the other task", tokio::spawn(moved)).await.unwrap();
-        assert_matches!(answer, Err(LockError::Lost { cause, .. }) if cause == LossCause::Released);
-        Ok(())
-    };
-    within("the calls", outer(&locks, 7, body)).await.unwrap();
 }

@@ -15,27 +15,16 @@ use tokio::task::JoinHandle;
 
 use crate::corner::{Corner, connect, pass};
 use crate::etcd::Etcd;
-use crate::limit::{self, run, within};
-
-#[derive(Debug, PartialEq)]
-enum Failure {
-    Lock(String),
-    Own(u8),
-}
-
-impl From<LockError> for Failure {
-    fn from(error: LockError) -> Self {
-        Self::Lock(error.to_string())
-    }
-}
+use crate::limit::{self, within};
+use crate::under::AppError;
 
 #[etcd_locked("orders/<id>", locks = locks)]
 async fn kill(
     locks: &Locks,
     id: u64,
     etcd: &Mutex<Etcd>,
-    result: Result<u8, Failure>,
-) -> Result<u8, Failure> {
+    result: Result<u8, AppError>,
+) -> Result<u8, AppError> {
     etcd.lock().await.kill();
     result
 }
@@ -58,11 +47,15 @@ async fn stay(locks: &Locks, id: u64, inside: &Notify, watched: Watched) -> Resu
     pending().await
 }
 
+/// A panic payload that no library makes.
+#[derive(Debug, PartialEq)]
+struct Payload(u64);
+
 #[etcd_locked("orders/<id>", locks = locks)]
 async fn fail(locks: &Locks, id: u64, watched: Watched) -> Result<(), LockError> {
     let _watched = watched;
     tokio::task::yield_now().await;
-    panic!("as planned")
+    std::panic::panic_any(Payload(id))
 }
 
 /// A local of a body that counts the body's keys in etcd when it is dropped.
@@ -99,43 +92,25 @@ impl Drop for Watched {
     }
 }
 
-#[test]
-fn a_failing_release_keeps_the_value() {
-    for result in [Ok(7), Err(Failure::Own(8))] {
-        run(async {
-            let etcd = Etcd::start().await;
-            let corner = Corner::of(&etcd).await;
-            let locks = corner.locks().await;
-            let etcd = Mutex::new(etcd);
-            let expected = match &result {
-                Ok(value) => Ok(*value),
-                Err(Failure::Own(value)) => Err(Failure::Own(*value)),
-                Err(Failure::Lock(_)) => unreachable!(),
-            };
-            let started = Instant::now();
-            let returned = within("the call's end", kill(&locks, 7, &etcd, result)).await;
-            assert_eq!(returned, expected);
-            assert!(
-                started.elapsed() < Duration::from_secs(10),
-                "the release kept the caller {:?}",
-                started.elapsed()
-            );
-        });
-    }
-}
-
 #[limit::test]
-async fn a_failed_release_is_completed_later() {
+async fn a_failing_release_keeps_the_result_and_is_completed_later() {
     let etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let (mine, theirs) = (corner.locks().await, corner.locks().await);
     let etcd = Mutex::new(etcd);
-    assert_eq!(within("the call's end", kill(&mine, 7, &etcd, Ok(7))).await, Ok(7));
-    etcd.lock().await.start_again().await;
-    // The TTL is 15 s, and a restarted etcd gives leases their full time again. So the engine cleans up, not an expiry.
-    let next = theirs.lock("orders/7").wait(Duration::from_secs(10));
-    pass("the next lock", next).await;
-    pass("the first one again", mine.lock("orders/7")).await;
+    for result in [Ok(7), Err(AppError("own".to_owned()))] {
+        let expected = result.clone();
+        let started = Instant::now();
+        let returned = within("the call's end", kill(&mine, 7, &etcd, result)).await;
+        assert_eq!(returned, expected);
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(10), "the release kept the caller {took:?}");
+        etcd.lock().await.start_again().await;
+        // The TTL is 15 s, and a restarted etcd gives leases their full time again. So the engine cleans up, not an expiry.
+        let next = theirs.lock("orders/7").wait(Duration::from_secs(10));
+        pass("the next lock", next).await;
+        pass("the first one again", mine.lock("orders/7")).await;
+    }
     corner.until_empty().await;
 }
 
@@ -152,17 +127,9 @@ async fn a_call_returns_when_its_release_is_confirmed() {
     let (corner, [locks]) = Corner::with_engines().await;
     for _ in 0..20 {
         visit(&locks, 7).await.unwrap();
-        assert_eq!(
-            corner.contenders("orders/7").await,
-            [],
-            "the call is back and its key is still there"
-        );
+        assert_eq!(corner.contenders("orders/7").await, [], "after a call");
         pass("a free name", locks.lock("orders/7")).await;
-        assert_eq!(
-            corner.contenders("orders/7").await,
-            [],
-            "the guard is released and its key is still there"
-        );
+        assert_eq!(corner.contenders("orders/7").await, [], "after a guard");
     }
 }
 
@@ -188,11 +155,7 @@ async fn a_delayed_release_spares_what_came_later() {
     // A refused try of this name shows that the release is over, because it waits for the release.
     let refused = within("a try", locks.lock("orders/7").try_once()).await;
     assert_matches!(refused, Err(LockError::Held { .. }));
-    assert_eq!(
-        corner.contenders("orders/7").await,
-        newer,
-        "the release removed a key it was not issued for"
-    );
+    assert_eq!(corner.contenders("orders/7").await, newer);
     client.lease_revoke(foreign).await.unwrap();
     pass("the name, free again", locks.lock("orders/7")).await;
     corner.until_empty().await;
@@ -213,9 +176,10 @@ async fn staying(
     (call, received)
 }
 
+/// Dropped, panicked, or cut off by a shutdown: the lock is free at once, long before its lease could expire.
 #[limit::test]
 async fn a_body_that_is_cut_short_is_dropped_before_its_key_goes() {
-    let (corner, [locks]) = Corner::with_engines().await;
+    let (corner, [locks, theirs]) = Corner::with_engines().await;
     let (aborted, of_aborted) = staying(&corner, &locks).await;
     aborted.abort();
     let ended = within("the cancellation", aborted).await;
@@ -223,7 +187,9 @@ async fn a_body_that_is_cut_short_is_dropped_before_its_key_goes() {
     let (watched, of_panicked) = Watched::new(&corner);
     let mine = locks.clone();
     let panicked = tokio::spawn(async move { fail(&mine, 7, watched).await });
-    assert!(within("the panic", panicked).await.unwrap_err().is_panic());
+    let panic = within("the panic", panicked).await.unwrap_err().into_panic();
+    assert_eq!(panic.downcast_ref(), Some(&Payload(7)));
+    pass("the next lock", theirs.lock("orders/7")).await;
     let (cut_off, of_cut_off) = staying(&corner, &locks).await;
     within("the shutdown's end", locks.shutdown(Duration::ZERO)).await;
     assert!(within("the call's end", cut_off).await.unwrap().is_err());

@@ -29,8 +29,14 @@ struct Scene {
 impl Scene {
     fn start(environment: impl IntoIterator<Item = (&'static str, String)>) -> Scene {
         let logs = [("WORKER_LOGS", "warn".to_owned())];
-        let environment = environment.into_iter().chain(logs);
-        Scene { worker: Worker::start(environment), lines: Vec::new() }
+        Scene { worker: Worker::start(environment.into_iter().chain(logs)), lines: Vec::new() }
+    }
+
+    /// Starts a process with these certificates, which reaches etcd through this proxy.
+    fn with_certificates(files: &ClientFiles, proxy: &Proxy) -> Scene {
+        let endpoint = proxy.endpoint().replace("http://", "https://");
+        let environment = files.environment().into_iter();
+        Self::start(environment.chain([("ETCD_LOCKED_ENDPOINTS", endpoint)]))
     }
 
     /// Sends a command, and awaits a line that begins with one of these words. Returns it.
@@ -67,10 +73,7 @@ async fn rotation_of_all_certificates_costs_no_lock() {
     let mut etcd = Etcd::start_with_client_certificates(&authority).await;
     let proxy = Proxy::start(etcd.address()).expect("a proxy");
     let files = ClientFiles::of(&authority, &authority.issue("client"));
-    let endpoint = proxy.endpoint().replace("http://", "https://");
-    let environment = files.environment().into_iter();
-    let environment = environment.chain([("ETCD_LOCKED_ENDPOINTS", endpoint)]);
-    let mut scene = Scene::start(environment);
+    let mut scene = Scene::with_certificates(&files, &proxy);
     scene.asked("work till", &["held "]).await;
 
     let (certificate, key) = successor.issue("client");
@@ -132,11 +135,8 @@ async fn end_of_a_certificate_is_warned_of_once_a_day() {
     let authority = Authority::new();
     let etcd = Etcd::start_with_client_certificates(&authority).await;
     let proxy = Proxy::start(etcd.address()).expect("a proxy");
-    let endpoint = proxy.endpoint().replace("http://", "https://");
     let files = ClientFiles::of(&authority, &authority.issue_ending("client", 10 * DAY));
-    let environment = files.environment().into_iter();
-    let environment = environment.chain([("ETCD_LOCKED_ENDPOINTS", endpoint)]);
-    let mut scene = Scene::start(environment);
+    let mut scene = Scene::with_certificates(&files, &proxy);
     scene.locks("orders/1").await;
     assert_eq!(scene.logged("certificate.ends").len(), 1);
     proxy.reset_all();

@@ -1,9 +1,9 @@
 //! Executors: the engine has a thread of its own, so any executor will do, and none can starve or end the engine.
 
-use std::future::{Future, IntoFuture, poll_fn};
+use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
-use crate::corner::{Corner, pass, served, spawn, take};
+use crate::corner::{Corner, pass, served, spawn};
 use crate::limit::{self, within};
 use crate::worker::Worker;
 
@@ -54,28 +54,17 @@ async fn a_blocked_executor_keeps_the_lock() {
     let waits = corner.locks_with_ttl(TTL).await;
     let waiting = spawn(waits.lock("orders/7").wait_forever());
     let place = corner.until_contenders("orders/7", 2).await[1].clone();
-    let mut refusals = 0;
     while !blocked.is_finished() {
-        assert!(
-            !waiting.is_finished() || awake.load(Ordering::SeqCst),
-            "a second holder was admitted while the executor was blocked"
-        );
+        assert!(!waiting.is_finished() || awake.load(Ordering::SeqCst), "a second holder");
         let refused = theirs.lock("orders/7").try_once().await;
         assert_matches!(refused, Err(LockError::Held { .. }));
-        refusals += 1;
-        assert!(
-            corner.lease_lives(key.lease).await,
-            "the lease ran out while the executor was blocked"
-        );
+        assert!(corner.lease_lives(key.lease).await, "the lease ran out");
         let contenders = corner.contenders("orders/7").await;
-        assert!(
-            contenders.get(1) == Some(&place) || awake.load(Ordering::SeqCst),
-            "the waiter has another key than at first: {contenders:?}"
-        );
+        let is_there = contenders.get(1) == Some(&place);
+        assert!(is_there || awake.load(Ordering::SeqCst), "another key: {contenders:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(blocked.join().unwrap().unwrap(), "the lock was lost while the executor was blocked");
-    assert!(refusals > 20, "only {refusals} tries were refused");
     served("the waiter's admission", waiting).await;
     corner.until_empty().await;
 }
@@ -101,36 +90,26 @@ async fn an_engine_outlives_the_runtime_it_was_made_on() {
         let held = first.block_on(locks.lock("orders/7").into_future()).unwrap();
         let waiting = locks.clone();
         first.spawn(async move { waiting.lock("orders/7").wait_forever().await });
-        first.block_on(tokio::task::yield_now());
+        // A lock whose task ends with its runtime is released.
+        let (holding, (inside, entered)) = (locks.clone(), oneshot::channel());
+        first.spawn(async move {
+            let held = holding.lock("orders/9").await.unwrap();
+            let _ = inside.send(());
+            held.hold(std::future::pending::<()>()).await
+        });
+        first.block_on(entered).unwrap();
         drop(first);
         (locks, held)
     })
     .join()
     .unwrap();
+    corner.until_contenders("orders/9", 0).await;
     // Only the engine's own runtime renews the lease.
     within("the body", held.hold(tokio::time::sleep(2 * TTL))).await.unwrap();
     assert!(held.is_held());
     pass("another lock", locks.lock("orders/8")).await;
     held.release().await.unwrap();
     pass("the same lock", locks.lock("orders/7")).await;
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn a_runtime_that_ends_releases_what_its_tasks_held() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    thread::spawn(move || {
-        let ending = runtime();
-        let (inside, entered) = oneshot::channel();
-        ending.spawn(async move {
-            let held = locks.lock("orders/7").await.unwrap();
-            let _ = inside.send(());
-            held.hold(std::future::pending::<()>()).await
-        });
-        ending.block_on(entered).unwrap();
-    })
-    .join()
-    .unwrap();
     corner.until_empty().await;
 }
 
@@ -152,33 +131,6 @@ fn block_on<F: Future>(future: F) -> F::Output {
             Poll::Pending => thread::park_timeout(Duration::from_secs(20)),
         }
     }
-}
-
-/// Waker of a faulty executor.
-struct Broken(AtomicBool);
-
-impl Wake for Broken {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::SeqCst);
-        panic!("on purpose, in a waker");
-    }
-}
-
-#[limit::test]
-async fn a_panicking_waker_harms_no_other_call() {
-    let (_, [locks]) = Corner::with_engines().await;
-    let held = take("a lock", locks.lock("orders/7")).await;
-    let broken = Arc::new(Broken(AtomicBool::new(false)));
-    let waker = Waker::from(broken.clone());
-    let mut waiting = pin!(locks.lock("orders/7").into_future());
-    let polled = waiting.as_mut().poll(&mut Context::from_waker(&waker));
-    assert!(polled.is_pending());
-    // The release hands the lock over to the waiter.
-    within("the release", held.release()).await.unwrap();
-    assert!(broken.0.load(Ordering::SeqCst), "not woken");
-    pass("another lock", locks.lock("orders/8")).await;
-    let passed = within("the hand-over", waiting).await.unwrap();
-    assert!(passed.is_held());
 }
 
 #[etcd_locked("orders/<id>", locks = locks, wait = "3s")]
@@ -223,35 +175,4 @@ async fn any_executor_is_supported() {
     .await
     .unwrap();
     corner.until_empty().await;
-}
-
-/// Waker that forwards wake-ups and counts them.
-struct Counted(Waker, AtomicUsize);
-
-impl Wake for Counted {
-    fn wake(self: Arc<Self>) {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        self.0.wake_by_ref();
-    }
-}
-
-#[etcd_locked("orders/<id>", locks = locks)]
-async fn brief(locks: &Locks, id: u64) -> Result<u64, LockError> {
-    Ok(id)
-}
-
-#[limit::test]
-async fn a_call_is_woken_at_most_twice() {
-    let locks = Corner::new().await.locks().await;
-    let mut call = pin!(brief(&locks, 7));
-    let mut counted = None;
-    let answer = poll_fn(|cx| {
-        let counted = counted
-            .get_or_insert_with(|| Arc::new(Counted(cx.waker().clone(), AtomicUsize::new(0))));
-        let waker = Waker::from(counted.clone());
-        call.as_mut().poll(&mut Context::from_waker(&waker))
-    });
-    assert_eq!(within("the answer", answer).await.unwrap(), 7);
-    let wakes = counted.map_or(0, |counted| counted.1.load(Ordering::SeqCst));
-    assert!(wakes <= 2, "woken {wakes} times");
 }

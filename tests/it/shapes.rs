@@ -1,18 +1,18 @@
-//! Shapes of annotated functions: each compiles, runs under its lock, and answers as it would without the attribute.
+//! Shapes of annotated functions and `impl` blocks: each compiles, runs under its lock, and returns what it would without it.
 
-use std::borrow::Cow;
 use std::error::Error;
 use std::fmt::Display;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
-use etcd_locked::{LockError, LockKey, etcd_locked};
+use etcd_locked::{LockError, LockKey, Locks, current, etcd_locked};
+use tokio::sync::Barrier;
 use tokio::task::yield_now;
-use tokio::time::timeout;
 
+use crate::corner::Corner;
+use crate::limit::{self, within};
 use crate::under::{AppError, alone, name};
 
 #[derive(Clone)]
@@ -66,16 +66,6 @@ impl Shop {
         self.shard += 1;
         Ok(name())
     }
-
-    #[etcd_locked("shops/<self.shard>")]
-    async fn by_reference_to_an_arc(self: &Arc<Self>) -> Result<(String, Arc<Self>), LockError> {
-        Ok((name(), Arc::clone(self)))
-    }
-
-    #[etcd_locked("shops/<other.shard>")]
-    async fn associated(other: &Self) -> Result<(String, Self), LockError> {
-        Ok((name(), Self::clone(other)))
-    }
 }
 
 #[test]
@@ -92,16 +82,12 @@ fn methods_with_any_self() {
         let arc = Arc::new(shop.clone());
         let (seen, same) = Arc::clone(&arc).in_an_arc().await.unwrap();
         assert_eq!(seen, "shops/4");
-        let (seen, other) = arc.by_reference_to_an_arc().await.unwrap();
-        assert_eq!(seen, "shops/4");
-        assert!(Arc::ptr_eq(&same, &arc) && Arc::ptr_eq(&other, &arc));
+        assert!(Arc::ptr_eq(&same, &arc));
         assert_eq!(Rc::new(shop.clone()).in_an_rc().await.unwrap(), "shops/4shops/a%2Fb");
         let (seen, boxed) = Box::new(shop.clone()).in_a_box().await.unwrap();
         assert_eq!((seen.as_str(), boxed.shard), ("shops/4", 4));
         // The name is the one at the call.
         assert_eq!(Pin::new(&mut shop).pinned().await.unwrap(), "shops/4");
-        let (seen, shop) = Shop::associated(&shop).await.unwrap();
-        assert_eq!((seen.as_str(), shop.shard), ("shops/5", 5));
     });
 }
 
@@ -115,29 +101,11 @@ where
     Ok((name(), value.clone()))
 }
 
-struct Repository<T, const N: usize>([T; N]);
-
-impl<T: LockKey + Copy, const N: usize> Repository<T, N> {
-    #[etcd_locked("repositories/<first>")]
-    async fn all<U: From<T>>(&self, first: T) -> Result<(String, [U; N]), LockError> {
-        let _ = first;
-        Ok((name(), self.0.map(U::from)))
-    }
-}
-
 #[test]
 fn generics() {
     alone(async {
         assert_eq!(generic(7_u8, &"seven").await.unwrap(), ("generic/7".to_owned(), "seven"));
         assert_eq!(generic("a b", &[1]).await.unwrap(), ("generic/a%20b".to_owned(), [1]));
-    });
-}
-
-#[test]
-fn const_generics_and_generics_of_the_impl() {
-    alone(async {
-        let (seen, all) = Repository([1_u8, 2]).all::<u64>(1).await.unwrap();
-        assert_eq!((seen.as_str(), all), ("repositories/1", [1_u64, 2]));
     });
 }
 
@@ -150,12 +118,6 @@ async fn longer<'a, 'b: 'a>(
     Ok(if one.len() > other.len() { one } else { other })
 }
 
-#[etcd_locked("lifetimes/<text>")]
-async fn elided(text: &str, more: Cow<'_, str>) -> Result<String, LockError> {
-    yield_now().await;
-    Ok(name() + &more)
-}
-
 #[test]
 fn lifetimes() {
     alone(async {
@@ -165,7 +127,6 @@ fn lifetimes() {
             longer(&name, &one, "other").await.unwrap()
         };
         assert_eq!(longer, "other");
-        assert_eq!(elided("x", "!".into()).await.unwrap(), "lifetimes/x!");
     });
 }
 
@@ -226,31 +187,6 @@ fn destructured_patterns_and_fields() {
     });
 }
 
-#[etcd_locked("ends/<how>")]
-async fn ends(how: &str) -> Result<String, AppError> {
-    if how == "returns" {
-        return Ok(name());
-    }
-    let number: u8 = how.parse()?;
-    yield_now().await;
-    Ok(format!("{} {number}", name()))
-}
-
-#[test]
-fn return_and_question_mark_end_the_body_and_release() {
-    alone(async {
-        for _ in 0..2 {
-            // The second round would wait if the first had not released.
-            assert_eq!(ends("returns").await.unwrap(), "ends/returns");
-            assert_eq!(ends("7").await.unwrap(), "ends/7 7");
-            assert_eq!(
-                ends("x").await.unwrap_err(),
-                AppError("invalid digit found in string".to_owned())
-            );
-        }
-    });
-}
-
 type Answer = Result<Box<dyn Display + Send>, Box<dyn Error + Send + Sync>>;
 
 #[etcd_locked("coercions/<how>")]
@@ -265,79 +201,13 @@ async fn coerced(how: u8) -> Answer {
 }
 
 #[test]
-fn coercions_where_the_body_returns() {
+fn return_and_question_mark_end_the_body_and_release() {
     alone(async {
         assert_eq!(coerced(0).await.unwrap().to_string(), "coercions/0");
         let error = |answer: Answer| answer.err().map(|error| error.to_string());
         assert_eq!(error(coerced(1).await).as_deref(), Some("early"));
         assert_eq!(error(coerced(2).await).as_deref(), Some("question mark"));
         assert_eq!(coerced(3).await.unwrap().to_string(), "3");
-    });
-}
-
-trait Keeper {
-    fn shard(&self) -> u32;
-
-    async fn keep(&self, id: u64) -> Result<String, AppError>;
-
-    #[etcd_locked("defaults/<id>")]
-    async fn keep_by_default(&mut self, id: u64) -> Result<(String, u32), AppError> {
-        Ok((name(), self.shard()))
-    }
-}
-
-impl Keeper for Shop {
-    fn shard(&self) -> u32 {
-        self.shard
-    }
-
-    #[etcd_locked("shops/<self.shard>/orders/<id>")]
-    async fn keep(&self, id: u64) -> Result<String, AppError> {
-        Ok(name())
-    }
-}
-
-async fn kept(keeper: &mut impl Keeper) -> (String, (String, u32)) {
-    (keeper.keep(7).await.expect("kept"), keeper.keep_by_default(8).await.expect("kept"))
-}
-
-#[test]
-fn trait_methods() {
-    alone(async {
-        let seen = kept(&mut shop()).await;
-        assert_eq!(seen, ("shops/3/orders/7".to_owned(), ("defaults/8".to_owned(), 3)));
-    });
-}
-
-#[async_trait::async_trait]
-trait Dynamic: Sync {
-    async fn keep(&self, id: u64) -> Result<String, AppError>;
-
-    #[etcd_locked("defaults/<id>")]
-    async fn keep_by_default(&self, id: u64) -> Result<String, AppError> {
-        Ok(format!("{} {id}", name()))
-    }
-}
-
-#[async_trait::async_trait]
-impl Dynamic for Shop {
-    #[etcd_locked("shops/orders/<id>")]
-    async fn keep(&self, id: u64) -> Result<String, AppError> {
-        if id == 0 {
-            return Ok(format!("{} early", name()));
-        }
-        yield_now().await;
-        Ok(format!("{} of {}", name(), self.title))
-    }
-}
-
-#[test]
-fn methods_of_async_trait() {
-    alone(async {
-        let keeper: Box<dyn Dynamic + Send> = Box::new(shop());
-        assert_eq!(keeper.keep(7).await.unwrap(), "shops/orders/7 of corner shop");
-        assert_eq!(keeper.keep(0).await.unwrap(), "shops/orders/0 early");
-        assert_eq!(keeper.keep_by_default(8).await.unwrap(), "defaults/8 8");
     });
 }
 
@@ -349,54 +219,8 @@ fn returned(id: u64) -> impl Future<Output = Result<String, AppError>> + Send {
     }
 }
 
-#[test]
-fn a_function_that_returns_a_future() {
-    alone(async {
-        assert_eq!(returned(7).await.unwrap(), "futures/7");
-    });
-}
-
 // Our lints forbid `unsafe`, but not in the expansion of another crate's macro.
 etcd_locked_tests::unsafe_function!(unsafe_to_call, call_it, name());
-
-#[test]
-fn an_unsafe_function() {
-    alone(async {
-        assert_eq!(call_it(7).await.unwrap(), "unsafe/7");
-    });
-}
-
-macro_rules! locked {
-    ($name:ident, $template:literal, $id:ident: $ty:ty, $wait:literal, $body:block) => {
-        #[etcd_locked($template, wait = $wait)]
-        async fn $name($id: $ty) -> Result<($ty, String), LockError> $body
-    };
-    (hidden $name:ident $ty:ident) => {
-        #[etcd_locked("hidden/<id>")]
-        async fn $name(id: u8) -> Result<String, LockError> {
-            Ok(name())
-        }
-
-        impl $ty {
-            #[etcd_locked("hidden/<self.shard>/<id>")]
-            async fn $name(&self, id: u8) -> Result<String, LockError> {
-                Ok(name())
-            }
-        }
-    };
-}
-
-locked!(made_by_a_macro, "made/<id>", id: u64, "5s", { Ok((id + 1, name())) });
-locked!(hidden in_a_macro Shop);
-
-#[test]
-fn functions_that_a_macro_writes() {
-    alone(async {
-        assert_eq!(made_by_a_macro(7).await.unwrap(), (8, "made/7".to_owned()));
-        assert_eq!(in_a_macro(7).await.unwrap(), "hidden/7");
-        assert_eq!(shop().in_a_macro(7).await.unwrap(), "hidden/3/7");
-    });
-}
 
 /// A re-export, as in a team's own facade crate.
 mod platform {
@@ -408,13 +232,6 @@ mod platform {
 #[crate::shapes::platform::locking::etcd_locked("renamed/<id>", wait = "5s", crate = crate::shapes::platform::locking)]
 async fn renamed(id: u64) -> Result<String, platform::locking::LockError> {
     Ok(name())
-}
-
-#[test]
-fn a_renamed_crate() {
-    alone(async {
-        assert_eq!(renamed(7).await.unwrap(), "renamed/7");
-    });
 }
 
 #[etcd_locked("shadow/<__lock>")]
@@ -447,14 +264,6 @@ mod names_of_the_users_own {
     }
 }
 
-#[test]
-fn user_names_do_not_collide_with_ours() {
-    alone(async {
-        assert_eq!(shadowing(1, "!", 2).await.unwrap(), ("shadow/1!".to_owned(), 3));
-        assert_eq!(names_of_the_users_own::own_names(7).await.unwrap(), "own/7");
-    });
-}
-
 #[etcd_locked("not-send/<id>")]
 async fn not_send(id: Rc<u64>) -> Result<(String, u64), LockError> {
     let inner = Rc::clone(&id);
@@ -463,59 +272,14 @@ async fn not_send(id: Rc<u64>) -> Result<(String, u64), LockError> {
 }
 
 #[test]
-fn bodies_that_are_not_send() {
+fn futures_unsafe_functions_and_names_of_ones_own() {
     alone(async {
-        let call = pin!(not_send(Rc::new(7)));
-        assert_eq!(call.await.unwrap(), ("not-send/7".to_owned(), 7));
-    });
-}
-
-#[etcd_locked("diverging")]
-async fn diverging() -> Result<u8, LockError> {
-    loop {
-        yield_now().await;
-    }
-}
-
-#[etcd_locked("panicking")]
-async fn panicking() -> Result<u8, LockError> {
-    panics()
-}
-
-fn panics() -> ! {
-    panic!("on purpose")
-}
-
-#[test]
-fn bodies_that_never_return() {
-    alone(async {
-        // The call is dropped while its body runs.
-        let dropped = timeout(Duration::from_millis(300), diverging()).await;
-        assert!(dropped.is_err());
-    });
-}
-
-#[etcd_locked("inner-attributes")]
-async fn inner_attributes() -> Result<u8, LockError> {
-    #![allow(unused_variables)]
-    let unused = 1;
-    Ok(2)
-}
-
-#[etcd_locked("items/<n>")]
-async fn items_in_the_body(n: u8) -> Result<u8, LockError> {
-    const ONE: u8 = 1;
-    fn twice(n: u8) -> u8 {
-        n * 2
-    }
-    Ok(twice(n) + ONE)
-}
-
-#[test]
-fn inner_attributes_and_items_in_the_body() {
-    alone(async {
-        assert_eq!(inner_attributes().await.unwrap(), 2);
-        assert_eq!(items_in_the_body(7).await.unwrap(), 15);
+        assert_eq!(returned(7).await.unwrap(), "futures/7");
+        assert_eq!(call_it(7).await.unwrap(), "unsafe/7");
+        assert_eq!(renamed(7).await.unwrap(), "renamed/7");
+        assert_eq!(not_send(Rc::new(7)).await.unwrap(), ("not-send/7".to_owned(), 7));
+        assert_eq!(shadowing(1, "!", 2).await.unwrap(), ("shadow/1!".to_owned(), 3));
+        assert_eq!(names_of_the_users_own::own_names(7).await.unwrap(), "own/7");
     });
 }
 
@@ -527,9 +291,264 @@ fn futures_of_send_bodies_are_send() {
     is_send(Arc::new(shop()).in_an_arc());
     is_send(generic(7, &1));
     is_send(coerced(1));
-    is_send(ends(""));
     is_send(returned(7));
-    is_send(panicking());
-    is_send(made_by_a_macro(1));
-    is_send(shop().in_a_macro(1));
+}
+
+/// An account in a corner, as one process sees it.
+struct Account {
+    id: u64,
+    locks: Locks,
+}
+
+#[etcd_locked("accounts/<self.id>", locks = &self.locks, wait = "forever")]
+impl Account {
+    #[etcd_locked(wait = "none")]
+    async fn close(&self) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    #[etcd_locked(shared)]
+    async fn read(&self, together: &Barrier) -> Result<(), LockError> {
+        together.wait().await;
+        assert_matches!(self.close().await, Err(LockError::SelfDeadlock { .. }));
+        Ok(())
+    }
+
+    #[etcd_locked("accounts/<self.id>/audit")]
+    async fn audit(&self) -> Result<String, LockError> {
+        Ok(name())
+    }
+
+    #[etcd_locked(unlocked)]
+    async fn id(&self) -> u64 {
+        assert!(current().is_none(), "a lock is held");
+        yield_now().await;
+        self.id
+    }
+}
+
+#[limit::test]
+async fn shared_methods_of_a_block_run_together_only() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let account = Account { id: 7, locks };
+    let together = Barrier::new(2);
+    let both = async { tokio::join!(account.read(&together), account.read(&together)) };
+    let (one, two) = within("two readers inside", both).await;
+    one.and(two).unwrap();
+
+    within("the writer", account.close()).await.unwrap();
+    corner.until_empty().await;
+}
+
+#[limit::test]
+async fn an_unlocked_method_takes_nothing() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    let account = Account { id: 7, locks };
+    let held = account.locks.lock("accounts/7").await.unwrap();
+    assert_eq!(within("no lock", account.id()).await, 7);
+    assert_eq!(corner.contenders("accounts/7").await.len(), 1);
+    let audited = within("a lock of its own", account.audit()).await;
+    assert_eq!(audited.unwrap(), "accounts/7/audit");
+    held.release().await.unwrap();
+    corner.until_empty().await;
+}
+
+struct Shelf<T, const N: usize> {
+    id: u32,
+    goods: [T; N],
+}
+
+type Goods<T, const N: usize> = [T; N];
+
+/// A block with all that may stand in one.
+#[etcd_locked("shelves/<self.id>", wait = "5s")]
+#[allow(dead_code)]
+impl<T: LockKey + Copy + Send + Sync, const N: usize> Shelf<T, N>
+where
+    T: PartialEq,
+{
+    /// A constant.
+    const SIZE: usize = { N };
+    const NONE: fn(usize) -> bool = |n| n == 0;
+
+    fn new(id: u32, goods: [T; N]) -> Self {
+        Self { id, goods }
+    }
+
+    /// Generic over more than its block.
+    async fn all<U>(&self) -> Result<(String, [U; N]), LockError>
+    where
+        U: From<T> + Send,
+    {
+        yield_now().await;
+        Ok((name(), self.goods.map(U::from)))
+    }
+
+    #[etcd_locked("goods/<first>", "goods/<second>")]
+    async fn swap(&mut self, (first, second): (T, T)) -> Result<String, AppError> {
+        let _ = (first, second);
+        self.goods.reverse();
+        Ok(name())
+    }
+
+    #[etcd_locked("shelves/<id>")]
+    async fn by_number(id: u32) -> Result<String, LockError> {
+        Ok(name())
+    }
+
+    #[cfg(any())]
+    fn left_out(&self) -> Nothing {}
+
+    #[cfg(unix)]
+    async fn chosen(self) -> Result<Goods<T, { 1 + 1 }>, LockError> {
+        Ok([self.goods[0]; 2])
+    }
+
+    #[etcd_locked(detach)]
+    async fn detached(self: Arc<Self>) -> Result<String, LockError>
+    where
+        T: 'static,
+    {
+        Ok(name())
+    }
+
+    #[etcd_locked(unlocked)]
+    const fn is_empty(&self) -> bool {
+        Self::SIZE == 0
+    }
+}
+
+#[test]
+fn a_block_with_all_that_may_stand_in_one() {
+    alone(async {
+        let mut shelf = Shelf::new(3, [1_u8, 2]);
+        assert!(!shelf.is_empty());
+        let (seen, all) = shelf.all::<u64>().await.unwrap();
+        assert_eq!((seen.as_str(), all), ("shelves/3", [1, 2]));
+        assert_eq!(shelf.swap((1, 2)).await.unwrap(), "goods/1");
+        let seen = Shelf::<u8, 2>::by_number(4).await.unwrap();
+        assert_eq!(seen, "shelves/4");
+        assert_eq!(shelf.chosen().await.unwrap(), [2, 2]);
+        let shelf = Arc::new(Shelf::new(5, [1_u8]));
+        assert_eq!(shelf.detached().await.unwrap(), "shelves/5");
+    });
+}
+
+#[async_trait::async_trait]
+trait Dynamic: Send + Sync {
+    fn shard(&self) -> u32;
+    async fn keep(&self, order: (u64, u8)) -> Result<String, AppError>;
+    async fn longer<'a>(&mut self, one: &'a str) -> Result<&'a str, LockError>;
+
+    #[etcd_locked("defaults/<id>")]
+    async fn by_default(&self, id: u64) -> Result<String, LockError> {
+        Ok(format!("{} {id}", name()))
+    }
+}
+
+struct Branch {
+    shard: u32,
+}
+
+#[async_trait::async_trait]
+#[etcd_locked("dynamic/<self.shard>")]
+impl Dynamic for Branch {
+    #[etcd_locked(unlocked)]
+    fn shard(&self) -> u32 {
+        self.shard
+    }
+
+    #[etcd_locked("dynamic/<order.0>")]
+    async fn keep(&self, order: (u64, u8)) -> Result<String, AppError> {
+        if order.1 == 0 {
+            return Ok(format!("{} early", name()));
+        }
+        yield_now().await;
+        Ok(format!("{} of {}", name(), self.shard))
+    }
+
+    async fn longer<'a>(&mut self, one: &'a str) -> Result<&'a str, LockError> {
+        self.shard += 1;
+        Ok(one)
+    }
+}
+
+struct Other {
+    shard: u32,
+}
+
+#[etcd_locked("dynamic/<self.shard>")]
+#[async_trait::async_trait]
+impl Dynamic for Other {
+    #[etcd_locked(unlocked)]
+    fn shard(&self) -> u32 {
+        self.shard
+    }
+
+    // Here the pattern is still one.
+    #[etcd_locked("dynamic/<id>")]
+    async fn keep(&self, (id, kind): (u64, u8)) -> Result<String, AppError> {
+        yield_now().await;
+        let when = if kind == 0 { "early".to_owned() } else { format!("of {}", self.shard) };
+        Ok(format!("{} {when}", name()))
+    }
+
+    async fn longer<'a>(&mut self, one: &'a str) -> Result<&'a str, LockError> {
+        self.shard += 1;
+        Ok(one)
+    }
+}
+
+#[test]
+fn async_trait_above_and_below_the_attribute() {
+    alone(async {
+        let keepers: [Box<dyn Dynamic>; 2] =
+            [Box::new(Branch { shard: 3 }), Box::new(Other { shard: 3 })];
+        for mut keeper in keepers {
+            assert_eq!(keeper.keep((7, 0)).await.unwrap(), "dynamic/7 early");
+            assert_eq!(keeper.keep((7, 1)).await.unwrap(), "dynamic/7 of 3");
+            assert_eq!(keeper.longer("one").await.unwrap(), "one");
+            assert_eq!(keeper.shard(), 4);
+            assert_eq!(keeper.by_default(8).await.unwrap(), "defaults/8 8");
+        }
+    });
+}
+
+macro_rules! block {
+    ($vis:vis $method:ident, $body:block, $ty:ty, $other:item) => {
+        #[etcd_locked("made/<self.shard>")]
+        impl $ty {
+            $vis async fn $method(&self) -> Result<(u32, String), LockError> $body
+
+            $vis async fn by_the_macro(&self) -> Result<(u32, String), LockError> {
+                Ok((self.shard, name()))
+            }
+        }
+
+        #[etcd_locked("made/<self.shard>/other")]
+        $other
+    };
+}
+
+block!(
+    pub(crate) by_the_caller,
+    { Ok((3, name())) },
+    Other,
+    impl Other {
+        async fn whole(&self) -> Result<(u32, String), LockError> {
+            Ok((self.shard, name()))
+        }
+    }
+);
+
+#[test]
+fn blocks_that_a_macro_writes() {
+    alone(async {
+        let other = Other { shard: 3 };
+        let seen = (3, "made/3".to_owned());
+        assert_eq!(other.by_the_caller().await.unwrap(), seen);
+        assert_eq!(other.by_the_macro().await.unwrap(), seen);
+        let whole = other.whole().await.unwrap();
+        assert_eq!(whole, (3, "made/3/other".to_owned()));
+    });
 }

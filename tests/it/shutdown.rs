@@ -1,60 +1,88 @@
-//! Shutdown: it refuses new locks, waits for bodies, and leaves nothing in etcd.
+//! Shutdown: it refuses new locks, waits for bodies, and leaves nothing in etcd, even with tens of thousands of locks held.
 
-use std::sync::Arc;
+use std::future::pending;
 use std::time::Duration;
 
-use etcd_locked::{LockError, Locks, etcd_locked};
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use etcd_locked::{LockError, Locks, LossCause, etcd_locked};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use crate::corner::{Corner, begin_shutdown, until_refused};
-use crate::limit::{self, within};
+use crate::corner::{Corner, begin_shutdown, connect, until_refused};
+use crate::etcd::Etcd;
+use crate::limit::{self, within, within_time};
 
+const LOCKS: u64 = 20_000;
+/// Within it a renewal of every session falls due.
 const GRACE: Duration = Duration::from_secs(10);
+/// Without a renewal a body ends by `Expired` before the grace is over.
+const TTL: Duration = Duration::from_secs(8);
+/// Far beyond what releases take where their cost is linear.
+const BOUND: Duration = Duration::from_secs(40);
 
-#[etcd_locked("orders/<id>", locks = locks)]
-async fn until(locks: &Locks, id: u64, inside: &Notify, done: &Notify) -> Result<u8, LockError> {
-    inside.notify_one();
-    done.notified().await;
-    // A body that has begun may take the locks it needs to end.
-    locks.lock("stock/9").await?.release().await?;
-    Ok(7)
-}
-
-/// A call whose body is inside, and what lets it end.
-async fn inside(locks: &Locks) -> (JoinHandle<Result<u8, LockError>>, Arc<Notify>) {
-    let (inside, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let call = tokio::spawn({
-        let (locks, inside, done) = (locks.clone(), inside.clone(), done.clone());
-        async move { until(&locks, 7, &inside, &done).await }
-    });
-    within("the body inside", inside.notified()).await;
-    (call, done)
-}
-
-/// Asserts that no key and none of these leases is left in etcd, long before they could expire.
-async fn nothing_is_left(corner: &Corner, leases: &[i64]) {
-    corner.until_empty().await;
-    assert_eq!(corner.sessions().await, []);
-    for lease in leases {
-        assert!(!corner.lease_lives(*lease).await, "lease {lease:x} is still there");
+#[etcd_locked("held/<id>", locks = &locks, wait = "forever")]
+async fn body(locks: Locks, id: u64, signs: Signs) -> Result<(), LockError> {
+    let mut leave = signs.leave.subscribe();
+    signs.inside.send_modify(|inside| *inside += 1);
+    if id % 2 == 1 {
+        return pending().await;
     }
+    let _ = leave.wait_for(|leave| *leave).await;
+    if id == 0 {
+        // A body that has begun may take the locks it needs to end.
+        locks.lock("stock/9").await?.release().await?;
+    }
+    Ok(())
+}
+
+/// What bodies and the test tell each other.
+#[derive(Clone)]
+struct Signs {
+    inside: watch::Sender<u64>,
+    leave: watch::Sender<bool>,
 }
 
 #[limit::test]
-async fn a_shutdown_waits_for_bodies() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let (call, done) = inside(&locks).await;
-    let leases: Vec<i64> = corner.leases("orders/7").await.into_iter().collect();
+async fn a_shutdown_waits_for_bodies_and_leaves_nothing() {
+    // Its own: so many writes would hold up those of all other tests.
+    let etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let config = corner.config().ttl(TTL).connect_timeout(BOUND);
+    let (locks, others) = (connect(config.clone()).await, connect(config).await);
+    let kept = others.lock("kept").await.unwrap();
+    let signs = Signs { inside: watch::Sender::new(0), leave: watch::Sender::new(false) };
+    let mut bodies = JoinSet::new();
+    for id in 0..LOCKS {
+        bodies.spawn(body(locks.clone(), id, signs.clone()));
+    }
+    let mut inside = signs.inside.subscribe();
+    let all = inside.wait_for(|inside| *inside == LOCKS);
+    within_time(BOUND, "every body inside", all).await.unwrap();
+    let leases: Vec<_> = locks.status().leases().iter().map(|it| it.id()).collect();
+
     let shutdown = begin_shutdown(&locks, GRACE);
-    until_refused(&locks, "orders/8").await;
-    assert!(!shutdown.is_finished(), "the shutdown did not wait for the body");
-    assert_eq!(corner.contenders("orders/7").await.len(), 1);
-    done.notify_one();
-    assert_eq!(within("the call's end", call).await.unwrap().unwrap(), 7);
-    within("the shutdown's end", shutdown).await.unwrap();
-    nothing_is_left(&corner, &leases).await;
+    until_refused(&locks, "free").await;
+    assert!(!shutdown.is_finished(), "the shutdown did not wait for the bodies");
+    // One half ends now, all at once; the grace cuts the other off.
+    signs.leave.send_replace(true);
+    within_time(BOUND, "the shutdown", shutdown).await.unwrap();
+    let (mut ended, mut cut) = (0, 0);
+    while let Some(end) = within("a body's end", bodies.join_next()).await {
+        match end.expect("no panic") {
+            Ok(()) => ended += 1,
+            Err(LockError::Lost { cause: LossCause::Shutdown, .. }) => cut += 1,
+            Err(error) => panic!("after {ended} ends and {cut} cuts: {error:?}"),
+        }
+    }
+    assert_eq!((ended, cut), (LOCKS / 2, LOCKS / 2));
     let error = locks.lock("orders/8").await.unwrap_err();
     assert_matches!(error, LockError::ShuttingDown);
     assert!(!error.is_retryable());
+    assert!(kept.is_held(), "another engine's renewals were starved");
+    kept.release().await.unwrap();
+    within("the other shutdown", others.shutdown(GRACE)).await;
+    corner.until_empty().await;
+    assert_eq!(corner.sessions().await, []);
+    for lease in leases {
+        assert!(!corner.lease_lives(lease).await, "lease {lease:x} is still there");
+    }
 }

@@ -1,26 +1,36 @@
-//! Subscriber that records which `tracing` spans there were, with their fields, and which are entered.
+//! Spans of a call: what they say, and how they lead from one that waits to the one it waits for.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use etcd_locked::{LockError, Locks, etcd_locked};
 use etcd_locked_tests::{Subscription, subscribe};
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+use tokio::runtime::Builder;
+use tokio::sync::Notify;
+use tokio::time::sleep;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Record};
-use tracing::{Event, Id, Metadata, Subscriber};
-use tracing_core::span::Current;
+use tracing::{Id, Instrument as _, Span, Subscriber, info_span};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::registry::{LookupSpan, Registry};
 
-/// The spans of one test. Clones share them.
+use crate::corner::{Corner, connect, take};
+use crate::limit::within;
+
+/// Layer that records which spans there were, with their fields. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Spans {
-    known: Arc<Mutex<Vec<Seen>>>,
-    entered: Arc<Mutex<Vec<Id>>>,
-}
+pub(crate) struct Spans(Arc<Mutex<Vec<Seen>>>);
 
 /// A span that was made.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    metadata: &'static Metadata<'static>,
+    id: Id,
+    name: &'static str,
     /// The name of the span around it.
     pub(crate) parent: Option<&'static str>,
     pub(crate) fields: BTreeMap<&'static str, String>,
@@ -29,14 +39,30 @@ pub(crate) struct Seen {
 impl Spans {
     /// Makes it the subscriber of this thread.
     pub(crate) fn subscribe(&self) -> Subscription {
-        subscribe(self.clone())
+        subscribe(Registry::default().with(self.clone()))
     }
 
     /// The spans of a name, in the order in which they were made.
     pub(crate) fn named(&self, name: &str) -> Vec<Seen> {
-        let known = self.known.lock().expect("not poisoned");
-        let of_name = known.iter().filter(|it| it.metadata.name() == name);
-        of_name.cloned().collect()
+        let seen = self.0.lock().expect("not poisoned");
+        seen.iter().filter(|it| it.name == name).cloned().collect()
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let span = context.span(id).expect("a new span");
+        let parent = span.parent().map(|it| it.name());
+        let mut seen = Seen { id: id.clone(), name: span.name(), parent, fields: BTreeMap::new() };
+        attributes.record(&mut seen);
+        self.0.lock().expect("not poisoned").push(seen);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
+        let mut seen = self.0.lock().expect("not poisoned");
+        // An id may be that of an earlier span, which has ended.
+        let span = seen.iter_mut().rfind(|it| it.id == *id);
+        values.record(span.expect("made before"));
     }
 }
 
@@ -50,50 +76,108 @@ impl Visit for Seen {
     }
 }
 
-impl Subscriber for Spans {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_span()
+#[etcd_locked("orders/<id>", locks = &locks)]
+async fn ship(locks: Locks, id: u64) -> Result<Option<&'static str>, LockError> {
+    let within = Span::current();
+    info_span!("packing").in_scope(|| Ok(within.metadata().map(|it| it.name())))
+}
+
+#[etcd_locked("orders/<id>", locks = &locks, wait = "none", shared)]
+async fn look_up(locks: Locks, id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[test]
+fn spans_say_what_was_waited_for_and_held() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let spans = Spans::default();
+    let _subscriber = spans.subscribe();
+    runtime.block_on(async {
+        let (corner, [locks]) = Corner::with_engines().await;
+        let call = ship(locks.clone(), 7).instrument(info_span!("request"));
+        assert_eq!(within("the call", call).await.unwrap(), Some("lock.held"));
+        let [wait] = &spans.named("lock.wait")[..] else { panic!("one wait") };
+        assert_eq!(wait.parent, Some("request"));
+        assert_eq!(wait.fields["lock.template"], "orders/<id>");
+        assert_eq!(wait.fields["lock.mode"], "exclusive");
+        assert_eq!(wait.fields["lock.outcome"], "granted");
+        wait.fields["lock.waited_ms"].parse::<u64>().unwrap();
+        assert!(!wait.fields.contains_key("lock.name"), "it may be personal");
+        let [held] = &spans.named("lock.held")[..] else { panic!("one hold") };
+        assert_eq!(held.parent, Some("request"));
+        assert_eq!(held.fields["lock.template"], "orders/<id>");
+        assert_eq!(held.fields["lock.outcome"], "done");
+        assert!(held.fields["lock.token"].parse::<i64>().unwrap() > 0);
+        i64::from_str_radix(&held.fields["lock.lease"], 16).unwrap();
+        assert_eq!(spans.named("packing")[0].parent, Some("lock.held"));
+
+        // The name is there where it was asked for.
+        let named = connect(corner.config().names_in_spans(true)).await;
+        let mine = take("a free name", locks.lock("orders/8")).await;
+        let refused = within("the call", look_up(named, 8)).await;
+        assert_matches!(refused, Err(LockError::Held { .. }));
+        let last = spans.named("lock.wait").pop().unwrap();
+        assert_eq!(last.fields["lock.name"], "orders/8");
+        assert_eq!(last.fields["lock.mode"], "shared");
+        assert_eq!(last.fields["lock.outcome"], "held");
+        mine.release().await.unwrap();
+    });
+}
+
+#[etcd_locked("jobs/<job>", locks = locks, wait = "forever")]
+async fn work(locks: &Locks, job: &str, done: &Notify) -> Result<(), LockError> {
+    done.notified().await;
+    Ok(())
+}
+
+/// Exporter of OpenTelemetry that keeps the spans that have ended.
+#[derive(Debug, Clone, Default)]
+struct Ended(Arc<Mutex<Vec<SpanData>>>);
+
+impl SpanExporter for Ended {
+    async fn export(&self, spans: Vec<SpanData>) -> OTelSdkResult {
+        self.0.lock().expect("not poisoned").extend(spans);
+        Ok(())
     }
+}
 
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let parent = self.current_span();
-        let mut seen = Seen {
-            metadata: span.metadata(),
-            parent: parent.metadata().map(Metadata::name),
-            fields: BTreeMap::new(),
-        };
-        span.record(&mut seen);
-        let mut known = self.known.lock().expect("not poisoned");
-        known.push(seen);
-        Id::from_u64(known.len() as u64)
-    }
-
-    fn record(&self, span: &Id, values: &Record<'_>) {
-        let mut known = self.known.lock().expect("not poisoned");
-        values.record(&mut known[span.into_u64() as usize - 1]);
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn event(&self, _: &Event<'_>) {}
-
-    fn enter(&self, span: &Id) {
-        self.entered.lock().expect("not poisoned").push(span.clone());
-    }
-
-    fn exit(&self, span: &Id) {
-        let mut entered = self.entered.lock().expect("not poisoned");
-        let at = entered.iter().rposition(|it| it == span);
-        entered.remove(at.expect("entered before"));
-    }
-
-    fn current_span(&self) -> Current {
-        match self.entered.lock().expect("not poisoned").last() {
-            None => Current::none(),
-            Some(span) => {
-                let known = self.known.lock().expect("not poisoned");
-                let metadata = known[span.into_u64() as usize - 1].metadata;
-                Current::new(span.clone(), metadata)
-            }
+#[test]
+fn a_waiters_trace_leads_to_the_holders() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let ended = Ended::default();
+    let provider = SdkTracerProvider::builder().with_simple_exporter(ended.clone()).build();
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("tests"));
+    let _subscriber = subscribe(Registry::default().with(layer));
+    // The link is made after a second. A machine may be slow, so the holder takes its time.
+    for seconds in [2, 4, 8] {
+        runtime.block_on(async {
+            let (corner, [mine, theirs]) = Corner::with_engines().await;
+            let (done, done_too) = (Notify::new(), Notify::new());
+            done_too.notify_one();
+            let rest = async {
+                corner.until_contenders("jobs/nightly", 1).await;
+                let ends = async {
+                    corner.until_contenders("jobs/nightly", 2).await;
+                    sleep(Duration::from_secs(seconds)).await;
+                    done.notify_one();
+                };
+                tokio::join!(work(&theirs, "nightly", &done_too), ends).0
+            };
+            let both = async { tokio::join!(work(&mine, "nightly", &done), rest) };
+            let (held, waited) = within("both calls", both).await;
+            held.and(waited).unwrap();
+        });
+        let spans = std::mem::take(&mut *ended.0.lock().unwrap());
+        let waits: Vec<_> = spans.iter().filter(|it| it.name == "lock.wait").collect();
+        let [holders, waiters] = waits[..] else { panic!("{waits:?}") };
+        let trace = holders.span_context.trace_id();
+        assert_ne!(waiters.span_context.trace_id(), trace);
+        assert!(holders.links.is_empty(), "it has waited for no other");
+        let linked: Vec<_> = waiters.links.iter().map(|it| it.span_context.trace_id()).collect();
+        if linked == [trace] {
+            return;
         }
+        assert_eq!(linked, [], "no other trace");
     }
+    panic!("the waiter's span has no link");
 }

@@ -1,4 +1,4 @@
-//! Start-up: an engine starts once, from the environment or by `init`. If etcd is unreachable, the error says where and why.
+//! Start-up: an engine starts once, from the environment or by `init`. Errors say where and why, and what is retryable.
 
 use std::time::{Duration, Instant};
 
@@ -21,24 +21,41 @@ const NOTHING: [(&str, &str); 0] = [];
 const CONNECT: Duration = Duration::from_secs(4);
 const SLACK: Duration = Duration::from_secs(8);
 
-/// Connects in vain, checks that the error came in time and names the endpoint, and returns it.
-async fn refused(config: Config, endpoint: &str) -> LockError {
+/// A connect time-out that outlasts the test's patience: an error that waits for it comes too late.
+const NEVER: Duration = Duration::from_secs(300);
+
+/// Connects to endpoints that do not answer, and checks that the error came in time, is retryable and names each of them.
+async fn unreachable(endpoints: &[String]) -> String {
     let started = Instant::now();
+    let config = Config::new(endpoints).connect_timeout(CONNECT);
     let connected = within("a refusal", async {
         // An engine that connects only with the first lock gets the error there.
-        Locks::connect(config.connect_timeout(CONNECT)).await?.lock("orders/7").wait_forever().await
+        Locks::connect(config).await?.lock("orders/7").wait_forever().await
     });
     let error = connected.await.expect_err("there is nothing to connect to");
     let took = started.elapsed();
     assert!(took <= CONNECT + SLACK, "it took {took:?} to say: {error}");
-    let address = endpoint.rsplit('/').next().expect("at least itself");
-    assert!(error.to_string().contains(address), "`{error}` does not name {address}");
-    error
+    assert_matches!(error, LockError::Backend { .. });
+    let text = error.to_string();
+    for endpoint in endpoints.iter().take(3) {
+        let address = endpoint.rsplit('/').next().expect("at least itself");
+        assert!(text.contains(address), "`{text}` does not name {address}");
+    }
+    text.to_lowercase()
 }
 
-fn says(error: &LockError, words: &[&str]) {
-    let text = error.to_string().to_lowercase();
-    assert!(words.iter().any(|it| text.contains(it)), "none of {words:?} in `{error}`");
+/// Awaits an error that waits for no time-out, and is not retryable: an operator has to mend the mistake. Returns its text.
+async fn mistake(config: Config, parts: &[&str]) {
+    let connecting = Locks::connect(config.connect_timeout(NEVER));
+    let error = within("a refusal", connecting).await.map(drop);
+    let error = error.expect_err("there is nothing to connect to");
+    assert_matches!(error, LockError::Backend { .. });
+    assert!(!error.is_retryable(), "{error}");
+    let text = error.to_string();
+    for part in parts {
+        assert!(text.contains(part), "no `{part}` in `{text}`");
+    }
+    assert!(!text.contains("secret"), "a password in `{text}`");
 }
 
 #[limit::test]
@@ -47,26 +64,32 @@ async fn a_process_without_settings_names_what_to_set() {
     let failed = worker.asked("lock orders/7", "failed").await;
     assert!(failed.starts_with("orders/7 NotInitialized"), "{failed}");
     assert!(failed.contains("ETCD_LOCKED_ENDPOINTS"), "{failed}");
-    worker.send("work till");
-    assert!(worker.says("failed").await.starts_with("till NotInitialized"));
+    let failed = worker.asked("work till", "failed").await;
+    assert!(failed.starts_with("till NotInitialized"), "{failed}");
     // The process may still follow the advice of the error.
     let corner = Corner::new().await;
     worker.asked(&format!("init {}", corner.endpoint), "initialised").await;
     worker.asked("lock initialised/late", "locked").await;
 }
 
-/// By `init`, or by a first lock, whose engine comes from the environment.
+/// By `init`, or by a first lock, whose engine comes from the environment. It ends once, too.
 #[limit::test]
 async fn a_process_is_initialised_once() {
     let corner = Corner::new().await;
     let init = format!("init {}", corner.endpoint);
     for (first, said) in [(&*init, "initialised"), ("lock orders/7", "locked")] {
         let mut worker = Worker::start(corner.environment());
-        worker.send(first);
-        worker.says(said).await;
+        worker.asked(first, said).await;
         let failed = worker.asked(&init, "failed").await;
         assert!(failed.starts_with("init AlreadyInitialized"), "{failed}");
         worker.asked("lock initialised/once", "locked").await;
+        worker.asked("shutdown 1000", "shut").await;
+        for (command, what) in
+            [(&*init, "init"), ("lock orders/7", "orders/7"), ("work till", "till")]
+        {
+            let failed = worker.asked(command, "failed").await;
+            assert!(failed.starts_with(&format!("{what} ShuttingDown")), "{failed}");
+        }
     }
 }
 
@@ -86,6 +109,8 @@ async fn the_environment_says_everything() {
     let lease = corner.client.clone().lease_time_to_live(key.lease, None).await.unwrap();
     assert_eq!(lease.granted_ttl(), 7);
     worker.asked("done till", "released").await;
+    let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", "embedded")]);
+    worker.asked("lock orders/7", "locked").await;
 }
 
 #[limit::test]
@@ -99,95 +124,85 @@ async fn an_engine_may_try_once_by_default() {
 }
 
 #[limit::test]
-async fn an_embedded_etcd_is_chosen_by_name() {
-    let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", "embedded")]);
-    worker.asked("lock orders/7", "locked").await;
-}
-
-#[limit::test]
-async fn an_invalid_configuration_is_refused() {
-    let endpoint = Corner::new().await.endpoint;
-    let good = || Config::new([endpoint.clone()]);
-    let connected = within("a refusal", Locks::connect(good().prefix("no-slash"))).await;
-    let error = connected.map(drop).unwrap_err();
-    assert_matches!(error, LockError::Config { .. });
-    // The options of a call are checked as well.
-    let locks = connect(good()).await;
-    let error =
-        within("a refusal", locks.lock("orders/7").ttl(Duration::from_secs(1))).await.unwrap_err();
-    assert_matches!(error, LockError::Config { .. });
-}
-
-#[limit::test]
 async fn refused_endpoints_are_all_named() {
     let endpoints = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
-    let error = refused(Config::new(endpoints.clone()), &endpoints[0]).await;
-    assert_matches!(error, LockError::Backend { .. });
-    assert!(error.is_retryable());
-    says(&error, &["refused"]);
-    says(&error, &[&endpoints[1]]);
-}
-
-#[limit::test]
-async fn a_host_that_does_not_exist_is_named() {
-    let endpoint = "http://nowhere.invalid:2379";
-    let error = refused(Config::new([endpoint]), endpoint).await;
-    assert_matches!(error, LockError::Backend { .. });
+    assert!(unreachable(&endpoints).await.contains("refused"));
+    unreachable(&["http://nowhere.invalid:2379".to_owned()]).await;
 }
 
 /// The servers share one connect time-out; one each would add up to a multiple of it.
 #[limit::test]
-async fn silent_servers_are_all_named_in_the_time_of_one() {
+async fn silent_servers_are_named_in_the_time_of_one() {
     let mut silent = Vec::new();
     for _ in 0..8 {
         // No task accepts these connections, so none is answered.
         silent.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
     }
-    let endpoints: Vec<_> = silent
-        .iter()
-        .map(|listener| format!("http://{}", listener.local_addr().unwrap()))
-        .collect();
-    let error = refused(Config::new(endpoints.clone()), &endpoints[0]).await;
-    assert_matches!(error, LockError::Backend { .. });
-    says(&error, &[&endpoints[1]]);
-    says(&error, &[&endpoints[2]]);
+    let endpoint = |it: &TcpListener| format!("http://{}", it.local_addr().unwrap());
+    unreachable(&silent.iter().map(endpoint).collect::<Vec<_>>()).await;
 }
 
 #[limit::test]
 async fn a_server_that_is_no_etcd_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let server = tokio::spawn(async move {
+    tokio::spawn(async move {
         while let Ok((mut connection, _)) = listener.accept().await {
             let _ = connection.read(&mut [0; 1024]).await;
-            let _ = connection
-                .write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
-                .await;
+            let answer = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+            let _ = connection.write_all(answer).await;
         }
     });
-    let error = refused(Config::new([endpoint.clone()]), &endpoint).await;
-    assert_matches!(error, LockError::Backend { .. });
-    server.abort();
+    unreachable(&[endpoint]).await;
+}
+
+/// The same errors as at a port that speaks TLS come from a proxy whose etcd restarts.
+#[limit::test]
+async fn an_endpoint_without_etcd_gets_no_hint_at_tls() {
+    let mut etcd = Etcd::start().await;
+    let proxy = Proxy::start(etcd.address()).unwrap();
+    etcd.kill();
+    assert!(!unreachable(&[proxy.endpoint()]).await.contains("https"));
 }
 
 #[limit::test]
-async fn a_client_certificate_is_presented() {
+async fn tls_to_a_plain_port_is_refused_at_once() {
+    let endpoint = Etcd::shared().await.endpoint().replace("http://", "https://");
+    mistake(Config::new([&endpoint]), &[&endpoint, "write `http://`"]).await;
+}
+
+#[limit::test]
+async fn tls_mistakes_are_refused_at_once() {
     real_etcd_only!("an embedded etcd has no certificates");
     let authority = Authority::new();
     let etcd = Etcd::start_with_client_certificates(&authority).await;
+    let plain = format!("http://{}", etcd.address());
+    mistake(Config::new([plain.clone()]), &[&plain, "write `https://`"]).await;
     let config = || Config::new([etcd.endpoint()]);
-    let error = refused(config().tls(Tls::new().ca_pem(authority.pem())), &etcd.endpoint()).await;
-    assert_matches!(error, LockError::Backend { .. });
+    mistake(config(), &["invalid peer certificate", &etcd.address()]).await;
+    let tls = || Tls::new().ca_pem(authority.pem());
+    mistake(config().tls(Tls::new().ca_pem(Authority::new().pem())), &[]).await;
+    mistake(config().tls(tls().domain("etcd.example")), &[]).await;
     let (certificate, key) = authority.issue("client");
-    let tls = Tls::new().ca_pem(authority.pem()).identity_pem(certificate, key);
-    let locks = connect(config().tls(tls)).await;
-    pass("a lock over TLS", locks.lock("orders/7")).await;
+    let sound = tls().identity_pem(certificate, key);
+    let without = within("a refusal", Locks::connect(config().tls(tls()))).await.map(drop);
+    assert_matches!(without, Err(LockError::Backend { .. }));
+    // A member that is configured wrongly is passed over like one that is down.
+    let by_name = etcd.endpoint().replace("127.0.0.1", "localhost");
+    for endpoints in [[etcd.endpoint(), by_name.clone()], [by_name, etcd.endpoint()]] {
+        let locks = connect(Config::new(endpoints).tls(sound.clone())).await;
+        pass("a lock", locks.lock("orders/7")).await;
+    }
 }
 
 #[limit::test]
-async fn a_user_may_come_from_the_environment() {
+async fn credentials_are_not_retryable() {
     real_etcd_only!("an embedded etcd has no users");
     let etcd = Shop::start("secret").await.etcd;
+    let config = || Config::new([etcd.endpoint()]);
+    mistake(config().user("shop", "wrong"), &[&etcd.address(), "authentication failed"]).await;
+    mistake(config().user("nobody", "secret"), &[&etcd.address(), "authentication failed"]).await;
+    mistake(config(), &[&etcd.address(), "user name is empty"]).await;
     // The two variables of `etcdctl`.
     let mut worker = Worker::start([
         ("ETCDCTL_ENDPOINTS", etcd.endpoint()),
@@ -200,8 +215,7 @@ async fn a_user_may_come_from_the_environment() {
 /// A failed first call is not final, because services and their etcd start in any order.
 #[limit::test]
 async fn a_process_that_started_before_etcd_works_once_it_is_there() {
-    let etcd = Etcd::shared().await;
-    let proxy = Proxy::start(etcd.address()).unwrap();
+    let (_, proxy) = Corner::with_proxy().await;
     proxy.refuse();
     let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", proxy.endpoint())]);
     let failed = worker.asked("lock started/early", "failed").await;

@@ -69,61 +69,39 @@ fn submit<F: Future>(call: &mut Pin<Box<F>>) -> Option<F::Output> {
 }
 
 #[limit::test]
-async fn ten_thousand_tries_for_a_few_permits_end() {
+async fn ten_thousand_tries_serve_as_many_as_there_is_room_for() {
     let engine = Engine::new().await;
     let served = engine.tried(|| engine.locks.lock("crowd").permits(PERMITS)).await;
-    let most = usize::from(PERMITS);
-    assert!((1..=most).contains(&served.len()), "{}", served.len());
+    assert!((1..=usize::from(PERMITS)).contains(&served.len()), "{}", served.len());
     drop(served);
     engine.corner.until_empty().await;
-}
-
-#[limit::test]
-async fn ten_thousand_shared_tries_behind_a_holding_writer_end() {
-    let engine = Engine::new().await;
-    let elsewhere = engine.corner.locks().await;
-    let writer = elsewhere.lock("crowd").await.unwrap();
-    let served = engine.tried(|| engine.locks.lock("crowd").shared()).await;
-    assert_eq!(served.len(), 0, "a reader joined a writer");
-    writer.release().await.unwrap();
-    engine.corner.until_empty().await;
-}
-
-#[limit::test]
-async fn ten_thousand_shared_tries_behind_a_queued_writer_end() {
-    let engine = Engine::new().await;
-    let [here, there] = [engine.corner.locks().await, engine.corner.locks().await];
-    let reader = here.lock("crowd").shared().await.unwrap();
-    let writer = there.lock("crowd").wait_forever();
-    let writer = spawn(writer);
-    // The writer has a key of its own, so it waits before the tries begin.
-    engine.corner.until_contenders("crowd", 2).await;
-    let served = engine.tried(|| engine.locks.lock("crowd").shared()).await;
-    reader.release().await.unwrap();
-    drop(served);
-    let writer = admitted("the writer", writer).await;
-    writer.release().await.unwrap();
-    engine.corner.until_empty().await;
-}
-
-#[limit::test]
-async fn ten_thousand_shared_tries_behind_an_undecided_writer_end() {
-    let engine = Engine::new().await;
-    engine.proxy.freeze(Direction::Answers);
-    let mut writer = Box::pin(engine.locks.lock("crowd").wait_forever().into_future());
-    assert!(submit(&mut writer).is_none(), "etcd has not answered");
-    let served = engine.tried(|| engine.locks.lock("crowd").shared()).await;
-    drop(served);
-    let writer = within("the writer", writer).await.unwrap();
-    writer.release().await.unwrap();
-    engine.corner.until_empty().await;
-}
-
-#[limit::test]
-async fn ten_thousand_exclusive_tries_serve_one() {
-    let engine = Engine::new().await;
     let served = engine.tried(|| engine.locks.lock("crowd")).await;
     assert_eq!(served.len(), 1);
     drop(served);
+    engine.corner.until_empty().await;
+}
+
+#[limit::test]
+async fn ten_thousand_shared_tries_behind_a_writer_end() {
+    let engine = Engine::new().await;
+    let [here, there] = [engine.corner.locks().await, engine.corner.locks().await];
+    let tries = || engine.locks.lock("crowd").shared();
+    // It waits behind a reader. Its key is there before the tries begin.
+    let reader = here.lock("crowd").shared().await.unwrap();
+    let writer = spawn(there.lock("crowd").wait_forever());
+    engine.corner.until_contenders("crowd", 2).await;
+    let served = engine.tried(tries).await;
+    reader.release().await.unwrap();
+    drop(served);
+    let writer = admitted("the writer", writer).await;
+    // It holds the lock.
+    assert_eq!(engine.tried(tries).await.len(), 0, "a reader joined a writer");
+    writer.release().await.unwrap();
+    // It is of the same engine, and etcd has not answered it.
+    engine.proxy.freeze(Direction::Answers);
+    let mut writer = Box::pin(engine.locks.lock("crowd").wait_forever().into_future());
+    assert!(submit(&mut writer).is_none(), "etcd has not answered");
+    drop(engine.tried(tries).await);
+    within("the writer", writer).await.unwrap().release().await.unwrap();
     engine.corner.until_empty().await;
 }

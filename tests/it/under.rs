@@ -29,7 +29,7 @@ pub(crate) fn with_locks(calls: impl AsyncFnOnce(&Locks)) {
 }
 
 /// The error of an application.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AppError(pub(crate) String);
 
 impl From<LockError> for AppError {

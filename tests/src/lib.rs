@@ -1,11 +1,12 @@
-//! Shared code of the test targets and the worker processes: one clock, commands, lines of the log, the subscriber of a thread, the
-//! witnesses of exclusion, the metrics that moved.
+//! Shared code of the test targets and the worker process: clock, commands, log lines, the subscriber of a thread, fenced
+//! transactions, the witness of exclusion, the metrics that moved.
 
 #[cfg(doctest)]
 mod book;
 mod clock;
 mod commands;
 pub mod elsewhere;
+pub mod fenced;
 mod lines;
 pub mod moved;
 mod subscriber;
@@ -15,7 +16,7 @@ pub use clock::monotonic_ns;
 pub use commands::commands;
 pub use lines::Lines;
 pub use subscriber::{Subscription, subscribe};
-pub use witness::{Crowd, Witness};
+pub use witness::Witness;
 
 /// Writes an annotated `async unsafe fn` of this name, and a function that calls it.
 ///

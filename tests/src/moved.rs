@@ -1,7 +1,6 @@
-//! Metrics of this process: each record, and which series have moved, by the names of the page `book/src/what-happens.md`.
+//! Metrics of this process: each record of each series.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
@@ -17,50 +16,6 @@ pub enum Record {
     Set(f64),
     /// A histogram has one value more.
     Measured(f64),
-}
-
-/// Begins to watch, once in a process. `tell` is called when a series moves for the first time, such as
-/// `lost_total{cause="expired"}`: of all locks together, and without the prefix that all names have.
-///
-/// A counter moves when it grows, a histogram with its first record, a gauge when it changes.
-pub fn watch(tell: impl Fn(&str) + Send + Sync + 'static) {
-    let state = Mutex::new(State::default());
-    record(move |key, record| {
-        let name = name(key);
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        let moves = match record {
-            Record::Added(by) => by != 0.0,
-            Record::Set(value) => {
-                let before = state.values.insert(name.clone(), value);
-                before.is_some_and(|before| before != value)
-            }
-            Record::Measured(_) => true,
-        };
-        if moves && state.moved.insert(name.clone()) {
-            tell(&name);
-        }
-    });
-}
-
-#[derive(Default)]
-struct State {
-    moved: BTreeSet<String>,
-    /// Last value of each gauge that is set.
-    values: BTreeMap<String, f64>,
-}
-
-/// The name of a series, of all locks together.
-fn name(key: &Key) -> String {
-    let labels = key.labels().filter(|label| label.key() != "lock");
-    let mut labels: Vec<_> =
-        labels.map(|label| format!("{}=\"{}\"", label.key(), label.value())).collect();
-    labels.sort();
-    let name = key.name();
-    let name = name.strip_prefix("etcd_locked_").unwrap_or(name);
-    match labels.as_slice() {
-        [] => name.to_owned(),
-        labels => format!("{name}{{{}}}", labels.join(",")),
-    }
 }
 
 /// Begins to hand each record of this process to a function, once in a process.

@@ -26,9 +26,9 @@ const DEPEND_ON_SERVER: &[&str] = &[
     "loss::",
     "listing::",
     // Restores, restarts and changes of members.
-    "restored",
+    "restore::",
     "history::",
-    "restart::",
+    "outages::",
     "no_space::",
     "members::",
     "endpoints::",
@@ -40,7 +40,7 @@ const DEPEND_ON_SERVER: &[&str] = &[
     "rotation::",
     // Foreign contenders.
     "foreign::",
-    "no_lease::",
+    "record::",
     "grpc_proxy::",
     // Comparison with the embedded etcd.
     "fresh::",

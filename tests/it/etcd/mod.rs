@@ -142,11 +142,6 @@ impl Etcd {
         }
     }
 
-    /// Has a real one end as an operator does.
-    pub(crate) fn terminate(&mut self) {
-        self.process().terminate().expect("etcd ends");
-    }
-
     /// Starts the etcd again on the same port.
     pub(crate) async fn start_again(&mut self) {
         match self {

@@ -9,9 +9,7 @@
 //! | `done <job>` | `released <job>` once the body has ended; `lost <job> <cause> <ns>` if the lock was lost before |
 //! | `churn <job> <times> <directory>` | `churned <job>` |
 //! | `tally <job> <directory>` | `tallied <job> <visits>` after `done <job>`; `tallied <job> <visits> <variant> <retryable> <message>` after a failure |
-//! | `read <job> <count>` | that many readers, each `reads <job>` once inside; all leave at `leave <job>`: `read <job>` each |
-//! | `limited <job> <permits> <tasks> <directory>` | that many tasks which call again and again for one of so many permits, until `leave <job>`: then `limited <job>` |
-//! | `visits <count>` | `most <number inside>`: the most that the next so many of those calls see, from those on that begin now |
+//! | `fenced <name> <step> <url>` | `stops <name>` at that step of a fenced transaction; after `go`, `ended <name> <step> committed` or `refused` |
 //! | `nest <job> <other>` | `holds <job>`; after `done <job>` it asks for the other job's lock too: `nested <job>` |
 //! | `lock <name>` | `locked <name>` |
 //! | `fork <name>` | `parent <name>` once the name is locked and a child, forked then, has ended; the child before: `forked <variant> <message>` for a call of its own, `listed …` for a listing, and `released <variant> <message>` for its copy of the lock. After `done <name>`: `released <name>` |
@@ -20,36 +18,30 @@
 //! | `shutdown <ms>` | `shut down` |
 //!
 //! With `WORKER_LOGS` set to a level, log lines of the library are output too, as `logged <LEVEL> <message and fields>`.
-//! `WORKER_LOG_FILE` names a file to which warnings and errors are appended, as `<LEVEL> <message and fields>`, and each series
-//! of metrics that moves, as `MOVED <name and labels>`.
 //!
 //! Every failure is reported as `failed <what> <variant of LockError> <message>`. The process ends with its standard input.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::future::{Future, poll_fn, ready};
-use std::io::Write as _;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use etcd_locked::{Config, LockError, current, etcd_locked};
-use etcd_locked_tests::{Crowd, Lines, Witness, commands, monotonic_ns, moved};
+use etcd_locked_tests::{Lines, Witness, commands, fenced, monotonic_ns};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
-use tokio::sync::futures::OwnedNotified;
-use tokio::task::JoinSet;
 use tokio::time::interval;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 
+/// Lets fenced transactions go on.
+static GO: Notify = Notify::const_new();
+
 #[tokio::main]
 async fn main() {
     tracing::subscriber::set_global_default(log_lines()).expect("the only subscriber");
-    if let Some(file) = log_file() {
-        moved::watch(move |series| append(&file, &format!("MOVED {series}")));
-    }
     let mut commands = commands();
     let mut bodies = HashMap::new();
     while let Some(command) = commands.recv().await {
@@ -69,43 +61,6 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
             Some(done) => done.notify_one(),
             None => println!("failed {job} Unknown no such job"),
         },
-        ["leave", job] => match bodies.get(job) {
-            Some(done) => done.notify_waiters(),
-            None => println!("failed {job} Unknown no such job"),
-        },
-        ["read", job, count] => {
-            let done = bodies.entry(job.to_owned()).or_default();
-            for _ in 0..count.parse().expect("a number of readers") {
-                let (job, done) = (job.to_owned(), done.clone());
-                tokio::spawn(async move {
-                    match read(&job, &done).await {
-                        Ok(()) => println!("read {job}"),
-                        Err(error) => report(&job, &error),
-                    }
-                });
-            }
-        }
-        ["limited", job, permits, tasks, directory] => {
-            let permits: u16 = permits.parse().expect("a number of permits");
-            let done = bodies.entry(job.to_owned()).or_default().clone();
-            let mut calls = JoinSet::new();
-            for _ in 0..tasks.parse().expect("a number of tasks") {
-                let (job, crowd) = (job.to_owned(), Crowd::new(directory));
-                let stop = done.clone().notified_owned();
-                calls.spawn(async move { limited(&job, permits, &crowd, stop).await });
-            }
-            let job = job.to_owned();
-            tokio::spawn(async move {
-                calls.join_all().await;
-                println!("limited {job}");
-            });
-        }
-        ["visits", count] => {
-            let wanted = count.parse().expect("a number of visits");
-            let mut seen = SEEN.lock().expect("no panic");
-            let round = seen.round + 1;
-            *seen = Seen { round, wanted, most: 0 };
-        }
         ["churn", job, times, directory] => {
             let (job, witness) = (job.to_owned(), Witness::new(directory));
             let times: u32 = times.parse().expect("a number of times");
@@ -171,6 +126,14 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
             let job = job.to_owned();
             thread::spawn(move || runtimes(&job));
         }
+        ["fenced", name, step, url] => {
+            let [name, step, url] = [name, step, url].map(str::to_owned);
+            tokio::spawn(async move {
+                let ended = fenced::write_and_stop(&name, &step, &url, &GO).await;
+                println!("ended {name} {step} {}", fenced::ended(&ended));
+            });
+        }
+        ["go"] => GO.notify_waiters(),
         ["shutdown", grace] => {
             etcd_locked::shutdown(Duration::from_millis(grace.parse().expect("milliseconds")))
                 .await;
@@ -211,63 +174,6 @@ async fn visit(job: &str, witness: &Witness) -> Result<(), LockError> {
         println!("failed {job} Overlap {error}");
     }
     Ok(())
-}
-
-#[etcd_locked("jobs/<job>", shared, wait = "forever")]
-async fn read(job: &str, done: &Notify) -> Result<(), LockError> {
-    let leave = done.notified();
-    println!("reads {job}");
-    leave.await;
-    Ok(())
-}
-
-/// What the calls of `limited` see.
-struct Seen {
-    /// The number of the command `visits`.
-    round: u64,
-    /// How many visits of that round are to come.
-    wanted: u64,
-    /// The most that were inside at once.
-    most: usize,
-}
-
-static SEEN: Mutex<Seen> = Mutex::new(Seen { round: 0, wanted: 0, most: 0 });
-
-/// Calls again and again until it is to stop.
-async fn limited(job: &str, permits: u16, crowd: &Crowd, stop: OwnedNotified) {
-    let mut stop = pin!(stop);
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut stop => return,
-            () = ready(()) => {}
-        }
-        let round = SEEN.lock().expect("no panic").round;
-        let inside = match one_of(job, permits, crowd).await {
-            Ok(inside) => inside,
-            Err(error) => return report(job, &error),
-        };
-        let mut seen = SEEN.lock().expect("no panic");
-        // A call of an earlier round saw what was inside before it.
-        if seen.round == round && seen.wanted > 0 {
-            seen.most = seen.most.max(inside);
-            seen.wanted -= 1;
-            if seen.wanted == 0 {
-                println!("most {}", seen.most);
-            }
-        }
-    }
-}
-
-#[etcd_locked("jobs/<job>", permits = permits, wait = "forever")]
-async fn one_of(job: &str, permits: u16, crowd: &Crowd) -> Result<usize, LockError> {
-    match crowd.visit().await {
-        Ok(inside) => Ok(inside),
-        Err(error) => {
-            println!("failed {job} Crowd {error}");
-            Ok(0)
-        }
-    }
 }
 
 /// Body of a job: runs until the command `done`, and reports each poll.
@@ -405,35 +311,9 @@ fn variant(error: &LockError) -> &'static str {
     }
 }
 
-fn log_file() -> Option<File> {
-    let path = std::env::var_os("WORKER_LOG_FILE")?;
-    let file = File::options().append(true).create(true).open(path);
-    Some(file.expect("the file for log lines"))
-}
-
-/// Appends a line by one write, because several processes have the file open.
-fn append(mut file: &File, line: &str) {
-    let line = format!("{line}\n");
-    file.write_all(line.as_bytes()).expect("the file takes a line");
-}
-
-/// Makes the subscriber that outputs log lines of the library, and appends warnings and errors to the file.
+/// Makes the subscriber that outputs log lines of the library.
 fn log_lines() -> impl Subscriber + Send + Sync {
-    let output = std::env::var("WORKER_LOGS");
-    let output = output.map_or(LevelFilter::OFF, |level| level.parse().expect("a level"));
-    let file = log_file();
-    let of_file = match file {
-        Some(_) => LevelFilter::WARN,
-        None => LevelFilter::OFF,
-    };
-    Lines::new("etcd_locked", output.max(of_file), move |level, line| {
-        if level <= output {
-            println!("logged {line}");
-        }
-        if let Some(file) = &file
-            && level <= of_file
-        {
-            append(file, &line);
-        }
-    })
+    let level = std::env::var("WORKER_LOGS");
+    let level = level.map_or(LevelFilter::OFF, |level| level.parse().expect("a level"));
+    Lines::new("etcd_locked", level, |_, line| println!("logged {line}"))
 }

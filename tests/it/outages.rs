@@ -1,0 +1,297 @@
+//! Outages of etcd: calls fail soon with `Backend`, a short absence costs no lock, and a long one costs the locks and nothing else.
+
+use std::future::{IntoFuture, pending, poll_fn};
+use std::task::Poll;
+use std::time::Duration;
+
+use etcd_locked::{Acquire, Locks};
+use etcd_locked::{LockError, LockGuard, LossCause, etcd_locked};
+use etcd_locked_devkit::Proxy;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::corner::{Corner, admitted, connect, pass, served, spawn, take};
+use crate::etcd::Etcd;
+use crate::limit::{self, PATIENCE, run, within};
+
+/// How long calls wait for an etcd that is started anew, on a busy machine.
+const PATIENT: Duration = Duration::from_secs(20);
+
+#[limit::test]
+async fn a_lock_survives_a_restart_of_etcd() {
+    let mut etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let config = corner.config().connect_timeout(PATIENT);
+    let (mine, theirs) = (connect(config.clone()).await, connect(config).await);
+    let held = mine.lock("orders/7").await.unwrap();
+    let token = held.token();
+    let waiter = spawn(theirs.lock("orders/7").wait_forever());
+    corner.until_contenders("orders/7", 2).await;
+    let kept = held.hold(async {
+        etcd.kill();
+        let call = spawn(mine.lock("orders/8").wait_forever());
+        etcd.start_again().await;
+        served("a call made meanwhile", call).await;
+        // Both keys are there, and the body's work goes on past the next renewal.
+        corner.until_contenders("orders/7", 2).await;
+        sleep(Duration::from_secs(6)).await;
+    });
+    within("the body's end", kept).await.unwrap();
+    assert!(held.is_held());
+    held.release().await.unwrap();
+    let next = admitted("the waiter's admission", waiter).await;
+    assert!(next.token() > token);
+    next.release().await.unwrap();
+    corner.until_empty().await;
+}
+
+#[limit::test]
+async fn an_engine_recovers_from_an_absence_beyond_the_ttl() {
+    let mut etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let config = corner.config().ttl(Duration::from_secs(2));
+    let locks = connect(config.connect_timeout(PATIENT)).await;
+    let held = locks.lock("orders/7").await.unwrap();
+    let waiter = spawn(locks.lock("orders/7").wait_forever());
+    etcd.kill();
+    let ended = within("the loss", held.hold(pending::<()>())).await;
+    assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Expired);
+    drop(held);
+    // No call is admitted while etcd is gone, and the waiter needs no help when etcd is back.
+    assert!(!waiter.is_finished());
+    etcd.start_again().await;
+    served("the waiter's admission", waiter).await;
+    corner.until_empty().await;
+}
+
+#[limit::test]
+async fn a_wiped_etcd_costs_the_locks_and_serves_new_ones() {
+    let mut etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let locks = corner.locks().await;
+    // Revisions beyond those of the fresh etcd.
+    for _ in 0..20 {
+        pass("a free name", locks.lock("orders/8")).await;
+    }
+    let held = locks.lock("orders/7").await.unwrap();
+    let inside = Notify::new();
+    let body = held.hold(async {
+        inside.notify_one();
+        pending::<()>().await
+    });
+    let wiping = async {
+        inside.notified().await;
+        etcd.kill();
+        etcd.wipe();
+        etcd.start_again().await;
+    };
+    let (ended, ()) = within("the loss", async { tokio::join!(body, wiping) }).await;
+    assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Wiped);
+    drop(held);
+    let again = take("a lock in the new world", locks.lock("orders/7")).await;
+    assert_eq!(corner.contenders("orders/7").await.len(), 1);
+    again.release().await.unwrap();
+    corner.until_empty().await;
+}
+
+const CONNECT: Duration = Duration::from_secs(4);
+/// How long any call may take to fail.
+const SOON: Duration = Duration::from_secs(10);
+/// A bounded wait that is far longer.
+const BOUNDED: Duration = Duration::from_secs(120);
+
+/// What the name is to this process when etcd goes.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// No call wants it.
+    Idle,
+    /// Another process holds it and a call of this one waits.
+    Queued,
+    /// A call of this process holds it, and another one waits.
+    Held,
+    /// A call of this process has just given it back, and etcd has not answered.
+    Deleting,
+}
+
+const STATES: [State; 4] = [State::Idle, State::Queued, State::Held, State::Deleting];
+
+type Answer = JoinHandle<Result<LockGuard, LockError>>;
+
+/// A name in some state, and an engine of its own: what one notices is no help to another.
+struct Case {
+    what: String,
+    state: State,
+    locks: Locks,
+    held: Option<LockGuard>,
+    calls: Vec<(&'static str, Answer)>,
+}
+
+impl Case {
+    async fn prepare(corner: &Corner, ttl: u64, state: State) -> Case {
+        let config = corner.config().connect_timeout(CONNECT);
+        let locks = connect(config.ttl(Duration::from_secs(ttl))).await;
+        let what = format!("{ttl}-{state:?}");
+        let mut case = Case { what, state, locks, held: None, calls: Vec::new() };
+        // Every engine has a session, so that the outage meets its exchanges and not its first connection.
+        pass("a free name", case.locks.lock(format!("first/{ttl}/{state:?}"))).await;
+        match state {
+            State::Idle => return case,
+            State::Queued => {
+                let key = format!("{}1234", corner.below(&case.what));
+                let mut client = corner.client.clone();
+                client.put(key, "", None).await.expect("etcd takes a put");
+            }
+            State::Held | State::Deleting => {
+                case.held = Some(take("a free name", case.call()).await);
+            }
+        }
+        if !matches!(state, State::Deleting) {
+            case.calls.push(("a call in the queue", spawn(case.call())));
+        }
+        if matches!(state, State::Queued) {
+            corner.until_contenders(&case.what, 2).await;
+        }
+        case
+    }
+
+    fn call(&self) -> Acquire {
+        self.locks.lock(self.what.clone()).wait_forever()
+    }
+
+    /// Makes the calls of the outage, and returns those that did not fail as they should.
+    async fn wrong(mut self, began: Instant) -> Vec<String> {
+        if matches!(self.state, State::Deleting) {
+            drop(self.held.take());
+            // The engine has it before the next call, which it would be refused behind.
+            let tried = self.locks.lock(self.what.clone()).try_once();
+            let mut tried = Box::pin(tried.into_future());
+            let first = poll_fn(|cx| Poll::Ready(tried.as_mut().poll(cx))).await;
+            let answer = match first {
+                Poll::Ready(answer) => tokio::spawn(async { answer }),
+                Poll::Pending => tokio::spawn(tried),
+            };
+            self.calls.push(("a try", answer));
+            let bounded = self.locks.lock(self.what.clone()).wait(BOUNDED);
+            self.calls.push(("a bounded wait", spawn(bounded)));
+        }
+        self.calls.push(("a wait without bound", spawn(self.call())));
+        let mut wrong = Vec::new();
+        for (which, answer) in std::mem::take(&mut self.calls) {
+            let answer = timeout(PATIENCE, answer).await.map(|it| it.expect("no panic"));
+            if !matches!(answer, Ok(Err(LockError::Backend { .. }))) || began.elapsed() > SOON {
+                let (what, took) = (&self.what, began.elapsed());
+                wrong.push(format!("{what}, {which}: {answer:?} after {took:.1?}"));
+            }
+        }
+        wrong
+    }
+}
+
+/// Makes calls in each state of their names while etcd has this fault, and awaits that they fail soon.
+async fn all_fail_soon(fault: impl FnOnce(&mut Etcd), mend: impl FnOnce(&Etcd)) {
+    let mut etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let mut cases = Vec::new();
+    for ttl in [15, 60] {
+        for state in STATES {
+            cases.push(Case::prepare(&corner, ttl, state).await);
+        }
+    }
+    fault(&mut etcd);
+    let began = Instant::now();
+    let cases: JoinSet<_> = cases.into_iter().map(|case| case.wrong(began)).collect();
+    let wrong = cases.join_all().await.concat();
+    mend(&etcd);
+    assert!(wrong.is_empty(), "not `Backend` within {SOON:?}: {wrong:#?}");
+}
+
+#[test]
+fn every_call_fails_soon_when_etcd_is_frozen() {
+    run(all_fail_soon(|etcd| etcd.stop(), Etcd::cont));
+}
+
+#[test]
+fn every_call_fails_soon_when_etcd_is_killed() {
+    run(all_fail_soon(Etcd::kill, |_| ()));
+}
+
+const TASKS: u64 = 20;
+/// Of all tasks and purposes of one engine together.
+const CONNECTS_A_SECOND: u64 = 50;
+const SECONDS: u64 = 3;
+
+#[etcd_locked("own/<task>", locks = &locks)]
+async fn nested(locks: Locks, task: u64, signs: Signs) -> Result<(), LockError> {
+    let mut over = signs.over.subscribe();
+    signs.inside.send_modify(|inside| *inside += 1);
+    // Longer than it takes until the wait is published, and etcd is down.
+    let waited = locks.lock("hot").wait(Duration::from_secs(6)).await;
+    let refused = matches!(waited, Err(LockError::Backend { .. } | LockError::Timeout { .. }));
+    assert!(refused, "{waited:?}");
+    // The outer lock is kept, and what etcd has of it says that this task still waits.
+    signs.refused.send_modify(|refused| *refused += 1);
+    let _ = over.wait_for(|over| *over).await;
+    Ok(())
+}
+
+/// What bodies and the test tell each other.
+#[derive(Clone)]
+struct Signs {
+    inside: watch::Sender<u64>,
+    refused: watch::Sender<u64>,
+    over: watch::Sender<bool>,
+}
+
+async fn all(what: &str, count: &watch::Sender<u64>) {
+    let mut count = count.subscribe();
+    within(what, count.wait_for(|count| *count == TASKS)).await.expect("the test has a sender");
+}
+
+#[limit::test]
+async fn connects_are_few_while_nested_calls_wait_for_etcd() {
+    // Locks outlast the outage.
+    let ttl = Duration::from_secs(60);
+    let mut etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let proxy = Proxy::start(etcd.address()).expect("a proxy");
+    let config = corner.config_via([proxy.endpoint()]).ttl(ttl);
+    let locks = connect(config.connect_timeout(Duration::from_secs(2))).await;
+    let elsewhere = corner.locks_with_ttl(ttl).await;
+    let hot = take("the hot name", elsewhere.lock("hot")).await;
+
+    let signs = Signs {
+        inside: watch::Sender::new(0),
+        refused: watch::Sender::new(0),
+        over: watch::Sender::new(false),
+    };
+    let mut bodies = JoinSet::new();
+    for task in 0..TASKS {
+        bodies.spawn(nested(locks.clone(), task, signs.clone()));
+    }
+    all("every body inside", &signs.inside).await;
+    corner.until_contenders("hot", 2).await;
+    // A nested call that has waited for a second is published to other processes.
+    sleep(Duration::from_secs(2)).await;
+
+    etcd.kill();
+    let waiting = connects(&proxy).await;
+    all("every call refused", &signs.refused).await;
+    let refused = connects(&proxy).await;
+    etcd.start_again().await;
+    signs.over.send_replace(true);
+    let most = CONNECTS_A_SECOND * SECONDS;
+    assert!(waiting <= most && refused <= most, "{waiting} and {refused} connects");
+    while let Some(end) = within("a body's end", bodies.join_next()).await {
+        end.expect("no panic").expect("its lock outlasts the outage");
+    }
+    hot.release().await.unwrap();
+    corner.until_empty().await;
+}
+
+/// How many connects come within the next seconds.
+async fn connects(proxy: &Proxy) -> u64 {
+    let before = proxy.connections();
+    sleep(Duration::from_secs(SECONDS)).await;
+    proxy.connections() - before
+}

@@ -1,0 +1,158 @@
+//! Restore of etcd from a snapshot: what it says is an older truth, and every lock held across it is lost with the first answers.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use etcd_locked::{LockError, LockGuard, Locks, LossCause};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::corner::{Corner, Key, admitted, connect, pass, spawn, take};
+use crate::etcd::Etcd;
+use crate::limit::{self, within, within_time};
+use crate::real_only::real_etcd_only;
+
+const TTL: Duration = Duration::from_secs(15);
+/// A session is renewed every third of its TTL, and the barrier after that takes one exchange. Two renewals, or expiry, would take
+/// longer.
+const NOTICED: Duration = Duration::from_secs(9);
+/// Less than the five seconds after which a waiter reads what its watch has not shown.
+const BY_WATCH: Duration = Duration::from_secs(3);
+
+/// Number of bodies inside, and the most that there have been at once.
+type Inside = Arc<[AtomicUsize; 2]>;
+
+/// Takes this call's lock and holds it until it is lost; why.
+fn stay(call: JoinHandle<Result<LockGuard, LockError>>, inside: &Inside) -> JoinHandle<LossCause> {
+    let inside = inside.clone();
+    tokio::spawn(async move {
+        let guard = admitted("a waiter's admission", call).await;
+        let ended = guard.hold(visit(&inside, pending())).await;
+        let Err(LockError::Lost { cause, .. }) = ended else { panic!("{ended:?}") };
+        cause
+    })
+}
+
+async fn visit(inside: &Inside, body: impl Future<Output = ()>) {
+    struct Leave<'a>(&'a AtomicUsize);
+    impl Drop for Leave<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    let [now, most] = &**inside;
+    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+    let _leave = Leave(now);
+    body.await;
+}
+
+/// A call that waits, and its short body when it is served.
+fn wait(locks: &Locks, name: &str, inside: &Inside) -> JoinHandle<Result<(), LockError>> {
+    let (call, inside) = (locks.lock(name).wait_forever(), inside.clone());
+    tokio::spawn(async move {
+        let guard = call.await?;
+        guard.hold(visit(&inside, sleep(Duration::from_millis(50)))).await?;
+        guard.release().await
+    })
+}
+
+/// A name goes from one engine to the other as soon as it is released, and from a holder as soon as its key is deleted.
+async fn watches_live(corner: &Corner, one: &Locks, two: &Locks, name: &str) {
+    let guard = take("a name", one.lock(name).wait_forever()).await;
+    let waiter = spawn(two.lock(name).wait_forever());
+    corner.until_contenders(name, 2).await;
+    // The waiter's watch is what is asked for: early reads beside a fresh one are over by then.
+    sleep(Duration::from_secs(1)).await;
+    guard.release().await.expect("a release");
+    let next = within_time(BY_WATCH, "the waiter's admission", waiter).await;
+    let next = next.expect("no panic").expect("served");
+    let own = corner.owner(name).await;
+    let body = tokio::spawn(async move { next.hold(pending::<()>()).await });
+    sleep(Duration::from_secs(2)).await; // by then a holder watches its key
+    corner.client.clone().delete(own.text, None).await.expect("an operator's delete");
+    let lost = within_time(BY_WATCH, "the loss", body).await.expect("no panic");
+    assert_matches!(lost, Err(LockError::Lost { .. }));
+}
+
+#[limit::test]
+async fn a_restore_costs_every_lock_held_and_nothing_else() {
+    real_etcd_only!("an embedded etcd makes no snapshot");
+    let mut etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    // The waiters outlast a restore on a busy machine.
+    let config = corner.config().ttl(TTL).connect_timeout(Duration::from_secs(20));
+    let (one, two) = (connect(config.clone()).await, connect(config).await);
+    let [held, moved, alone] = [(); 3].map(|()| Inside::default());
+
+    // In the snapshot: `one` holds three names, and `two` waits for two of them.
+    let holder = stay(spawn(one.lock("held")), &held);
+    corner.until_contenders("held", 1).await;
+    let waiter = wait(&two, "held", &held);
+    let moving = take("a free name", one.lock("moved")).await;
+    let mover = stay(spawn(two.lock("moved").wait_forever()), &moved);
+    let freed = take("a free name", one.lock("freed")).await;
+    corner.until_contenders("held", 2).await;
+    corner.until_contenders("moved", 2).await;
+    etcd.save();
+
+    // After the snapshot: one name goes over to `two`, one is released, one is taken.
+    moving.release().await.unwrap();
+    corner.until_contenders("moved", 1).await;
+    let follower = wait(&one, "moved", &moved);
+    corner.until_contenders("moved", 2).await;
+    freed.release().await.unwrap();
+    let newcomer = stay(spawn(one.lock("later")), &alone);
+    corner.until_contenders("later", 1).await;
+    for _ in 0..20 {
+        pass("a free name", two.lock("traffic")).await;
+    }
+    let mut old: Vec<i64> = corner.sessions().await.iter().map(|it| it.lease).collect();
+    for name in ["held", "moved", "later"] {
+        old.extend(corner.leases(name).await);
+    }
+
+    let revision = corner.revision().await;
+    etcd.kill();
+    etcd.restore();
+    etcd.start_again().await;
+    let back = Instant::now();
+    assert!(corner.revision().await < revision);
+
+    // All that is wrong is said together: one fault often hides another.
+    let mut wrong = Vec::new();
+    for (name, body) in [("held", holder), ("moved", mover), ("later", newcomer)] {
+        match timeout(NOTICED.saturating_sub(back.elapsed()), body).await {
+            // A session that etcd answers does not expire: what etcd says of it is not so.
+            Ok(Ok(cause)) if cause != LossCause::Expired => {}
+            other => wrong.push(format!("`{name}`: {other:?}")),
+        }
+    }
+    for (name, call) in [("held", waiter), ("moved", follower)] {
+        match timeout(TTL, call).await {
+            // Served by the restored history, before its engine knew that it is another.
+            Ok(Ok(Ok(()) | Err(LockError::Lost { cause: LossCause::Wiped, .. }))) => {}
+            other => wrong.push(format!("the waiter for `{name}`: {other:?}")),
+        }
+    }
+    for (name, inside) in [("held", held), ("moved", moved)] {
+        let most = inside[1].load(Ordering::SeqCst);
+        if most > 1 {
+            wrong.push(format!("{most} held `{name}` at once"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for name in ["held", "moved", "freed", "later", "traffic", "new"] {
+        for locks in [&one, &two] {
+            pass(&format!("a call for `{name}`"), locks.lock(name).wait_forever()).await;
+        }
+    }
+    let gone = |keys: &[Key]| !keys.iter().any(|key| old.contains(&key.lease));
+    for below in [corner.prefix.clone(), corner.session_prefix()] {
+        within("the old keys' end", corner.until("no key of before", &below, gone)).await;
+    }
+    watches_live(&corner, &one, &two, "held").await;
+    watches_live(&corner, &two, &one, "freed").await;
+    corner.until_empty().await;
+}
