@@ -3,26 +3,13 @@
 use etcd_client::{SortOrder, SortTarget};
 
 use crate::etcd;
-use crate::op::{Delete, End, Lease, Op, Put, Range, Rev, Txn, TxnOp, Watch};
+use crate::op::{Delete, End, Lease, Op, Put, Range, Rev, Txn, Watch};
 use crate::pair::Pair;
 use crate::random::{real, runtime};
 use crate::side::Side;
 
 fn range(revision: i64) -> Range {
-    Range {
-        key: b"\0",
-        end: End::Open,
-        limit: 0,
-        revision: Rev::Plain(revision),
-        sort: None,
-        serializable: false,
-        keys_only: false,
-        count_only: false,
-        min_mod: Rev::Plain(0),
-        max_mod: Rev::Plain(0),
-        min_create: Rev::Plain(0),
-        max_create: Rev::Plain(0),
-    }
+    Range { revision: Rev::Plain(revision), ..Range::new(b"\0", End::Open) }
 }
 
 fn everything(revision: i64) -> Op {
@@ -30,14 +17,7 @@ fn everything(revision: i64) -> Op {
 }
 
 fn put(key: &'static [u8], lease: Lease) -> Op {
-    Op::Put(Put {
-        key,
-        value: b"1",
-        lease,
-        prev_kv: false,
-        ignore_value: false,
-        ignore_lease: false,
-    })
+    Op::Put(Put::new(key, b"1", lease))
 }
 
 fn compact(at: i64) -> Op {
@@ -132,10 +112,10 @@ fn ranges_of_keys_alone_answer_alike() {
     }
     let within = Txn {
         compares: Vec::new(),
-        then: ranges.iter().cloned().map(TxnOp::Range).collect(),
+        then: ranges.iter().cloned().map(Op::Range).collect(),
         otherwise: Vec::new(),
     };
-    let outer = Txn { then: vec![TxnOp::Txn(within.clone())], ..within.clone() };
+    let outer = Txn { then: vec![Op::Txn(within.clone())], ..within.clone() };
     let grant = Op::Grant { lease: Lease::Given(7), ttl: 60 };
     let written =
         [grant, put(b"a", Lease::Given(7)), put(b"b", Lease::Given(7)), put(b"a", Lease::Given(7))];

@@ -7,7 +7,7 @@ use proptest::sample::{select, subsequence};
 use proptest::strategy::Union;
 
 use crate::op::{
-    Compare, Delete, End, KEYS, Key, Lease, Many, Op, Put, Range, Rev, Target, Txn, TxnOp, Watch,
+    Compare, Delete, End, KEYS, Key, Lease, Many, Op, Put, Range, Rev, Target, Txn, Watch,
 };
 
 /// Values of keys, few of them, so that compares and sorting find equals.
@@ -16,9 +16,7 @@ const VALUES: &[&[u8]] = &[b"", b"0", b"1", b"11", b"2", b"\0\xff"];
 /// Generates the operations of one case.
 pub(crate) fn sequence() -> impl Strategy<Value = Vec<Op>> {
     // Leases and keys come first, so that there is something to find.
-    let plain = |(key, value, lease)| {
-        Op::Put(Put { key, value, lease, prev_kv: false, ignore_value: false, ignore_lease: false })
-    };
+    let plain = |(key, value, lease)| Op::Put(Put::new(key, value, lease));
     let leases = vec![Lease::Given(1), Lease::Given(2), Lease::None];
     let grants = leases.into_iter().map(|lease| Op::Grant { lease, ttl: 60 });
     let lease = select(vec![Lease::None, Lease::Given(1), Lease::Given(2), Lease::Auto(0)]);
@@ -115,12 +113,7 @@ fn range() -> impl Strategy<Value = Range> {
         ]),
         select(vec![SortOrder::None, SortOrder::Ascend, SortOrder::Descend]),
     );
-    let bound = || {
-        prop_oneof![
-            9 => Just(Rev::Plain(0)),
-            1 => revision(),
-        ]
-    };
+    let bound = || prop_oneof![9 => Just(Rev::Plain(0)), 1 => revision()];
     (
         (key(), wide, mostly(0, -1..5_i64), mostly(Rev::Plain(0), revision())),
         proptest::option::of(sort),
@@ -195,29 +188,23 @@ fn compare() -> impl Strategy<Value = Compare> {
 
 fn txn() -> impl Strategy<Value = Txn> {
     // Mostly valid operations, as one mistake refuses the whole transaction.
-    let plain = (select(KEYS), value(), any::<bool>()).prop_map(|(key, value, prev_kv)| Put {
-        key,
-        value,
-        lease: Lease::None,
-        prev_kv,
-        ignore_value: false,
-        ignore_lease: false,
-    });
+    let plain = (select(KEYS), value(), any::<bool>())
+        .prop_map(|(key, value, prev_kv)| Put { prev_kv, ..Put::new(key, value, Lease::None) });
     let leaf = prop_oneof![
-        4 => range().prop_map(TxnOp::Range),
-        4 => plain.prop_map(TxnOp::Put),
-        1 => put().prop_map(TxnOp::Put),
-        2 => delete().prop_map(TxnOp::Delete),
+        4 => range().prop_map(Op::Range),
+        4 => plain.prop_map(Op::Put),
+        1 => put().prop_map(Op::Put),
+        2 => delete().prop_map(Op::Delete),
     ]
     .boxed();
-    let within = txn_of(leaf.clone()).prop_map(TxnOp::Txn);
+    let within = txn_of(leaf.clone()).prop_map(Op::Txn);
     let nested = prop_oneof![2 => leaf.clone(), 1 => within].boxed();
-    let deeper = txn_of(nested.clone()).prop_map(TxnOp::Txn);
+    let deeper = txn_of(nested.clone()).prop_map(Op::Txn);
     let deep = prop_oneof![2 => leaf.clone(), 1 => deeper].boxed();
     prop_oneof![4 => txn_of(leaf), 2 => txn_of(nested), 1 => txn_of(deep)]
 }
 
-fn txn_of(op: BoxedStrategy<TxnOp>) -> impl Strategy<Value = Txn> {
+fn txn_of(op: BoxedStrategy<Op>) -> impl Strategy<Value = Txn> {
     (vec(compare(), 0..3), vec(op.clone(), 0..4), vec(op, 0..4))
         .prop_map(|(compares, then, otherwise)| Txn { compares, then, otherwise })
 }

@@ -1,6 +1,4 @@
-//! Operation on an etcd as data: generated, played on both sides, shrunk and printed.
-
-use std::fmt::{self, Display, Formatter};
+//! Operation on an etcd as data: generated, played on both sides, and shrunk.
 
 use etcd_client::{CompareOp, SortOrder, SortTarget};
 
@@ -98,16 +96,9 @@ pub(crate) struct Compare {
 #[derive(Clone, Debug)]
 pub(crate) struct Txn {
     pub(crate) compares: Vec<Compare>,
-    pub(crate) then: Vec<TxnOp>,
-    pub(crate) otherwise: Vec<TxnOp>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum TxnOp {
-    Range(Range),
-    Put(Put),
-    Delete(Delete),
-    Txn(Txn),
+    /// Ranges, puts, deletes and transactions, as in the other list.
+    pub(crate) then: Vec<Op>,
+    pub(crate) otherwise: Vec<Op>,
 }
 
 /// List of a transaction that is filled up.
@@ -172,215 +163,33 @@ pub(crate) enum Op {
     },
 }
 
-impl Op {
-    /// Returns the kind of the operation, for the coverage.
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Self::Range(_) => "range",
-            Self::Put(_) | Self::Huge(_) => "put",
-            Self::Delete(_) => "delete",
-            Self::Txn(txn) if txn.is_nested() => "nested txn",
-            Self::Txn(_) | Self::Many(..) => "txn",
-            Self::Compact { .. } => "compact",
-            Self::Grant { .. } => "lease grant",
-            Self::Revoke(_) => "lease revoke",
-            Self::TimeToLive { .. } => "lease time-to-live",
-            Self::KeepAlive(_) | Self::KeepAliveRevoked(_) => "lease keep-alive",
-            Self::Leases => "leases",
-            Self::Watch(_) => "watch",
-            Self::Cancel { .. } => "watch cancel",
-            Self::Progress { .. } => "watch progress",
+impl Range {
+    pub(crate) fn new(key: Key, end: End) -> Self {
+        let none = Rev::Plain(0);
+        Self {
+            key,
+            end,
+            limit: 0,
+            revision: none,
+            sort: None,
+            serializable: false,
+            keys_only: false,
+            count_only: false,
+            min_mod: none,
+            max_mod: none,
+            min_create: none,
+            max_create: none,
         }
     }
 }
 
-impl Txn {
-    fn is_nested(&self) -> bool {
-        let within = |op: &TxnOp| matches!(op, TxnOp::Txn(_));
-        self.then.iter().any(within) || self.otherwise.iter().any(within)
+impl Put {
+    pub(crate) fn new(key: Key, value: &'static [u8], lease: Lease) -> Self {
+        Self { key, value, lease, prev_kv: false, ignore_value: false, ignore_lease: false }
     }
 }
 
 /// Shows bytes as readable text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     format!("\"{}\"", bytes.escape_ascii())
-}
-
-impl Display for Rev {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Plain(it) => write!(out, "{it}"),
-            Self::Now(it) => write!(out, "now{it:+}"),
-            Self::Start(it) => write!(out, "start{it:+}"),
-        }
-    }
-}
-
-impl Display for Lease {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => write!(out, "0"),
-            Self::Given(id) => write!(out, "{id}"),
-            Self::Auto(nth) => write!(out, "auto{nth}"),
-        }
-    }
-}
-
-/// Shows a key with the end of its range.
-fn span(key: Key, end: End) -> String {
-    let key = text(key);
-    match end {
-        End::Key => key,
-        End::Prefix => format!("{key}…"),
-        End::Open => format!("[{key}, ∞)"),
-        End::Before(end) => format!("[{key}, {})", text(end)),
-    }
-}
-
-/// Shows the options that are on.
-fn flags(flags: &[(bool, &str)]) -> String {
-    flags.iter().filter(|(on, _)| *on).map(|(_, word)| format!(" {word}")).collect()
-}
-
-impl Display for Range {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        write!(out, "range {}", span(self.key, self.end))?;
-        if self.limit != 0 {
-            write!(out, " limit={}", self.limit)?;
-        }
-        for (name, revision) in [
-            ("revision", self.revision),
-            ("min_mod", self.min_mod),
-            ("max_mod", self.max_mod),
-            ("min_create", self.min_create),
-            ("max_create", self.max_create),
-        ] {
-            if revision != Rev::Plain(0) {
-                write!(out, " {name}={revision}")?;
-            }
-        }
-        if let Some((target, order)) = self.sort {
-            write!(out, " sort={target:?}/{order:?}")?;
-        }
-        let flags = flags(&[
-            (self.serializable, "serializable"),
-            (self.keys_only, "keys_only"),
-            (self.count_only, "count_only"),
-        ]);
-        write!(out, "{flags}")
-    }
-}
-
-impl Display for Put {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        write!(out, "put {} = {}", text(self.key), text(self.value))?;
-        if self.lease != Lease::None {
-            write!(out, " lease={}", self.lease)?;
-        }
-        let flags = flags(&[
-            (self.prev_kv, "prev_kv"),
-            (self.ignore_value, "ignore_value"),
-            (self.ignore_lease, "ignore_lease"),
-        ]);
-        write!(out, "{flags}")
-    }
-}
-
-impl Display for Delete {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let flags = flags(&[(self.prev_kv, "prev_kv")]);
-        write!(out, "delete {}{flags}", span(self.key, self.end))
-    }
-}
-
-impl Display for Compare {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let is = match self.is {
-            CompareOp::Equal => "=",
-            CompareOp::NotEqual => "≠",
-            CompareOp::Less => "<",
-            CompareOp::Greater => ">",
-        };
-        let span = span(self.key, self.end);
-        match &self.target {
-            Target::Version(it) => write!(out, "version({span}) {is} {it}"),
-            Target::Create(it) => write!(out, "create({span}) {is} {it}"),
-            Target::Mod(it) => write!(out, "mod({span}) {is} {it}"),
-            Target::Value(it) => write!(out, "value({span}) {is} {}", text(it)),
-            Target::Lease(it) => write!(out, "lease({span}) {is} {it}"),
-        }
-    }
-}
-
-fn list<T: Display>(items: &[T]) -> String {
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
-
-impl Display for Txn {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        write!(
-            out,
-            "txn if ({}) then {{ {} }} else {{ {} }}",
-            list(&self.compares),
-            list(&self.then),
-            list(&self.otherwise)
-        )
-    }
-}
-
-impl Display for TxnOp {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Range(it) => it.fmt(out),
-            Self::Put(it) => it.fmt(out),
-            Self::Delete(it) => it.fmt(out),
-            Self::Txn(it) => it.fmt(out),
-        }
-    }
-}
-
-impl Display for Watch {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        write!(out, "watch {}", span(self.key, self.end))?;
-        write!(out, " stream={} id={}", self.stream, self.id)?;
-        if self.start != Rev::Plain(0) {
-            write!(out, " start={}", self.start)?;
-        }
-        let flags = flags(&[
-            (self.no_put, "no_put"),
-            (self.no_delete, "no_delete"),
-            (self.prev_kv, "prev_kv"),
-            (self.fragment, "fragment"),
-        ]);
-        write!(out, "{flags}")
-    }
-}
-
-impl Display for Op {
-    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Range(it) => it.fmt(out),
-            Self::Put(it) => it.fmt(out),
-            Self::Huge(bytes) => write!(out, "put of {bytes} bytes"),
-            Self::Delete(it) => it.fmt(out),
-            Self::Txn(it) => it.fmt(out),
-            Self::Many(list, count) => write!(out, "txn with {count} in {list:?}"),
-            Self::Compact { at, physical } => {
-                write!(out, "compact {at}{}", flags(&[(*physical, "physical")]))
-            }
-            Self::Grant { lease, ttl } => write!(out, "grant {lease} ttl={ttl}"),
-            Self::Revoke(lease) => write!(out, "revoke {lease}"),
-            Self::TimeToLive { lease, keys } => {
-                write!(out, "time-to-live {lease}{}", flags(&[(*keys, "keys")]))
-            }
-            Self::KeepAlive(lease) => write!(out, "keep-alive {lease}"),
-            Self::KeepAliveRevoked(lease) => {
-                write!(out, "keep-alive {lease}, revoke it, keep-alive again")
-            }
-            Self::Leases => write!(out, "leases"),
-            Self::Watch(it) => it.fmt(out),
-            Self::Cancel { stream, id } => write!(out, "cancel watch {id} on stream {stream}"),
-            Self::Progress { stream } => write!(out, "ask stream {stream} for its progress"),
-        }
-    }
 }

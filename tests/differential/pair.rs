@@ -180,14 +180,14 @@ impl Pair {
     async fn step(&mut self, op: &Op) -> Result<(), String> {
         let (left, right) =
             tokio::join!(self.left.play(op, self.at.now), self.right.play(op, self.at.now));
-        let mut line = format!("{:>3}. {op}", self.transcript.len() + 1);
+        let mut line = format!("{:>3}. {op:?}", self.transcript.len() + 1);
         let (answer, other) = (&left.text, &right.text);
         if answer == other {
             let _ = write!(line, "\n    → {answer}");
         }
         self.transcript.push(line);
         self.same(answer, other)?;
-        self.coverage.count(op, &left);
+        self.coverage.count(&left);
         self.at.now = self.at.now.max(left.revision.unwrap_or(0));
         if let (Op::Compact { at, .. }, None) = (op, &left.refusal) {
             self.at.compacted = self.at.of(*at);
@@ -241,15 +241,7 @@ impl Pair {
     /// Writes a key whose event this watch receives.
     async fn write_for(&mut self, live: &Live) -> Result<(), String> {
         let key = Side::key_of(&live.watch);
-        let put = Put {
-            key,
-            value: b"settle",
-            lease: Lease::None,
-            prev_kv: false,
-            ignore_value: false,
-            ignore_lease: false,
-        };
-        self.step(&Op::Put(put)).await?;
+        self.step(&Op::Put(Put::new(key, b"settle", Lease::None))).await?;
         if live.watch.no_put {
             let delete = Delete { key, end: End::Key, prev_kv: false };
             self.step(&Op::Delete(delete)).await?;

@@ -1,12 +1,24 @@
 //! Requests of etcd-client for an operation, with the revisions and leases of one side.
 
 use etcd_client::{
-    Compare as EtcdCompare, DeleteOptions, GetOptions, PutOptions, Txn as EtcdTxn,
-    TxnOp as EtcdTxnOp, WatchFilterType, WatchOptions,
+    Compare as EtcdCompare, DeleteOptions, GetOptions, PutOptions, Txn as EtcdTxn, TxnOp,
+    WatchFilterType, WatchOptions,
 };
 
-use crate::op::{Compare, Delete, End, Lease, Many, Put, Range, Rev, Target, Txn, TxnOp, Watch};
+use crate::op::{Compare, Delete, End, Lease, Many, Op, Put, Range, Rev, Target, Txn, Watch};
 use crate::view::View;
+
+/// Ends the range of any request.
+macro_rules! upto {
+    ($request:expr, $end:expr) => {
+        match $end {
+            End::Key => $request,
+            End::Prefix => $request.with_prefix(),
+            End::Open => $request.with_range(b"\0"),
+            End::Before(end) => $request.with_range(end),
+        }
+    };
+}
 
 impl View {
     /// Returns this side's number of a revision.
@@ -36,12 +48,7 @@ impl View {
             .with_max_mod_revision(self.revision(it.max_mod))
             .with_min_create_revision(self.revision(it.min_create))
             .with_max_create_revision(self.revision(it.max_create));
-        options = match it.end {
-            End::Key => options,
-            End::Prefix => options.with_prefix(),
-            End::Open => options.with_range(b"\0"),
-            End::Before(end) => options.with_range(end),
-        };
+        options = upto!(options, it.end);
         if let Some((target, order)) = it.sort {
             options = options.with_sort(target, order);
         }
@@ -73,12 +80,7 @@ impl View {
 
     pub(crate) fn delete(&self, it: &Delete) -> DeleteOptions {
         let mut options = DeleteOptions::new();
-        options = match it.end {
-            End::Key => options,
-            End::Prefix => options.with_prefix(),
-            End::Open => options.with_range(b"\0"),
-            End::Before(end) => options.with_range(end),
-        };
+        options = upto!(options, it.end);
         if it.prev_kv {
             options = options.with_prev_key();
         }
@@ -93,46 +95,33 @@ impl View {
             Target::Value(value) => EtcdCompare::value(it.key, it.is, value),
             Target::Lease(lease) => EtcdCompare::lease(it.key, it.is, self.lease(lease)),
         };
-        match it.end {
-            End::Key => compare,
-            End::Prefix => compare.with_prefix(),
-            End::Open => compare.with_range(b"\0"),
-            End::Before(end) => compare.with_range(end),
-        }
+        upto!(compare, it.end)
     }
 
     pub(crate) fn txn(&self, it: &Txn) -> EtcdTxn {
         let compares: Vec<_> = it.compares.iter().map(|it| self.compare(it)).collect();
-        let ops = |ops: &[TxnOp]| ops.iter().map(|it| self.txn_op(it)).collect::<Vec<_>>();
+        let ops = |ops: &[Op]| ops.iter().map(|it| self.txn_op(it)).collect::<Vec<_>>();
         EtcdTxn::new().when(compares).and_then(ops(&it.then)).or_else(ops(&it.otherwise))
     }
 
-    fn txn_op(&self, it: &TxnOp) -> EtcdTxnOp {
+    fn txn_op(&self, it: &Op) -> TxnOp {
         match it {
-            TxnOp::Range(it) => EtcdTxnOp::get(it.key, Some(self.get(it))),
-            TxnOp::Put(it) => EtcdTxnOp::put(it.key, it.value, Some(self.put(it))),
-            TxnOp::Delete(it) => EtcdTxnOp::delete(it.key, Some(self.delete(it))),
-            TxnOp::Txn(it) => EtcdTxnOp::txn(self.txn(it)),
+            Op::Range(it) => TxnOp::get(it.key, Some(self.get(it))),
+            Op::Put(it) => TxnOp::put(it.key, it.value, Some(self.put(it))),
+            Op::Delete(it) => TxnOp::delete(it.key, Some(self.delete(it))),
+            Op::Txn(it) => TxnOp::txn(self.txn(it)),
+            other => unreachable!("{other:?} in a transaction"),
         }
     }
 
     pub(crate) fn watch(&self, it: &Watch) -> WatchOptions {
         let mut options =
             WatchOptions::new().with_watch_id(it.id).with_start_revision(self.revision(it.start));
-        options = match it.end {
-            End::Key => options,
-            End::Prefix => options.with_prefix(),
-            End::Open => options.with_range(b"\0"),
-            End::Before(end) => options.with_range(end),
-        };
-        let mut filters = Vec::new();
-        if it.no_put {
-            filters.push(WatchFilterType::NoPut);
-        }
-        if it.no_delete {
-            filters.push(WatchFilterType::NoDelete);
-        }
-        options = options.with_filters(filters);
+        options = upto!(options, it.end);
+        let filters =
+            [(it.no_put, WatchFilterType::NoPut), (it.no_delete, WatchFilterType::NoDelete)];
+        let filters = filters.into_iter().filter(|(on, _)| *on).map(|(_, filter)| filter);
+        options = options.with_filters(filters.collect::<Vec<_>>());
         if it.prev_kv {
             options = options.with_prev_key();
         }
@@ -146,7 +135,7 @@ impl View {
 /// Makes a transaction with this many entries in one list, around etcd's limit.
 pub(crate) fn many(list: Many, count: usize) -> EtcdTxn {
     let txn = EtcdTxn::new();
-    let ops = || vec![EtcdTxnOp::get("a", Some(GetOptions::new().with_count_only())); count];
+    let ops = || vec![TxnOp::get("a", Some(GetOptions::new().with_count_only())); count];
     match list {
         Many::Compares => {
             let compare = EtcdCompare::version("a", etcd_client::CompareOp::Greater, -1);
@@ -154,6 +143,6 @@ pub(crate) fn many(list: Many, count: usize) -> EtcdTxn {
         }
         Many::Then => txn.and_then(ops()),
         Many::Otherwise => txn.or_else(ops()),
-        Many::Nested => txn.and_then([EtcdTxnOp::txn(EtcdTxn::new().and_then(ops()))]),
+        Many::Nested => txn.and_then([TxnOp::txn(EtcdTxn::new().and_then(ops()))]),
     }
 }

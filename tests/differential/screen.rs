@@ -2,9 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread::{self, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,8 +20,8 @@ pub(crate) struct Screen {
     pub(crate) shown: Vec<String>,
 }
 
-/// Limit of an etcdctl command; after that it is killed, and the test names it.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Limit of an etcdctl command in seconds; after that `timeout` ends it.
+const PATIENCE: &str = "60";
 
 /// A running etcdctl, which ends when dropped.
 pub(crate) struct Running {
@@ -37,8 +35,10 @@ impl Screen {
     }
 
     fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(etcdctl());
+        let mut command = Command::new("timeout");
         command
+            .arg(PATIENCE)
+            .arg(etcdctl())
             .args(words(line))
             .env_clear() // etcdctl reads flags from there too
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
@@ -56,9 +56,8 @@ impl Screen {
         let mut stdin = child.stdin.take().expect("piped");
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
-        let watchdog = Watchdog::over(&child);
         let output = child.wait_with_output().expect("etcdctl ends");
-        assert!(!watchdog.has_fired(), "etcdctl {line}: not within {PATIENCE:?}");
+        assert_ne!(output.status.code(), Some(124), "etcdctl {line}: not within {PATIENCE} s");
         let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
         // Without its log, which has times and retries.
         text.extend(
@@ -154,12 +153,10 @@ fn words(line: &str) -> Vec<String> {
 impl Running {
     /// Reads its output up to and with a line that ends in `until`.
     pub(crate) fn read_until(&mut self, until: &str) -> String {
-        let watchdog = Watchdog::over(&self.child);
         let mut output = String::new();
         loop {
             let from = output.len();
             let read = self.output.read_line(&mut output).expect("its output");
-            assert!(!watchdog.has_fired(), "never `{until}` within {PATIENCE:?}: {output}");
             if read == 0 || output[from..].trim_end().ends_with(until) {
                 return output;
             }
@@ -168,41 +165,15 @@ impl Running {
 
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        kill_process(pid.expect("a process id"), signal).expect("it runs");
-    }
-}
-
-/// Watchdog that kills a process after [`PATIENCE`], unless dropped before.
-struct Watchdog {
-    fired: Arc<AtomicBool>,
-    /// The watchdog's thread waits for the drop of this sender.
-    _alive: mpsc::Sender<()>,
-}
-
-impl Watchdog {
-    fn over(child: &Child) -> Self {
-        let (alive, dropped) = mpsc::channel::<()>();
-        let fired = Arc::new(AtomicBool::new(false));
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let fires = Arc::clone(&fired);
-        thread::spawn(move || {
-            if dropped.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-                fires.store(true, Ordering::SeqCst);
-                // The process is not reaped yet, so the id is still its own.
-                let _ = kill_process(pid.expect("a process id"), Signal::KILL);
-            }
-        });
-        Self { fired, _alive: alive }
-    }
-
-    fn has_fired(&self) -> bool {
-        self.fired.load(Ordering::SeqCst)
+        // It may have ended.
+        let _ = kill_process(pid.expect("a process id"), signal);
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // `timeout` passes it on to etcdctl.
+        self.signal(Signal::TERM);
         let _ = self.child.wait();
     }
 }

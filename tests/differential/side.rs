@@ -142,10 +142,8 @@ impl Side {
                 let mut answer = Answer::new(view.ranged(&got));
                 let found = !got.kvs.is_empty();
                 let past = (1..view.base + view.now).contains(&view.revision(it.revision));
-                answer.facet("range: found", found);
                 answer.facet("range: found in the past", found && past);
                 answer.facet("range: cut by the limit", found && got.more);
-                answer.facet("range: only counted", it.count_only && got.count > 0);
                 answer.facet("range: several sorted", it.sort.is_some() && got.kvs.len() > 2);
                 let cut = !got.more && !it.count_only && (got.kvs.len() as i64) < got.count;
                 answer.facet("range: cut by bounds of revision", cut);
@@ -157,7 +155,6 @@ impl Side {
                 answer.facet("put: with the previous value", put.prev_kv.is_some());
                 answer.facet("put: value ignored", it.ignore_value);
                 answer.facet("put: lease ignored", it.ignore_lease);
-                answer.facet("put: with a lease", view.lease(it.lease) != 0);
                 (answer, put.header)
             }
             Op::Huge(bytes) => {
@@ -168,8 +165,6 @@ impl Side {
                 let gone = client.delete(it.key, Some(view.delete(it))).await?.0;
                 let mut answer = Answer::new(view.deleted(&gone));
                 answer.facet("delete: several", gone.deleted > 1);
-                answer.facet("delete: nothing", gone.deleted == 0);
-                answer.facet("delete: with the previous values", !gone.prev_kvs.is_empty());
                 (answer, gone.header)
             }
             Op::Txn(it) => {
@@ -178,7 +173,6 @@ impl Side {
                 let compared = !it.compares.is_empty();
                 answer.facet("txn: compared, and true", compared && done.succeeded);
                 answer.facet("txn: compared, and false", !done.succeeded);
-                answer.facet("txn: several answers", done.responses.len() > 1);
                 let within = |it: &PbResponseOp| match &it.response {
                     Some(PbTxnOpResponse::ResponseTxn(it)) => !it.responses.is_empty(),
                     _ => false,
@@ -223,7 +217,6 @@ impl Side {
                 let options = if *keys { options.with_keys() } else { options };
                 let it = client.lease_time_to_live(view.lease(*lease), Some(options)).await?.0;
                 let mut answer = Answer::new(view.remaining(&it));
-                answer.facet("time-to-live: of none", it.ttl < 0);
                 answer.facet("time-to-live: with keys", !it.keys.is_empty());
                 (answer, it.header)
             }
@@ -234,7 +227,6 @@ impl Side {
                 keeper.keep_alive().await?;
                 let first = stream.message().await?.ok_or("ended".to_owned())?.0;
                 let mut answer = Answer::new(view.kept(&first));
-                answer.facet("keep-alive: kept", first.ttl > 0);
                 let mut header = first.header;
                 if matches!(op, Op::KeepAliveRevoked(_)) {
                     header = client.lease_revoke(id).await?.0.header;
@@ -266,7 +258,6 @@ impl Side {
                 };
                 let mut answer = Answer::new(stream.progress(view).await?);
                 answer.facet("watch: progress", answer.text.contains("progress"));
-                answer.facet("watch: no progress", answer.text == "no answer");
                 (answer, None)
             }
         };

@@ -3,7 +3,7 @@
 //! The embedded etcd follows 3.7. The table lists, with its reason, each difference between it and some version of etcd. Operations
 //! that would show the difference are left out on that version.
 
-use crate::op::{End, Lease, Op, Rev, Txn, TxnOp, Watch};
+use crate::op::{End, Lease, Op, Rev, Txn, Watch};
 use crate::pair::At;
 
 /// One difference of some versions.
@@ -20,7 +20,7 @@ const DIFFERENCES: &[Difference] = &[
         versions: |minor| minor <= 6,
         shows: |op, _| match op {
             Op::Range(it) => it.keys_only,
-            Op::Txn(txn) => any(txn, &|op| matches!(op, TxnOp::Range(it) if it.keys_only)),
+            Op::Txn(txn) => any(txn, &|op| matches!(op, Op::Range(it) if it.keys_only)),
             _ => false,
         },
     },
@@ -46,7 +46,7 @@ const DIFFERENCES: &[Difference] = &[
         // in order.
         versions: |minor| minor <= 5,
         shows: |op, _| {
-            let may_fail = |op: &TxnOp| keeps(op) || has_lease(op);
+            let may_fail = |op: &Op| keeps(op) || has_lease(op);
             matches!(op, Op::Txn(txn) if any(txn, &may_fail) && any(txn, &has_revision))
         },
     },
@@ -54,7 +54,7 @@ const DIFFERENCES: &[Difference] = &[
         // If a put in a transaction lacks both its lease and its key, etcd reports the key. 3.7 reports the lease.
         versions: |minor| minor <= 6,
         shows: |op, _| {
-            let may_fail_twice = |op: &TxnOp| keeps(op) && has_lease(op);
+            let may_fail_twice = |op: &Op| keeps(op) && has_lease(op);
             matches!(op, Op::Txn(txn) if any(txn, &may_fail_twice))
         },
     },
@@ -74,16 +74,16 @@ const DIFFERENCES: &[Difference] = &[
 ];
 
 /// Returns true if `is` holds for an operation of the transaction, nested ones included.
-fn any(txn: &Txn, is: &dyn Fn(&TxnOp) -> bool) -> bool {
+fn any(txn: &Txn, is: &dyn Fn(&Op) -> bool) -> bool {
     txn.then.iter().chain(&txn.otherwise).any(|op| match op {
-        TxnOp::Txn(within) => any(within, is),
+        Op::Txn(within) => any(within, is),
         op => is(op),
     })
 }
 
 fn deletes_without_end(txn: &Txn) -> bool {
     any(txn, &|op| match op {
-        TxnOp::Delete(it) => match it.end {
+        Op::Delete(it) => match it.end {
             End::Open => true,
             // No key comes after these prefixes.
             End::Prefix => matches!(it.key, b"" | b"\xff"),
@@ -96,19 +96,19 @@ fn deletes_without_end(txn: &Txn) -> bool {
 
 /// Returns true if a transaction may delete a key and put it again.
 pub(crate) fn may_put_again(txn: &Txn) -> bool {
-    deletes_without_end(txn) && any(txn, &|op| matches!(op, TxnOp::Put(_)))
+    deletes_without_end(txn) && any(txn, &|op| matches!(op, Op::Put(_)))
 }
 
-fn keeps(op: &TxnOp) -> bool {
-    matches!(op, TxnOp::Put(it) if it.ignore_value || it.ignore_lease)
+fn keeps(op: &Op) -> bool {
+    matches!(op, Op::Put(it) if it.ignore_value || it.ignore_lease)
 }
 
-fn has_lease(op: &TxnOp) -> bool {
-    matches!(op, TxnOp::Put(it) if it.lease != Lease::None)
+fn has_lease(op: &Op) -> bool {
+    matches!(op, Op::Put(it) if it.lease != Lease::None)
 }
 
-fn has_revision(op: &TxnOp) -> bool {
-    matches!(op, TxnOp::Range(it) if it.revision != Rev::Plain(0))
+fn has_revision(op: &Op) -> bool {
+    matches!(op, Op::Range(it) if it.revision != Rev::Plain(0))
 }
 
 /// Minor version of a real etcd.
