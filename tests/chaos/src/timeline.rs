@@ -182,20 +182,15 @@ fn line(call: &Call, seconds: impl Fn(u64) -> f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checker::tests::Story;
+    use crate::checker::tests::history;
 
     #[test]
     fn timeline_has_both_calls_and_the_fault_between() {
-        let mut story = Story::default();
-        for call in 0..50 {
-            let at = 1_000 + call * 20;
-            story = story.holds(at, at + 10, 0, call, i64::try_from(call).expect("a few") + 1);
-        }
-        let events = story
-            .holds(3_000, 3_900, 1, 100, 100)
-            .fault(3_100, 3_200, "leader frozen", &[])
-            .holds(3_500, 3_600, 2, 101, 101)
-            .sorted();
+        let others = (0..50).map(|n| format!("{}-{} holds 0.{n};", 1_000 + n * 20, 1_010 + n * 20));
+        let events = history(&format!(
+            "{} 3000-3900 holds 1.1; 3100-3200 fault leader_frozen; 3500-3600 holds 2.1",
+            others.collect::<String>()
+        ));
         let violation = judge(&events).violations.remove(0);
         let text = lines(&shortened(&events, &violation), &violation);
         let of = |word: &str| text.lines().filter(|line| line.contains(word)).count();

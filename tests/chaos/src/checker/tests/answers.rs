@@ -2,89 +2,62 @@
 
 use super::*;
 
-fn waits(wait: u64) -> Asked {
-    Asked { wait: Some(wait), ..asked(&["hot/0"], Mode::Exclusive) }
-}
-
 #[test]
 fn busy_before_its_wait_is_over_is_found() {
-    let story = |at| {
-        Story::default()
-            .fault(0, 20_000, "leader frozen", &[])
-            .holds(0, 20_000, 2, 1, 1)
-            .asks_as(1_000, 1, 1, waits(400))
-            .returns(at, 1, 1, Outcome::Busy)
+    let of = |at| {
+        format!(
+            "0-20000 fault leader_frozen; 0-20000 holds 2.1; 1000 asks 1.1 wait=400;
+             {at} returns 1.1 busy"
+        )
     };
-    story(1_400).holds_all();
-    story(1_300).breaks(Breach::Error);
+    holds(&of(1_400));
+    breaks(&of(1_300), Breach::Error);
 }
 
 #[test]
 fn a_try_of_a_free_name_that_is_refused_is_found() {
-    let story =
-        || Story::default().asks_as(30_000, 1, 1, waits(0)).returns(30_010, 1, 1, Outcome::Busy);
-    story().breaks(Breach::Free);
-    story().holds(29_000, 30_005, 2, 1, 1).holds_all();
+    let of = |more| format!("30000 asks 1.1 wait=0; 30010 returns 1.1 busy; {more}");
+    breaks(&of(""), Breach::Free);
+    holds(&of("29000-30005 holds 2.1"));
     // Its key may be there for a moment.
-    story().holds(28_000, 28_500, 2, 1, 1).holds_all();
-    story().holds(27_000, 27_500, 2, 1, 1).breaks(Breach::Free);
-    story().fault(29_000, 31_000, "quorum frozen", &[]).holds_all();
-    story().fault(29_000, 31_000, "junk key", &["hot/0"]).holds_all();
-    let elsewhere = story().fault(29_000, 31_000, "junk key", &["hot/1"]);
-    elsewhere.breaks(Breach::Free);
+    holds(&of("28000-28500 holds 2.1"));
+    breaks(&of("27000-27500 holds 2.1"), Breach::Free);
+    holds(&of("29000-31000 fault quorum_frozen"));
+    holds(&of("29000-31000 fault junk_key on=hot/0"));
+    breaks(&of("29000-31000 fault junk_key on=hot/1"), Breach::Free);
 }
 
 #[test]
 fn a_key_of_a_dead_process_is_in_the_way() {
-    let story = |died| {
-        Story::default()
-            .asks(died, 2, 1)
-            .begins(died, 2, 1, 1)
-            .add(died + 1, What::Killed { process: 2 })
-            .asks_as(30_000, 1, 1, waits(0))
-            .returns(30_010, 1, 1, Outcome::Busy)
+    let of = |at| {
+        let died = at + 1;
+        format!("{at} enters 2.1; {died} killed 2; 30000 asks 1.1 wait=0; 30010 returns 1.1 busy")
     };
-    story(22_000).holds_all();
-    story(20_000).breaks(Breach::Free);
+    holds(&of(22_000));
+    breaks(&of(20_000), Breach::Free);
 }
 
 #[test]
 fn a_call_that_waits_for_ever_while_its_name_is_free_is_found() {
-    let story = |from| {
-        let asked = Asked { wait: None, ..asked(&["hot/0"], Mode::Exclusive) };
-        Story::default()
-            .holds(0, from, 2, 1, 1)
-            .asks_as(100, 1, 1, asked)
-            .add(20_000, What::Killed { process: 1 })
-            .add(30_000, What::Over)
+    let of = |until, more| {
+        format!("0-{until} holds 2.1; 100 asks 1.1 patient; 20000 killed 1; 30000 over; {more}")
     };
-    story(14_000).holds_all();
-    story(10_000).breaks(Breach::Starved);
-    let disturbed = story(10_000).fault(9_000, 10_000, "leader killed", &[]);
-    disturbed.holds_all();
-}
-
-/// A call in the body of another one of its process.
-fn under(story: Story, at: u64, process: u32, outer: &str, inner: &str) -> Story {
-    let (name, tokens) = (outer.to_owned(), vec![(outer.to_owned(), 1)]);
-    let (call, held) = (1, true);
-    let nested = Asked { under: Some(1), ..asked(&[inner], Mode::Exclusive) };
-    story
-        .asks_as(at, process, 1, asked(&[&name], Mode::Exclusive))
-        .says(at, process, Said::Begun { call, held, tokens })
-        .asks_as(at + 10, process, 2, nested)
-        .polls(at + 1_000, process, 1, true)
+    holds(&of(14_000, ""));
+    breaks(&of(10_000, ""), Breach::Starved);
+    holds(&of(10_000, "9000-10000 fault leader_killed"));
 }
 
 #[test]
 fn a_deadlock_without_a_cycle_is_found() {
-    let story = |other: &str| {
-        let story = under(Story::default(), 0, 1, "nest/1", "nest/2");
-        let story = under(story, 0, 2, "nest/2", other);
-        story.returns(1_000, 1, 2, Outcome::Deadlock)
+    let of = |other| {
+        format!(
+            "0 enters 1.1 on=nest/1; 10 asks 1.2 on=nest/2 under=1; 1000 polls 1.1;
+             0 enters 2.1 on=nest/2 token=1; 10 asks 2.2 on={other} under=1; 1000 polls 2.1;
+             1000 returns 1.2 deadlock"
+        )
     };
-    story("nest/1").holds_all();
-    story("nest/3").breaks(Breach::Deadlock);
+    holds(&of("nest/1"));
+    breaks(&of("nest/3"), Breach::Deadlock);
     // A call that is made in no body waits for others only.
-    Story::default().asks(0, 1, 1).returns(10, 1, 1, Outcome::Deadlock).breaks(Breach::Deadlock);
+    breaks("0 asks 1.1; 10 returns 1.1 deadlock", Breach::Deadlock);
 }

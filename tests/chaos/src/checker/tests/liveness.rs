@@ -2,60 +2,40 @@
 
 use super::*;
 
-/// A body of the task that wants a hot name all the time.
-fn hot(story: Story, at: u64, process: u32, call: u64) -> Story {
-    let asked = Asked { kind: "hot".to_owned(), ..asked(&["hot/0"], Mode::Exclusive) };
-    story.asks_as(at, process, call, asked).begins(at, process, call, at as i64).ends(
-        at + 1,
-        process,
-        call,
-    )
+/// Bodies of tasks that want a hot name all the time, by their times and calls.
+fn hot(bodies: &[(u64, &str)]) -> String {
+    let body = |(at, call): &(u64, &str)| format!("{at}-{} holds {call} kind=hot;", at + 1);
+    bodies.iter().map(body).collect()
 }
 
 #[test]
 fn a_name_that_is_not_served_in_calm_is_found() {
-    let story = |next| {
-        let story = hot(Story::default(), 0, 1, 1).fault(10, 1_000, "leader killed", &[]);
-        hot(story, next, 1, 2).add(60_000, What::Draining)
+    let of = |next| {
+        let bodies = hot(&[(0, "1.1"), (next, "1.2")]);
+        format!("{bodies} 10-1000 fault leader_killed; 60000 draining")
     };
-    let verdicts = story(3_000).judged();
-    assert!(verdicts.violations.is_empty(), "{verdicts:#?}");
-    assert_eq!(verdicts.recoveries[0].took, ms(2_000));
-    story(60_001).breaks(Breach::Liveness);
+    holds(&of(3_000));
+    assert_eq!(judged(&of(3_000)).recoveries[0].took, ms(2_000));
+    breaks(&of(60_001), Breach::Liveness);
 }
 
 #[test]
 fn a_recovery_of_two_faults_is_of_neither() {
-    let begun = |fault, kind: &str| What::FaultBegun {
-        fault,
-        kind: named(kind),
-        target: String::new(),
-        names: Vec::new(),
-        worker: None,
-        taken: None,
-    };
-    let verdicts = hot(Story::default(), 0, 1, 1)
-        .add(10, begun(0, "leader killed"))
-        .add(20, begun(1, "worker killed"))
-        .add(1_000, What::FaultHealed { fault: 1 })
-        .add(1_100, What::FaultHealed { fault: 0 })
-        .add(10_000, What::Draining);
-    let verdicts = hot(verdicts, 2_000, 1, 2).judged();
-    assert_eq!(verdicts.recoveries, []);
+    let bodies = hot(&[(0, "1.1"), (2_000, "1.2")]);
+    let faults = "10-1100 fault leader_killed; 20-1000 fault worker_killed";
+    assert_eq!(judged(&format!("{bodies} {faults}; 10000 draining")).recoveries, []);
 }
 
 #[test]
 fn a_worker_that_is_not_served_while_another_is_is_found() {
-    let story = |victim| {
-        let story = hot(hot(Story::default(), 0, 1, 1), 5, 2, 1);
-        let story = story.starts(0, 1).starts(0, 2);
-        let story = hot(story.fault_of(10, 1_000, "worker cut off", 2), 2_000, 1, 2);
-        hot(story, victim, 2, 2).add(60_000, What::Draining)
+    let of = |victim, more| {
+        let bodies = hot(&[(0, "1.1"), (5, "2.1"), (2_000, "1.2"), (victim, "2.2")]);
+        let fault = "10-1000 fault worker_cut_off slot=2";
+        format!("0 starts 1; 0 starts 2; {bodies} {fault}; 60000 draining; {more}")
     };
-    assert_eq!(story(5_000).judged().recoveries[0].took, ms(4_000));
-    story(5_000).holds_all();
-    story(60_001).breaks(Breach::Liveness);
+    holds(&of(5_000, ""));
+    assert_eq!(judged(&of(5_000, "")).recoveries[0].took, ms(4_000));
+    breaks(&of(60_001, ""), Breach::Liveness);
     // One that was killed wants nothing any more.
-    let killed = story(60_001).add(30, What::Killed { process: 2 });
-    killed.holds_all();
+    holds(&of(60_001, "30 killed 2"));
 }

@@ -1,4 +1,7 @@
 //! Tests of the checker: tiny histories, each with one verdict.
+//!
+//! A history is text. Each event has its time in milliseconds, a word for what happens, whom it concerns, and details:
+//! `0-10 holds 1.1 token=7` is a body of call 1 of process 1, from its begin to its end. Without `on=`, a call is for `hot/0`.
 
 mod answers;
 mod bounds;
@@ -10,153 +13,206 @@ mod removals;
 mod tokens;
 mod validity;
 
+use super::calls::CallId;
 use super::judge;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::history::{Asked, Ending, Event, Mode, Outcome, Said, Taken, What};
 use crate::schedule::Kind;
 
-/// A history in the making. Times are in milliseconds.
-#[derive(Default)]
-pub(crate) struct Story(Vec<Event>);
+/// One part of a history's text.
+struct Words<'a> {
+    from: u64,
+    /// The second time of a range.
+    to: u64,
+    what: &'a str,
+    whom: &'a str,
+    details: Vec<&'a str>,
+}
 
-impl Story {
-    fn add(mut self, at: u64, what: What) -> Self {
-        self.0.push(Event { at: ms(at), what });
-        self
+impl<'a> Words<'a> {
+    fn of(text: &'a str) -> Self {
+        let mut words = text.split_whitespace();
+        let mut next = || words.next().unwrap_or_default();
+        let (time, what, whom) = (next(), next(), next());
+        let (from, to) = time.split_once('-').unwrap_or((time, time));
+        let time = |text: &str| text.parse().unwrap_or_else(|_| panic!("no time: {text}"));
+        Self { from: time(from), to: time(to), what, whom, details: words.collect() }
     }
 
-    fn says(self, at: u64, process: u32, said: Said) -> Self {
-        self.add(at, What::Said { process, said })
+    fn detail(&self, key: &str) -> Option<&'a str> {
+        self.details.iter().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
     }
 
-    fn asks_as(self, at: u64, process: u32, call: u64, asked: Asked) -> Self {
-        self.says(at, process, Said::Asked { call, asked })
+    fn number<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
+        self.detail(key)?.parse().ok()
     }
 
-    fn asks(self, at: u64, process: u32, call: u64) -> Self {
-        self.asks_as(at, process, call, asked(&["hot/0"], Mode::Exclusive))
+    fn has(&self, word: &str) -> bool {
+        self.details.contains(&word)
     }
 
-    fn begins(self, at: u64, process: u32, call: u64, token: i64) -> Self {
-        let tokens = vec![("hot/0".to_owned(), token)];
-        let held = true;
-        self.says(at, process, Said::Begun { call, held, tokens })
+    fn names(&self) -> Vec<String> {
+        self.detail("on").unwrap_or("hot/0").split(',').map(str::to_owned).collect()
     }
 
-    fn polls(self, at: u64, process: u32, call: u64, held: bool) -> Self {
-        self.says(at, process, Said::Polled { call, held })
+    fn call(&self) -> CallId {
+        let id = self.whom.split_once('.').expect("a process and a call");
+        CallId { process: id.0.parse().expect("a process"), call: id.1.parse().expect("a call") }
     }
 
-    fn ends(self, at: u64, process: u32, call: u64) -> Self {
-        let (held, how) = (true, Ending::Done);
-        self.says(at, process, Said::Ended { call, held, how }).returns(
-            at + 1,
-            process,
-            call,
-            Outcome::Done,
-        )
+    fn process(&self) -> u32 {
+        self.whom.parse().expect("a process")
     }
 
-    fn returns(self, at: u64, process: u32, call: u64, result: Outcome) -> Self {
-        self.says(at, process, Said::Returned { call, result })
+    fn asked(&self) -> Asked {
+        let permits = self.number("permits").map(Mode::Permits);
+        let mode = if self.has("shared") { Mode::Shared } else { Mode::Exclusive };
+        Asked {
+            kind: self.detail("kind").unwrap_or("exclusive").to_owned(),
+            names: self.names(),
+            mode: permits.unwrap_or(mode),
+            wait: (!self.has("patient")).then(|| self.number("wait").unwrap_or(10_000)),
+            ttl: self.number("ttl").unwrap_or(2_000),
+            at_least: self.number("at_least").unwrap_or(0),
+            under: self.number("under"),
+        }
     }
 
-    /// A body of one call, from its begin to its end.
-    pub(crate) fn holds(self, from: u64, to: u64, process: u32, call: u64, token: i64) -> Self {
-        self.asks(from, process, call).begins(from, process, call, token).ends(to, process, call)
+    /// How a call returned: `busy`, or `Revoked` for a lock that was lost so.
+    fn outcome(&self) -> Outcome {
+        match self.details.first() {
+            Some(&"busy") => Outcome::Busy,
+            Some(&"deadlock") => Outcome::Deadlock,
+            Some(&"refused") => Outcome::Refused("etcd failed".to_owned()),
+            Some(&"gave_up") => Outcome::Dropped,
+            Some(cause) => Outcome::Lost((*cause).to_owned()),
+            None => Outcome::Done,
+        }
     }
 
-    pub(crate) fn fault(self, from: u64, to: u64, kind: &str, names: &[&str]) -> Self {
-        let fault = 0;
-        let begun = What::FaultBegun {
+    /// The beginning of a fault: of the worker in a slot, of a key on a name, or of a key of a process.
+    fn fault(&self, fault: u32) -> What {
+        let owner = self.number("owner").map(Some);
+        What::FaultBegun {
             fault,
-            kind: named(kind),
+            kind: named(&self.whom.replace('_', " ")),
             target: String::new(),
-            names: names.iter().map(|name| (*name).to_owned()).collect(),
-            worker: None,
-            taken: None,
+            names: self.detail("on").map_or(Vec::new(), |_| self.names()),
+            worker: self.number("slot"),
+            taken: owner.map(|owner| Taken { owner, older: self.number("older").unwrap_or(0) }),
+        }
+    }
+
+    /// The events, each with its time. A token is the time of its begin, unless the text has one.
+    fn events(&self, fault: u32) -> Vec<(u64, What)> {
+        let (from, to) = (self.from, self.to);
+        let said = |at, said| (at, What::Said { process: self.call().process, said });
+        let asks = || said(from, Said::Asked { call: self.call().call, asked: self.asked() });
+        let begins = || {
+            let token = self.number("token").unwrap_or(from as i64);
+            let tokens = self.names().into_iter().map(|name| (name, token)).collect();
+            said(from, Said::Begun { call: self.call().call, held: true, tokens })
         };
-        self.add(from, begun).add(to, What::FaultHealed { fault })
+        let polls = |held| said(to, Said::Polled { call: self.call().call, held });
+        let ended = |held, how| said(to, Said::Ended { call: self.call().call, held, how });
+        let returns = |at, result| said(at, Said::Returned { call: self.call().call, result });
+        let of = |process, said| (to, What::Said { process, said });
+        let keys = || self.whom.split(',').filter(|key| !key.is_empty()).map(str::to_owned);
+        match self.what {
+            "holds" => {
+                let ends = [ended(true, Ending::Done), returns(to + 1, Outcome::Done)];
+                [asks(), begins()].into_iter().chain(ends).collect()
+            }
+            "loses" => vec![
+                asks(),
+                begins(),
+                polls(true),
+                ended(false, Ending::Dropped),
+                returns(to + 1, self.outcome()),
+            ],
+            "asks" => vec![asks()],
+            "enters" => vec![asks(), begins()],
+            "begins" => vec![begins()],
+            "polls" => vec![polls(!self.has("lost"))],
+            "ends" => vec![ended(true, Ending::Done), returns(to + 1, Outcome::Done)],
+            "ended" => vec![ended(true, Ending::Done)],
+            "ends_dropped" => vec![ended(self.has("held"), Ending::Dropped)],
+            "returns" => vec![returns(to, self.outcome())],
+            "fault" => vec![(from, self.fault(fault)), (to, What::FaultHealed { fault })],
+            "missed" => vec![(from, What::FaultMissed { fault: 0 })],
+            "rewound" => vec![(from, What::Rewound { fault: 0 })],
+            "starts" => {
+                let process = self.process();
+                vec![(from, What::Started { process, slot: process })]
+            }
+            "stops" => {
+                let process = self.process();
+                vec![(from, What::Stopped { process }), (to, What::Continued { process })]
+            }
+            "stalls" => vec![of(self.process(), Said::Stalled { since: ms(from) })],
+            "silent" => vec![(to, What::Silent { since: ms(from) })],
+            "killed" => vec![(from, What::Killed { process: self.process() })],
+            "exits" => {
+                let (process, hung) = (self.process(), self.has("hung"));
+                vec![(from, What::Exited { process, well: false, hung })]
+            }
+            "refuses" => {
+                let (CallId { process, call }, name) = (self.call(), "hot/0".to_owned());
+                let (token, accepted) = (self.number("token").unwrap_or(0), false);
+                vec![(from, What::Written { process, call, name, token, accepted })]
+            }
+            "logs" => {
+                let (level, text) = ("WARN".to_owned(), self.details.join(" "));
+                vec![of(self.process(), Said::Logged { level, text })]
+            }
+            "drained" => {
+                let left = self.number("left").unwrap_or(0);
+                vec![of(self.process(), Said::Drained { left, leases: 0 })]
+            }
+            "left" => vec![(from, What::Left { keys: keys().collect() })],
+            "idle" => vec![(from, What::Idle { keys: keys().collect() })],
+            "draining" => vec![(from, What::Draining)],
+            "over" => vec![(from, What::Over)],
+            other => panic!("no event: {other}"),
+        }
     }
+}
 
-    /// A fault of the worker in a slot.
-    fn fault_of(self, from: u64, to: u64, kind: &str, slot: u32) -> Self {
-        let fault = 0;
-        let begun = What::FaultBegun {
-            fault,
-            kind: named(kind),
-            target: format!("worker {slot}"),
-            names: Vec::new(),
-            worker: Some(slot),
-            taken: None,
-        };
-        self.add(from, begun).add(to, What::FaultHealed { fault })
+/// The history that a text says, in the order of time.
+pub(crate) fn history(text: &str) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    let mut faults = 0;
+    for part in text.split(';').filter(|part| !part.trim().is_empty()) {
+        let words = Words::of(part);
+        let said = words.events(faults);
+        faults += u32::from(words.what == "fault");
+        events.extend(said.into_iter().map(|(at, what)| Event { at: ms(at), what }));
     }
+    events.sort_by_key(|event| event.at);
+    events
+}
 
-    /// An operator takes a key of `hot/0` of this process, of whose name so many keys are older.
-    fn takes(self, at: u64, kind: &str, owner: u32, older: usize) -> Self {
-        let fault = 0;
-        let taken = Taken { owner: Some(owner), older };
-        let begun = What::FaultBegun {
-            fault,
-            kind: named(kind),
-            target: String::new(),
-            names: vec!["hot/0".to_owned()],
-            worker: None,
-            taken: Some(taken),
-        };
-        self.add(at, begun).add(at, What::FaultHealed { fault })
-    }
+fn judged(text: &str) -> Verdicts {
+    judge(&history(text))
+}
 
-    /// A process in the slot of its number.
-    fn starts(self, at: u64, process: u32) -> Self {
-        let slot = process;
-        self.add(at, What::Started { process, slot })
-    }
+/// Asserts that this promise is broken, and no other.
+fn breaks(text: &str, breach: Breach) {
+    let verdicts = judged(text);
+    let breaches: Vec<_> = verdicts.violations.iter().map(|it| it.breach).collect();
+    let only = breaches.iter().all(|it| *it == breach);
+    assert!(!breaches.is_empty() && only, "{text}: {verdicts:#?}");
+}
 
-    /// A body that is lost by this cause.
-    fn loses(self, from: u64, to: u64, process: u32, call: u64, cause: &str) -> Self {
-        let (held, how) = (false, Ending::Dropped);
-        self.asks(from, process, call)
-            .begins(from, process, call, 1)
-            .polls(to, process, call, true)
-            .says(to, process, Said::Ended { call, held, how })
-            .returns(to + 1, process, call, Outcome::Lost(cause.to_owned()))
-    }
+fn holds(text: &str) {
+    let verdicts = judged(text);
+    assert!(verdicts.violations.is_empty(), "{text}: {verdicts:#?}");
+}
 
-    /// A process that is stopped meanwhile.
-    fn stops(self, from: u64, to: u64, process: u32) -> Self {
-        self.add(from, What::Stopped { process }).add(to, What::Continued { process })
-    }
-
-    /// The machine does not run a worker meanwhile.
-    fn stalls(self, from: u64, to: u64, process: u32) -> Self {
-        self.says(to, process, Said::Stalled { since: ms(from) })
-    }
-
-    /// Its events, in the order of time.
-    pub(crate) fn sorted(mut self) -> Vec<Event> {
-        self.0.sort_by_key(|event| event.at);
-        self.0
-    }
-
-    fn judged(mut self) -> Verdicts {
-        self.0.sort_by_key(|event| event.at);
-        judge(&self.0)
-    }
-
-    /// Asserts that this promise is broken, and no other.
-    fn breaks(self, breach: Breach) {
-        let verdicts = self.judged();
-        let breaches: Vec<_> = verdicts.violations.iter().map(|it| it.breach).collect();
-        assert!(!breaches.is_empty() && breaches.iter().all(|it| *it == breach), "{verdicts:#?}");
-    }
-
-    fn holds_all(self) {
-        let verdicts = self.judged();
-        assert!(verdicts.violations.is_empty(), "{verdicts:#?}");
-    }
+/// How often this promise is broken.
+fn count(text: &str, breach: Breach) -> usize {
+    judged(text).counts().get(&breach).copied().unwrap_or(0)
 }
 
 /// The kind of fault with this name.
@@ -164,20 +220,10 @@ fn named(kind: &str) -> Kind {
     Kind::try_from(kind.to_owned()).expect("a kind of fault")
 }
 
-/// What was lost, as the checker measures it.
-fn removed(verdicts: &Verdicts) -> Vec<(&str, &[u64])> {
-    let removed = verdicts.removed.iter();
-    removed.map(|(kind, lasted)| (kind.as_str(), lasted.as_slice())).collect()
-}
-
-fn asked(names: &[&str], mode: Mode) -> Asked {
-    Asked {
-        kind: "exclusive".to_owned(),
-        names: names.iter().map(|name| (*name).to_owned()).collect(),
-        mode,
-        wait: Some(10_000),
-        ttl: 2_000,
-        at_least: 0,
-        under: None,
-    }
+/// Asserts that one overlap is measured, by this kind of fault and for so many milliseconds, and none is a violation.
+fn excused(text: &str, kind: &str, lasts: u64) {
+    let verdicts = judged(text);
+    assert!(verdicts.violations.is_empty(), "{text}: {verdicts:#?}");
+    let removed = verdicts.removed.iter().map(|(kind, lasted)| (kind.as_str(), &lasted[..]));
+    assert_eq!(removed.collect::<Vec<_>>(), [(kind, &[ms(lasts)][..])], "{text}");
 }

@@ -4,47 +4,25 @@ use super::*;
 
 #[test]
 fn a_token_that_does_not_rise_is_found() {
-    Story::default().holds(0, 10, 1, 1, 7).holds(11, 20, 2, 1, 7).breaks(Breach::Token);
+    breaks("0-10 holds 1.1 token=7; 11-20 holds 2.1 token=7", Breach::Token);
 }
 
 #[test]
 fn tokens_of_readers_need_not_rise_among_them() {
-    let reader = |story: Story, at, process, token| {
-        story
-            .asks_as(at, process, 1, asked(&["hot/0"], Mode::Shared))
-            .begins(at, process, 1, token)
-            .ends(at + 5, process, 1)
-    };
-    let story = reader(Story::default().holds(0, 1, 1, 1, 5), 2, 2, 8);
-    let story = reader(story, 3, 3, 7);
-    story.holds(20, 21, 4, 1, 9).holds_all();
-    let story = reader(Story::default().holds(0, 1, 1, 1, 5), 2, 2, 4);
-    story.breaks(Breach::Token);
+    let readers = "2-7 holds 2.1 shared token=8; 3-8 holds 3.1 shared token=7";
+    holds(&format!("0-1 holds 1.1 token=5; {readers}; 20-21 holds 4.1 token=9"));
+    breaks("0-1 holds 1.1 token=5; 2-7 holds 2.1 shared token=4", Breach::Token);
 }
 
 #[test]
 fn a_refused_write_of_a_holder_is_found() {
-    let write = |at| {
-        let written = What::Written {
-            process: 1,
-            call: 1,
-            name: "hot/0".to_owned(),
-            token: 1,
-            accepted: false,
-        };
-        Story::default().holds(0, 10, 1, 1, 1).add(at, written)
-    };
-    write(5).breaks(Breach::Register);
-    let verdicts = write(12).judged();
-    assert!(verdicts.violations.is_empty());
-    assert_eq!(verdicts.refused_writes, 1);
+    breaks("0-10 holds 1.1 token=1; 5 refuses 1.1 token=1", Breach::Register);
+    let late = "0-10 holds 1.1 token=1; 12 refuses 1.1 token=1";
+    holds(late);
+    assert_eq!(judged(late).refused_writes, 1);
 }
 
 #[test]
 fn a_group_partly_held_is_found() {
-    Story::default()
-        .asks_as(0, 1, 1, asked(&["hot/0", "hot/1"], Mode::Exclusive))
-        .begins(0, 1, 1, 1)
-        .ends(10, 1, 1)
-        .breaks(Breach::Group);
+    breaks("0 asks 1.1 on=hot/0,hot/1; 0 begins 1.1; 10 ends 1.1", Breach::Group);
 }
