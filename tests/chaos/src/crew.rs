@@ -10,7 +10,7 @@ use std::io::Write;
 use crate::clock::now;
 use crate::history::What;
 use crate::login;
-use crate::options::Options;
+use crate::options::{Options, word};
 use crate::witness::Witness;
 
 /// How long a worker may take to end once it is asked to: its calls, their bodies, and the shutdown.
@@ -66,7 +66,7 @@ impl Crew {
         let mut crew = Self {
             witness: witness.clone(),
             program,
-            args: vec![options.mix.name.to_owned(), options.who().to_string()],
+            args: vec![options.mix.name.to_owned(), word(options.who)],
             seed: options.seed,
             started: 0,
             died: 0,

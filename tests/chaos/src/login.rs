@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_client::ConnectOptions;
+use etcd_client::{Client, ConnectOptions, Error};
 
 /// The user, whose role has the same name.
 pub(crate) const USER: &str = "chaos";
@@ -19,10 +19,13 @@ pub(crate) fn text() -> String {
     format!("{USER}:{PASSWORD}")
 }
 
-/// Options of etcd-client for a worker that uses it directly.
-pub(crate) fn options() -> ConnectOptions {
-    ConnectOptions::new()
+/// Connects etcd-client to the endpoints of this worker.
+pub(crate) async fn connect() -> Result<Client, Error> {
+    let endpoints = std::env::var("ETCD_LOCKED_ENDPOINTS").unwrap_or_default();
+    let options = ConnectOptions::new()
         .with_user(USER, PASSWORD)
         .with_connect_timeout(Duration::from_secs(5))
         .with_keep_alive(Duration::from_secs(5), Duration::from_secs(2))
+        .with_auto_token_refresh(true);
+    Client::connect(Vec::from_iter(endpoints.split(',')), Some(options)).await
 }

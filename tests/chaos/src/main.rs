@@ -17,19 +17,16 @@ mod timeline;
 mod witness;
 mod worker;
 
-use std::error::Error;
 use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use etcd_locked_devkit::Result;
 
 use self::history::{Event, Run, What};
-use self::options::{Command, Part, Who, Worker, word};
+use self::options::{Command, Part, Who, word};
 use self::report::Report;
 use self::witness::Witness;
-use self::worker::etcdctl;
 
 /// How many violations are shown call by call.
 const SHOWN: usize = 3;
@@ -38,12 +35,11 @@ const LISTED: usize = 100;
 
 fn main() -> ExitCode {
     let command = Command::parse();
-    match &command.part {
-        Some(Part::Worker(worker)) => return work(worker),
-        Some(Part::Body(body)) => return ended("body", etcdctl::run_body(body)),
-        None => {}
-    }
-    match carry_out(&command) {
+    let well = match &command.part {
+        Some(Part::Worker(worker)) => worker::run(worker).map(|()| true),
+        None => carry_out(&command),
+    };
+    match well {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -53,50 +49,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn work(worker: &Worker) -> ExitCode {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let done = match runtime {
-        Ok(runtime) => runtime.block_on(worker::work(worker)),
-        Err(error) => Err(error.into()),
-    };
-    ended("worker", done)
-}
-
-/// The exit status of a worker or a body.
-fn ended(who: &str, done: std::result::Result<(), Box<dyn Error>>) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{who}: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
 /// Plays or judges; tells whether nothing was violated.
 fn carry_out(command: &Command) -> Result<bool> {
-    let done = match &command.judge[..] {
-        [] => {
-            // A run whose figures could not be kept is not worth its time.
-            command.write.as_deref().map_or(Ok(()), results::check)?;
-            play(command)
-        }
-        files => judge_all(command, files),
-    };
-    // A run that ended in an error is counted too.
-    let written = command.write.as_deref().map_or(Ok(()), results::write);
-    done.and_then(|well| written.map(|()| well))
-}
-
-fn judge_all(command: &Command, files: &[PathBuf]) -> Result<bool> {
+    // A run whose figures could not be kept is not worth its time.
+    command.write.as_deref().map_or(Ok(Vec::new()), results::kept)?;
     let mut well = true;
-    for file in files {
+    for file in &command.judge {
         let events = history::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
         println!("{}", file.display());
         well &= judge(command, &events)?;
     }
-    Ok(well)
+    let done = if command.judge.is_empty() { play(command) } else { Ok(well) };
+    // A run that ended in an error is counted too.
+    let written = command.write.as_deref().map_or(Ok(()), results::write);
+    done.and_then(|well| written.map(|()| well))
 }
 
 fn play(command: &Command) -> Result<bool> {
@@ -129,8 +95,8 @@ fn judge(command: &Command, events: &[Event]) -> Result<bool> {
         }
         println!(
             "chaos: ok — {} calls, {} served, {} faults in {:.0} s on etcd {}: 0 violations",
-            report.calls(),
-            report.served(),
+            report.calls("asked"),
+            report.calls("served"),
             report.faults(),
             report.seconds,
             report.run.etcd
@@ -141,8 +107,7 @@ fn judge(command: &Command, events: &[Event]) -> Result<bool> {
         println!("VIOLATED {many} times: {}", word(breach));
     }
     for violation in verdicts.violations.iter().take(SHOWN) {
-        let short = timeline::shortened(events, violation);
-        println!("\n{}", timeline::lines(&short, violation));
+        println!("\n{}", timeline::lines(events, violation));
     }
     for violation in verdicts.violations.iter().skip(SHOWN).take(LISTED) {
         println!("{}", timeline::summary(events, violation));
@@ -170,10 +135,10 @@ fn keep(command: &Command, events: &[Event]) -> Result<String> {
 fn again(run: &Run) -> String {
     let (seed, mix, minutes) = (run.seed, &run.mix, run.seconds as f64 / 60.0);
     let mut command = format!("cargo xtask chaos --seed {seed} --mix {mix} --minutes {minutes:.1}");
-    match run.who.parse() {
-        Ok(Who::Ours) => {}
-        Ok(Who::Mistaken(mistake)) => command += &format!(" --sabotage {}", word(mistake)),
-        _ => command += &format!(" --peer {}", run.who),
+    match run.who {
+        Who::Ours => {}
+        who if who.is_peer() => command += &format!(" --peer {}", word(who)),
+        who => command += &format!(" --sabotage {}", word(who)),
     }
     if !run.etcd.is_empty() {
         command += &format!(" --etcd {}", run.etcd);
@@ -193,14 +158,16 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("chaos-{}", std::process::id()));
         let keep = folder.join("keep");
         fs::create_dir_all(folder.join("runs")).expect("a folder");
-        fs::write(folder.join("runs/old.json"), "{}").expect("a run");
+        let old = Report { checker: checker::VERSION - 1, ..Report::default() };
+        let old = serde_json::to_string(&old).expect("a report");
+        fs::write(folder.join("runs/old.json"), old).expect("a run");
         let args = ["chaos".as_ref(), "--write".as_ref(), folder.as_os_str()];
         let keeps = ["--keep".as_ref(), keep.as_os_str()];
         let refused = carry_out(&Command::parse_from(args.iter().chain(&keeps)));
         let played = keep.exists();
         fs::remove_dir_all(&folder).expect("a folder of its own");
         let refused = refused.expect_err("a refusal");
-        assert!(!played && refused.ends_with(": old.json"), "{refused}");
+        assert!(!played && refused.contains("old.json"), "{refused}");
     }
 
     #[test]
@@ -209,7 +176,7 @@ mod tests {
             seed: 7,
             mix: "exclusive".to_owned(),
             etcd: "3.5.16".to_owned(),
-            who: "go".to_owned(),
+            who: Who::Go,
             seconds: 90,
             only: vec!["leader frozen".to_owned()],
             ..Run::default()

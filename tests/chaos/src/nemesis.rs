@@ -3,18 +3,16 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
-use etcd_locked_devkit::{Cluster, Direction, Gateway, KeyValue, Result};
+use etcd_locked_devkit::{Cluster, Direction, Gateway, KeyValue, Proxy, Result};
 use fastrand::Rng;
 
 use crate::checker::faults::REWIND_DETECTION;
 use crate::crew::Crew;
 use crate::history::{Taken, What};
 use crate::login::{CHANGED, PASSWORD, PREFIXES, USER};
-use crate::options::word;
 use crate::schedule::{Fault, Kind};
 use crate::stalls::Asked;
 use crate::witness::Witness;
@@ -34,17 +32,28 @@ pub(crate) struct Nemesis<'a> {
     faults: u32,
 }
 
-/// A fault that is there, and what is needed to heal it.
-#[derive(Debug)]
+/// What ends a fault.
+type Heal = Box<dyn FnOnce(&mut Nemesis<'_>) -> Result<()>>;
+
+/// A fault that is there.
 pub(crate) struct Open {
     number: u32,
-    fault: Fault,
-    members: Vec<usize>,
-    storm: Option<Storm>,
-    /// A key without a lease.
-    key: Option<String>,
-    /// What etcd is to be restored from.
-    snapshot: Option<PathBuf>,
+    kind: Kind,
+    heal: Heal,
+}
+
+const BOTH: [Direction; 2] = [Direction::Requests, Direction::Answers];
+
+/// Ends a fault by what cannot fail.
+fn always(heal: impl FnOnce(&mut Nemesis<'_>) + 'static) -> Option<Heal> {
+    Some(Box::new(|it| {
+        heal(it);
+        Ok(())
+    }))
+}
+
+fn heal(heal: impl FnOnce(&mut Nemesis<'_>) -> Result<()> + 'static) -> Option<Heal> {
+    Some(Box::new(heal))
 }
 
 impl<'a> Nemesis<'a> {
@@ -59,15 +68,12 @@ impl<'a> Nemesis<'a> {
     }
 
     /// Begins a fault; `None` if it finds nothing to disturb.
-    pub(crate) fn begin(&mut self, fault: Fault) -> Result<Option<Open>> {
+    pub(crate) fn begin(&mut self, Fault { kind, target }: Fault) -> Result<Option<Open>> {
         let number = self.faults;
         self.faults += 1;
-        let mut open =
-            Open { number, fault, members: Vec::new(), storm: None, key: None, snapshot: None };
-        let Fault { kind, target } = fault;
-        let members = self.cluster.members().len();
+        let size = self.cluster.members().len();
         let leader = || self.cluster.await_leader();
-        open.members = match kind {
+        let members = match kind {
             Kind::EndpointFrozen
             | Kind::EndpointRefused
             | Kind::MemberKilled
@@ -78,144 +84,171 @@ impl<'a> Nemesis<'a> {
             // The leader and another: nothing is left that could serve.
             Kind::QuorumKilled | Kind::QuorumFrozen => {
                 let leader = leader()?;
-                vec![leader, (leader + 1) % members]
+                vec![leader, (leader + 1) % size]
             }
-            Kind::AllRestarted | Kind::EtcdWiped => (0..members).collect(),
+            Kind::AllRestarted | Kind::EtcdWiped => (0..size).collect(),
             _ => Vec::new(),
         };
+        let wants_victim =
+            [Kind::LeaseRevoked, Kind::KeyDeleted, Kind::KeyOverwritten, Kind::JunkKey];
         let victim = match kind {
             Kind::LeaseRevoked => self.victim_lease(),
             Kind::KeyDeleted | Kind::KeyOverwritten => self.victim_key(),
             Kind::JunkKey => Some(self.junk_key()),
             _ => None,
         };
-        let wants_victim = [Kind::LeaseRevoked, Kind::KeyDeleted, Kind::KeyOverwritten];
         if victim.is_none() && wants_victim.contains(&kind) {
-            println!("{} finds nothing", word(kind));
+            println!("{kind} finds nothing");
             return Ok(None);
         }
         let aim = match &victim {
             Some(victim) => victim.what.clone(),
             _ if kind.is_of_worker() => format!("worker {target}"),
-            _ if open.members.is_empty() => "all".to_owned(),
-            _ => format!("member {:?}", open.members),
+            _ if members.is_empty() => "all".to_owned(),
+            _ => format!("member {members:?}"),
         };
+        let victim = victim.unwrap_or_default();
         self.witness.record(What::FaultBegun {
             fault: number,
             kind,
             target: aim,
-            names: victim.as_ref().map_or(Vec::new(), |victim| victim.names.clone()),
-            worker: kind.is_of_worker().then(|| slot(target)),
-            taken: victim.as_ref().and_then(|victim| victim.taken.clone()),
+            names: victim.names.clone(),
+            worker: kind.is_of_worker().then(|| u32::try_from(target).unwrap_or(u32::MAX)),
+            taken: victim.taken.clone(),
         });
-        if self.carry_out(&mut open, victim)? {
-            return Ok(Some(open));
+        if let Some(heal) = self.carry_out(number, Fault { kind, target }, members, victim)? {
+            return Ok(Some(Open { number, kind, heal }));
         }
-        println!("{} finds nothing any more", word(kind));
+        println!("{kind} finds nothing any more");
         self.witness.record(What::FaultMissed { fault: number });
         Ok(None)
     }
 
-    /// Tells whether it has found what it is to disturb.
-    fn carry_out(&mut self, open: &mut Open, victim: Option<Victim>) -> Result<bool> {
-        let Fault { kind, target } = open.fault;
+    /// Returns what ends the fault; `None` if it has not found what it is to disturb.
+    fn carry_out(
+        &mut self,
+        number: u32,
+        Fault { kind, target }: Fault,
+        members: Vec<usize>,
+        Victim { what, lease, .. }: Victim,
+    ) -> Result<Option<Heal>> {
         let member = |at: &usize| &self.cluster.members()[*at];
-        let both = [Direction::Requests, Direction::Answers];
-        match kind {
-            Kind::WorkerKilled => self.crew.kill(target)?,
-            Kind::WorkerStopped => self.crew.stop(target)?,
-            Kind::WorkerCut => {
-                for proxy in self.crew.proxies(target) {
-                    both.into_iter().for_each(|direction| proxy.cut(direction));
-                }
+        Ok(match kind {
+            Kind::WorkerKilled => {
+                self.crew.kill(target)?;
+                heal(move |it| it.crew.launch(target))
             }
-            Kind::RequestsLost => {
-                self.crew.proxies(target).iter().for_each(|proxy| proxy.cut(Direction::Requests))
+            Kind::WorkerStopped => {
+                self.crew.stop(target)?;
+                always(move |it| it.crew.cont(target))
             }
-            Kind::AnswersLost => {
-                self.crew.proxies(target).iter().for_each(|proxy| proxy.cut(Direction::Answers))
-            }
-            Kind::WorkerFrozen => {
-                for proxy in self.crew.proxies(target) {
-                    both.into_iter().for_each(|direction| proxy.freeze(direction));
-                }
-            }
-            Kind::WorkerReset => {
-                self.crew.proxies(target).iter().for_each(|proxy| proxy.reset_all())
-            }
-            Kind::WorkerDelayed => {
-                let delay = Duration::from_millis(80);
-                self.crew.proxies(target).iter().for_each(|proxy| proxy.delay(delay));
-            }
-            Kind::WorkerTrickled => {
-                self.crew.proxies(target).iter().for_each(|proxy| proxy.trickle(4_096))
-            }
-            Kind::WorkerHalfOpen => {
-                self.crew.proxies(target).iter().for_each(|proxy| proxy.half_open())
-            }
+            Kind::WorkerCut => self.between(target, |it| BOTH.map(|way| it.cut(way))),
+            Kind::RequestsLost => self.between(target, |it| it.cut(Direction::Requests)),
+            Kind::AnswersLost => self.between(target, |it| it.cut(Direction::Answers)),
+            Kind::WorkerFrozen => self.between(target, |it| BOTH.map(|way| it.freeze(way))),
+            Kind::WorkerReset => self.between(target, Proxy::reset_all),
+            Kind::WorkerDelayed => self.between(target, |it| it.delay(Duration::from_millis(80))),
+            Kind::WorkerTrickled => self.between(target, |it| it.trickle(4_096)),
+            Kind::WorkerHalfOpen => self.between(target, Proxy::half_open),
             Kind::EndpointFrozen => {
-                for proxy in self.crew.proxies_to(target) {
-                    both.into_iter().for_each(|direction| proxy.freeze(direction));
-                }
+                let proxies = self.crew.proxies_to(target);
+                proxies.for_each(|it| _ = BOTH.map(|way| it.freeze(way)));
+                always(move |it| it.crew.proxies_to(target).for_each(Proxy::heal))
             }
             Kind::EndpointRefused => {
                 for proxy in self.crew.proxies_to(target) {
                     proxy.refuse();
                     proxy.reset_all();
                 }
+                heal(move |it| it.crew.proxies_to(target).try_for_each(Proxy::accept_again))
             }
             Kind::AllReset => {
                 for member in 0..self.cluster.members().len() {
-                    self.crew.proxies_to(member).for_each(|proxy| proxy.reset_all());
+                    self.crew.proxies_to(member).for_each(Proxy::reset_all);
                 }
+                always(|_| {})
             }
             Kind::EtcdWiped => {
-                self.rewind(open.number);
-                open.members.iter().try_for_each(|at| member(at).kill())?;
+                self.rewind(number);
+                members.iter().try_for_each(|at| member(at).kill())?;
+                heal(|it| {
+                    it.cluster.begin_anew(None)?;
+                    it.asked.are(it.cluster);
+                    it.cluster.enable_auth(USER, PASSWORD, &PREFIXES)
+                })
             }
             Kind::EtcdRestored => {
-                open.snapshot = Some(self.snapshot(target, open.number)?);
+                let snapshot = self.snapshot(target, number)?;
+                heal(move |it| {
+                    it.rewind(number);
+                    it.cluster.begin_anew(Some(&snapshot))?;
+                    it.asked.are(it.cluster);
+                    // One that stays takes memory only.
+                    let _ = fs::remove_file(snapshot);
+                    Ok(())
+                })
             }
             Kind::MemberKilled | Kind::LeaderKilled | Kind::QuorumKilled | Kind::AllRestarted => {
-                open.members.iter().try_for_each(|at| member(at).kill())?;
+                members.iter().try_for_each(|at| member(at).kill())?;
+                heal(move |it| {
+                    let all = it.cluster.members();
+                    members.iter().try_for_each(|at| all[*at].launch())?;
+                    members.iter().try_for_each(|at| all[*at].ready())
+                })
             }
             Kind::MemberFrozen | Kind::LeaderFrozen | Kind::QuorumFrozen => {
-                open.members.iter().try_for_each(|at| member(at).stop())?;
+                members.iter().try_for_each(|at| member(at).stop())?;
+                heal(move |it| {
+                    let all = it.cluster.members();
+                    members.iter().try_for_each(|at| all[*at].cont())
+                })
             }
             Kind::MemberIsolated | Kind::LeaderIsolated => {
-                open.members.iter().try_for_each(|at| self.cluster.isolate(*at))?;
+                members.iter().try_for_each(|at| self.cluster.isolate(*at))?;
+                always(|it| it.cluster.heal())
             }
             Kind::MemberReplaced => {
                 self.cluster.replace(target)?;
                 self.asked.are(self.cluster);
                 let new = self.cluster.members()[target].direct();
                 self.crew.proxies_to(target).for_each(|proxy| proxy.lead_to(new.to_string()));
+                always(|_| {})
             }
-            Kind::LeaseRevoked => {
-                if let Some(Victim { lease, .. }) = victim {
-                    return match self.ask(|gateway| gateway.revoke(lease)) {
-                        Err(error) if error.contains("lease not found") => Ok(false),
-                        revoked => revoked.map(|()| true),
-                    };
-                }
-            }
-            Kind::KeyDeleted => {
-                if let Some(Victim { what, .. }) = victim {
-                    return self.ask(|gateway| gateway.delete(&what));
-                }
-            }
+            Kind::LeaseRevoked => match self.ask(|gateway| gateway.revoke(lease)) {
+                Err(error) if error.contains("lease not found") => None,
+                revoked => revoked.map(|()| always(|_| {}))?,
+            },
+            Kind::KeyDeleted => match self.ask(|gateway| gateway.delete(&what))? {
+                true => always(|_| {}),
+                false => None,
+            },
             Kind::KeyOverwritten | Kind::JunkKey => {
-                if let Some(Victim { what, .. }) = victim {
-                    self.ask(|gateway| gateway.put(&what, "an operator was here"))?;
-                    open.key = Some(what);
-                }
+                self.ask(|gateway| gateway.put(&what, "an operator was here"))?;
+                heal(move |it| it.ask(|gateway| gateway.delete_without_lease(&what)))
             }
-            Kind::Compacted => open.storm = Some(Storm::over(self.gateways())),
-            Kind::NoSpace => self.ask(|gateway| gateway.no_space(true))?,
-            Kind::RoleTaken => self.ask(|gateway| gateway.revoke_role(USER))?,
-            Kind::PasswordChanged => self.ask(|gateway| gateway.change_password(USER, CHANGED))?,
-        }
-        Ok(true)
+            Kind::Compacted => {
+                let storm = storm(self.gateways());
+                always(move |_| drop(storm))
+            }
+            Kind::NoSpace => {
+                self.ask(|gateway| gateway.no_space(true))?;
+                heal(|it| it.ask(|gateway| gateway.no_space(false)))
+            }
+            Kind::RoleTaken => {
+                self.ask(|gateway| gateway.revoke_role(USER))?;
+                heal(|it| it.ask(|gateway| gateway.grant_role(USER)))
+            }
+            Kind::PasswordChanged => {
+                self.ask(|gateway| gateway.change_password(USER, CHANGED))?;
+                heal(|it| it.ask(|gateway| gateway.change_password(USER, PASSWORD)))
+            }
+        })
+    }
+
+    /// Disturbs the network between a worker and all members.
+    fn between<T>(&self, worker: usize, disturb: impl Fn(&Proxy) -> T) -> Option<Heal> {
+        self.crew.proxies(worker).iter().for_each(|proxy| _ = disturb(proxy));
+        always(move |it| it.crew.proxies(worker).iter().for_each(Proxy::heal))
     }
 
     /// From here on etcd loses what it knew, and tokens begin anew.
@@ -225,64 +258,10 @@ impl<'a> Nemesis<'a> {
     }
 
     /// Ends a fault.
-    pub(crate) fn heal(&mut self, mut open: Open) -> Result<()> {
-        let Fault { kind, target } = open.fault;
-        let member = |at: &usize| &self.cluster.members()[*at];
-        self.witness.record(What::FaultEnding { fault: open.number });
-        match kind {
-            Kind::WorkerKilled => self.crew.launch(target)?,
-            Kind::WorkerStopped => self.crew.cont(target),
-            Kind::WorkerCut
-            | Kind::RequestsLost
-            | Kind::AnswersLost
-            | Kind::WorkerFrozen
-            | Kind::WorkerDelayed
-            | Kind::WorkerTrickled
-            | Kind::WorkerHalfOpen => {
-                self.crew.proxies(target).iter().for_each(|proxy| proxy.heal());
-            }
-            Kind::EndpointFrozen => self.crew.proxies_to(target).for_each(|proxy| proxy.heal()),
-            Kind::EndpointRefused => {
-                self.crew.proxies_to(target).try_for_each(|proxy| proxy.accept_again())?
-            }
-            Kind::EtcdWiped | Kind::EtcdRestored => {
-                if kind == Kind::EtcdRestored {
-                    self.rewind(open.number);
-                }
-                self.cluster.begin_anew(open.snapshot.as_deref())?;
-                self.asked.are(self.cluster);
-                if let Some(snapshot) = open.snapshot.take() {
-                    // One that stays takes memory only.
-                    let _ = fs::remove_file(snapshot);
-                }
-                if kind == Kind::EtcdWiped {
-                    self.cluster.enable_auth(USER, PASSWORD, &PREFIXES)?;
-                }
-            }
-            Kind::MemberKilled | Kind::LeaderKilled | Kind::QuorumKilled | Kind::AllRestarted => {
-                open.members.iter().try_for_each(|at| member(at).launch())?;
-                open.members.iter().try_for_each(|at| member(at).ready())?;
-            }
-            Kind::MemberFrozen | Kind::LeaderFrozen | Kind::QuorumFrozen => {
-                open.members.iter().try_for_each(|at| member(at).cont())?;
-            }
-            Kind::MemberIsolated | Kind::LeaderIsolated => self.cluster.heal(),
-            Kind::KeyOverwritten | Kind::JunkKey => {
-                if let Some(key) = open.key.take() {
-                    self.ask(|gateway| gateway.delete_without_lease(&key))?;
-                }
-            }
-            Kind::Compacted => drop(open.storm.take()),
-            Kind::NoSpace => self.ask(|gateway| gateway.no_space(false))?,
-            Kind::RoleTaken => self.ask(|gateway| gateway.grant_role(USER))?,
-            Kind::PasswordChanged => self.ask(|gateway| gateway.change_password(USER, PASSWORD))?,
-            Kind::WorkerReset
-            | Kind::AllReset
-            | Kind::MemberReplaced
-            | Kind::LeaseRevoked
-            | Kind::KeyDeleted => {}
-        }
-        self.witness.record(What::FaultHealed { fault: open.number });
+    pub(crate) fn heal(&mut self, Open { number: fault, kind, heal }: Open) -> Result<()> {
+        self.witness.record(What::FaultEnding { fault });
+        heal(self)?;
+        self.witness.record(What::FaultHealed { fault });
         if matches!(kind, Kind::EtcdWiped | Kind::EtcdRestored) {
             // Until then holders of before may write, whose tokens are higher.
             thread::sleep(Duration::from_nanos(REWIND_DETECTION));
@@ -356,7 +335,7 @@ impl<'a> Nemesis<'a> {
 }
 
 /// What an operator takes away, or puts in the way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Victim {
     what: String,
     lease: i64,
@@ -369,11 +348,6 @@ struct Victim {
 fn worker(record: &str) -> Option<usize> {
     let record: serde_json::Value = serde_json::from_str(record).ok()?;
     record["service"].as_str()?.strip_prefix("worker-")?.parse().ok()
-}
-
-/// The number of a slot, as histories have it.
-fn slot(slot: usize) -> u32 {
-    u32::try_from(slot).unwrap_or(u32::MAX)
 }
 
 /// The name in a contender's key.
@@ -394,36 +368,18 @@ pub(crate) fn first<T>(gateways: &[Gateway], ask: impl Fn(&Gateway) -> Result<T>
     last
 }
 
-/// A compaction storm; dropped, it is over.
-#[derive(Debug)]
-struct Storm {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Storm {
-    fn over(gateways: Vec<Gateway>) -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let ends = over.clone();
-        let thread = thread::spawn(move || {
-            while !ends.load(Ordering::Relaxed) {
-                // It fails for a revision that is compacted already.
-                let _ = first(&gateways, |gateway| gateway.compact(gateway.status()?.revision));
-                thread::sleep(COMPACTION_PAUSE);
-            }
-        });
-        let thread = Some(thread);
-        Self { over, thread }
-    }
-}
-
-impl Drop for Storm {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+/// Compacts again and again, in a thread of its own, until what it returns is dropped.
+fn storm(gateways: Vec<Gateway>) -> Arc<()> {
+    let storm = Arc::new(());
+    let lasts = Arc::downgrade(&storm);
+    thread::spawn(move || {
+        while lasts.upgrade().is_some() {
+            // It fails for a revision that is compacted already.
+            let _ = first(&gateways, |gateway| gateway.compact(gateway.status()?.revision));
+            thread::sleep(COMPACTION_PAUSE);
         }
-    }
+    });
+    storm
 }
 
 #[cfg(test)]

@@ -1,16 +1,13 @@
 //! Options of the command line, and the words of their values.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
 
-use crate::results::OURS;
 use crate::schedule::Kind;
 use crate::worker::mix::Mix;
-use crate::worker::sabotage::Sabotage;
 
 /// Tortures the library on a real cluster of three, and judges what its workers did. `cargo xtask chaos` says where etcd is.
 #[derive(Debug, Parser)]
@@ -37,9 +34,6 @@ pub(crate) enum Part {
     /// Make calls, until a line on standard input
     #[command(hide = true)]
     Worker(Worker),
-    /// Be a body, as etcdctl starts it
-    #[command(hide = true)]
-    Body(Body),
 }
 
 /// What to play.
@@ -54,14 +48,11 @@ pub(crate) struct Options {
     /// Number that decides which faults come when [default: any]
     #[arg(long, value_name = "N", default_value_t = fastrand::u64(0..1_000_000), hide_default_value = true)]
     pub(crate) seed: u64,
-    /// A mistake that the workers make on purpose
-    #[arg(long, conflicts_with = "peer")]
-    pub(crate) sabotage: Option<Sabotage>,
-    /// A peer that makes the calls
-    #[arg(long)]
-    pub(crate) peer: Option<Peer>,
-    /// The program of the peer's workers
-    #[arg(long, value_name = "FILE", requires = "peer", required_if_eq_any([("peer", "go"), ("peer", "aetcd")]))]
+    /// Who makes the calls: also --peer, or --sabotage for a mistake that the workers make on purpose
+    #[arg(long, aliases = ["peer", "sabotage"], default_value = "etcd-locked")]
+    pub(crate) who: Who,
+    /// The program of a peer's workers
+    #[arg(long, value_name = "FILE", required_if_eq_any([("who", "go"), ("who", "aetcd")]))]
     pub(crate) program: Option<PathBuf>,
     /// Only faults of this kind; may be said again
     #[arg(long, value_name = "FAULT")]
@@ -71,16 +62,17 @@ pub(crate) struct Options {
     pub(crate) client: String,
 }
 
-impl Options {
-    pub(crate) fn who(&self) -> Who {
-        let peer = self.peer.map_or(Who::Ours, Who::Peer);
-        self.sabotage.map_or(peer, Who::Mistaken)
-    }
-}
-
-/// Another way to lock, under the same faults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Peer {
+/// Who makes the calls: the library, a peer under the same faults, or the library with a mistake that the checker must find.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Who {
+    /// The library itself
+    #[default]
+    #[value(name = "etcd-locked")]
+    #[serde(rename = "etcd-locked")]
+    Ours,
     /// A mutex of the Go client, by --program
     Go,
     /// The lock of Python's aetcd, by --program
@@ -89,37 +81,26 @@ pub(crate) enum Peer {
     LockService,
     /// `etcdctl lock` with a command
     Etcdctl,
+    /// One call in a hundred takes no lock
+    Unlocked,
+    /// A body goes on after its loss, and says that the lock is held
+    LyingRenewal,
+    /// A call that has lost its lock, or was not given it in time, deletes the first key, which another process may have put
+    ReleaseByName,
+    /// A body runs in a task of its own, which no guard stops
+    NoGuard,
+    /// Nothing stands before the polls of a body: it is dropped only once its task learns of the loss
+    NoGate,
 }
 
-/// Who makes the calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
-    /// The library itself.
-    Ours,
-    /// Workers that make a mistake on purpose.
-    Mistaken(Sabotage),
-    Peer(Peer),
-}
-
-impl fmt::Display for Who {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Ours => f.write_str(OURS),
-            Self::Mistaken(mistake) => f.write_str(&word(mistake)),
-            Self::Peer(peer) => f.write_str(&word(peer)),
-        }
+impl Who {
+    pub(crate) fn is_peer(self) -> bool {
+        [Self::Go, Self::Aetcd, Self::LockService, Self::Etcdctl].contains(&self)
     }
-}
 
-impl FromStr for Who {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, String> {
-        if word == OURS {
-            return Ok(Self::Ours);
-        }
-        let mistake = <Sabotage as ValueEnum>::from_str(word, false).map(Self::Mistaken);
-        mistake.or_else(|_| <Peer as ValueEnum>::from_str(word, false).map(Self::Peer))
+    /// Tells whether its workers make a mistake on purpose.
+    pub(crate) fn is_mistaken(self) -> bool {
+        self != Self::Ours && !self.is_peer()
     }
 }
 
@@ -141,17 +122,6 @@ pub(crate) struct Worker {
     pub(crate) who: Who,
 }
 
-/// Arguments of a body.
-#[derive(Debug, Args)]
-pub(crate) struct Body {
-    pub(crate) witness: String,
-    pub(crate) process: String,
-    pub(crate) call: u64,
-    pub(crate) name: String,
-    /// How long it lasts
-    pub(crate) millis: u64,
-}
-
 /// Reads how long to play.
 fn minutes(text: &str) -> Result<Duration, &'static str> {
     let minutes = text.parse::<f64>().ok();
@@ -161,8 +131,6 @@ fn minutes(text: &str) -> Result<Duration, &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn parse(args: &[&str]) -> Result<Command, clap::Error> {
@@ -170,63 +138,32 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
-        Command::command().debug_assert();
-    }
-
-    #[test]
-    fn several_histories_are_judged() {
-        let command = parse(&["--judge", "a.gz", "b.gz", "--write", "."]).expect("a command");
-        assert_eq!(command.judge, [PathBuf::from("a.gz"), "b.gz".into()]);
-        assert_eq!(command.write, Some(".".into()));
-    }
-
-    #[test]
     fn a_run_is_as_long_and_of_what_was_said() {
         let args = ["--minutes", "0.1", "--mix", "groups", "--only", "worker stopped"];
         let options = parse(&args).expect("a command").options;
-        assert_eq!(options.time, Duration::from_secs(30));
+        assert_eq!((options.time, options.who), (Duration::from_secs(30), Who::Ours));
         assert_eq!((options.mix.name, options.only), ("groups", vec![Kind::WorkerStopped]));
-        let args = ["--sabotage", "release-by-name"];
-        let options = parse(&args).expect("a command").options;
-        assert_eq!(options.who(), Who::Mistaken(Sabotage::ReleaseByName));
+        let mistaken = parse(&["--sabotage", "release-by-name"]).expect("a command").options;
+        assert_eq!(mistaken.who, Who::ReleaseByName);
+        for args in [["--minutes", "-1"], ["--only", "rain"], ["--peer", "goo"]] {
+            assert!(parse(&args).is_err(), "{args:?}");
+        }
     }
 
     #[test]
-    fn each_worker_has_a_word_in_histories() {
-        let mistakes = Sabotage::value_variants().iter();
-        let mistakes = mistakes.map(|it| Who::Mistaken(*it));
-        let peers = Peer::value_variants().iter().map(|it| Who::Peer(*it));
-        for who in mistakes.chain(peers).chain([Who::Ours]) {
-            assert_eq!(who.to_string().parse(), Ok(who));
+    fn histories_name_who_as_the_command_line_does() {
+        for who in Who::value_variants() {
+            let text = serde_json::to_string(who).expect("a word");
+            assert_eq!(text, format!("\"{}\"", word(*who)));
         }
-        assert_eq!(Who::Peer(Peer::LockService).to_string(), "lock-service");
     }
 
     #[test]
     fn a_peer_of_its_own_needs_its_program() {
         for peer in ["go", "aetcd"] {
             assert!(parse(&["--peer", peer]).is_err(), "{peer}");
-            let command = parse(&["--peer", peer, "--program", "worker"]).expect("a command");
-            assert_eq!(command.options.who().to_string(), peer);
+            assert!(parse(&["--peer", peer, "--program", "worker"]).is_ok(), "{peer}");
         }
-        for peer in ["lock-service", "etcdctl"] {
-            assert!(parse(&["--peer", peer]).is_ok(), "{peer}");
-        }
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        for args in [
-            ["--minutes", "some"],
-            ["--minutes", "-1"],
-            ["--mix", "some"],
-            ["--only", "rain"],
-            ["--sabotage", "sleep"],
-            ["--peer", "goo"],
-            ["--program", "worker.py"],
-        ] {
-            assert!(parse(&args).is_err(), "{args:?}");
-        }
+        assert!(parse(&["--peer", "etcdctl"]).is_ok());
     }
 }

@@ -1,9 +1,10 @@
 //! Run: a cluster, a crew and a schedule, from the first call to the last key.
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use etcd_locked_devkit::process::interrupted;
+use etcd_locked_devkit::process::{interrupted, output};
 use etcd_locked_devkit::{Cluster, Gateway, Result, Setup, binary, until};
 
 use crate::checker;
@@ -12,8 +13,8 @@ use crate::crew::Crew;
 use crate::history::{Run, What};
 use crate::login;
 use crate::nemesis::{Nemesis, first};
-use crate::options::{Options, Who, word};
-use crate::schedule::{Step, plan};
+use crate::options::{Options, Who};
+use crate::schedule::{Kind, Step, plan};
 use crate::stalls;
 use crate::witness::Witness;
 use crate::worker::calls::HOT;
@@ -57,11 +58,11 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
         seed: options.seed,
         mix: options.mix.name.to_owned(),
         etcd: version()?,
-        who: options.who().to_string(),
+        who: options.who,
         seconds: options.time.as_secs(),
-        only: options.only.iter().copied().map(word).collect(),
+        only: options.only.iter().map(Kind::to_string).collect(),
         client: options.client.clone(),
-        commit: env!("CHAOS_COMMIT").to_owned(),
+        commit: commit(),
         started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
     }));
     // Without the second flag, etcd wants every member connected for five seconds before one is replaced.
@@ -86,7 +87,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
         }
         carry_out(step, &mut nemesis)?;
         // The mistake has been found out.
-        if options.sabotage.is_some() {
+        if options.who.is_mistaken() {
             let violations = checker::judge(&witness.history()).violations;
             if violations.iter().any(|violation| violation.breach.is_unsafe()) {
                 return Ok(());
@@ -104,7 +105,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
         died => EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died))),
     };
     // Peers may leave keys until they give their leases back.
-    if options.peer.is_none() && idle(&crew, witness) {
+    if !options.who.is_peer() && idle(&crew, witness) {
         let keys = remains(&cluster, limit.max(RELEASE_LIMIT), false);
         witness.record(What::Idle { keys });
     }
@@ -112,7 +113,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     witness.settle(READ_LIMIT);
     // A worker that has ended by itself or was killed leaves keys until its lease has run out; peers need not give theirs back.
     let patience = match crew.died() {
-        _ if !clean || options.who() != Who::Ours => EXPIRY_LIMIT,
+        _ if !clean || options.who != Who::Ours => EXPIRY_LIMIT,
         died => EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died))),
     };
     let keys = remains(&cluster, patience, true);
@@ -183,11 +184,18 @@ fn remains(cluster: &Cluster, patience: Duration, end: bool) -> Vec<String> {
     }
 }
 
+/// The commit of the sources, if this is a repository.
+fn commit() -> String {
+    let mut git = Command::new("git");
+    let said = output(git.args(["describe", "--always", "--dirty"]));
+    said.map_or("unknown".to_owned(), |text| text.trim().to_owned())
+}
+
 /// The version of the etcd that is used.
 fn version() -> Result<String> {
     let mut command = binary::without_settings(&binary::etcd(), "ETCD_");
     command.arg("--version").env("ETCD_UNSUPPORTED_ARCH", "arm64");
-    let text = etcd_locked_devkit::process::output(&mut command)?;
+    let text = output(&mut command)?;
     let version = text.lines().next().and_then(|line| line.rsplit(' ').next());
     Ok(version.unwrap_or("unknown").to_owned())
 }

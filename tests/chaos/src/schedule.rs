@@ -1,83 +1,50 @@
 //! Schedule of faults: which come when and for how long, decided by the seed. Pure.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::options::word;
+use self::Aim::{Cluster, Member, Worker};
 
 /// A kind of fault. Histories name it as the command line does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum Kind {
-    #[value(name = "worker killed")]
     WorkerKilled,
-    #[value(name = "worker stopped")]
     WorkerStopped,
-    #[value(name = "worker cut off")]
     WorkerCut,
-    #[value(name = "requests lost")]
     RequestsLost,
-    #[value(name = "answers lost")]
     AnswersLost,
-    #[value(name = "connections frozen")]
     WorkerFrozen,
-    #[value(name = "connections reset")]
     WorkerReset,
-    #[value(name = "delay of 80 ms")]
     WorkerDelayed,
-    #[value(name = "trickle of 4 KiB/s")]
     WorkerTrickled,
-    #[value(name = "half-open connections")]
     WorkerHalfOpen,
-    #[value(name = "endpoint frozen")]
     EndpointFrozen,
-    #[value(name = "endpoint refused")]
     EndpointRefused,
-    #[value(name = "all connections reset")]
     AllReset,
-    #[value(name = "member killed")]
     MemberKilled,
-    #[value(name = "member frozen")]
     MemberFrozen,
-    #[value(name = "member isolated")]
     MemberIsolated,
-    #[value(name = "leader killed")]
     LeaderKilled,
-    #[value(name = "leader frozen")]
     LeaderFrozen,
-    #[value(name = "leader isolated")]
     LeaderIsolated,
-    #[value(name = "quorum killed")]
     QuorumKilled,
-    #[value(name = "quorum frozen")]
     QuorumFrozen,
-    #[value(name = "all members restarted")]
     AllRestarted,
-    #[value(name = "member replaced")]
     MemberReplaced,
-    #[value(name = "etcd wiped")]
     EtcdWiped,
-    #[value(name = "etcd restored from a snapshot")]
     EtcdRestored,
-    #[value(name = "lease revoked")]
     LeaseRevoked,
-    #[value(name = "key deleted")]
     KeyDeleted,
-    #[value(name = "key overwritten")]
     KeyOverwritten,
-    #[value(name = "junk key")]
     JunkKey,
-    #[value(name = "compaction storm")]
     Compacted,
-    #[value(name = "no space")]
     NoSpace,
-    #[value(name = "role taken away")]
     RoleTaken,
-    #[value(name = "password changed")]
     PasswordChanged,
 }
 
@@ -105,49 +72,75 @@ const LEADER: Lasts = &[(12_500, 12_500), (2_000, 6_000)];
 /// Shorter runs have their long calm at the end only.
 const LONG_RUN: Duration = Duration::from_secs(240);
 
+/// All kinds in their order: the name, the aim, the weight in the random choice, and how long it lasts.
+const KINDS: [(Kind, &str, Aim, usize, Lasts); 33] = [
+    (Kind::WorkerKilled, "worker killed", Worker, 2, SHORT),
+    (Kind::WorkerStopped, "worker stopped", Worker, 4, ABOUT_STOP),
+    (Kind::WorkerCut, "worker cut off", Worker, 2, ABOUT_STOP),
+    (Kind::RequestsLost, "requests lost", Worker, 1, SOME),
+    (Kind::AnswersLost, "answers lost", Worker, 1, SOME),
+    (Kind::WorkerFrozen, "connections frozen", Worker, 1, ABOUT_STOP),
+    (Kind::WorkerReset, "connections reset", Worker, 1, AT_ONCE),
+    (Kind::WorkerDelayed, "delay of 80 ms", Worker, 1, SOME),
+    (Kind::WorkerTrickled, "trickle of 4 KiB/s", Worker, 1, SOME),
+    (Kind::WorkerHalfOpen, "half-open connections", Worker, 1, SOME),
+    (Kind::EndpointFrozen, "endpoint frozen", Member, 1, SOME),
+    (Kind::EndpointRefused, "endpoint refused", Member, 1, SOME),
+    (Kind::AllReset, "all connections reset", Cluster, 1, AT_ONCE),
+    (Kind::MemberKilled, "member killed", Member, 2, SOME),
+    (Kind::MemberFrozen, "member frozen", Member, 2, SOME),
+    (Kind::MemberIsolated, "member isolated", Member, 2, SOME),
+    (Kind::LeaderKilled, "leader killed", Cluster, 2, SOME),
+    (Kind::LeaderFrozen, "leader frozen", Cluster, 2, LEADER),
+    (Kind::LeaderIsolated, "leader isolated", Cluster, 2, SOME),
+    (Kind::QuorumKilled, "quorum killed", Cluster, 1, LONG),
+    (Kind::QuorumFrozen, "quorum frozen", Cluster, 1, LONG),
+    (Kind::AllRestarted, "all members restarted", Cluster, 1, AT_ONCE),
+    (Kind::MemberReplaced, "member replaced", Member, 1, AT_ONCE),
+    (Kind::EtcdWiped, "etcd wiped", Cluster, 1, SHORT),
+    (Kind::EtcdRestored, "etcd restored from a snapshot", Cluster, 1, SOME),
+    (Kind::LeaseRevoked, "lease revoked", Cluster, 2, AT_ONCE),
+    (Kind::KeyDeleted, "key deleted", Cluster, 2, AT_ONCE),
+    (Kind::KeyOverwritten, "key overwritten", Cluster, 1, SOME),
+    (Kind::JunkKey, "junk key", Cluster, 1, SOME),
+    (Kind::Compacted, "compaction storm", Cluster, 1, SOME),
+    (Kind::NoSpace, "no space", Cluster, 1, SHORT),
+    (Kind::RoleTaken, "role taken away", Cluster, 1, ABOUT_STOP),
+    (Kind::PasswordChanged, "password changed", Cluster, 1, ABOUT_STOP),
+];
+
 impl Kind {
-    /// Its aim, its weight in the random choice, and how long it lasts.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        KINDS.iter().map(|(kind, ..)| *kind)
+    }
+
+    /// Its aim, its weight, and how long it lasts.
     fn row(self) -> (Aim, usize, Lasts) {
-        match self {
-            Self::WorkerKilled => (Aim::Worker, 2, SHORT),
-            Self::WorkerStopped => (Aim::Worker, 4, ABOUT_STOP),
-            Self::WorkerCut => (Aim::Worker, 2, ABOUT_STOP),
-            Self::RequestsLost => (Aim::Worker, 1, SOME),
-            Self::AnswersLost => (Aim::Worker, 1, SOME),
-            Self::WorkerFrozen => (Aim::Worker, 1, ABOUT_STOP),
-            Self::WorkerReset => (Aim::Worker, 1, AT_ONCE),
-            Self::WorkerDelayed => (Aim::Worker, 1, SOME),
-            Self::WorkerTrickled => (Aim::Worker, 1, SOME),
-            Self::WorkerHalfOpen => (Aim::Worker, 1, SOME),
-            Self::EndpointFrozen => (Aim::Member, 1, SOME),
-            Self::EndpointRefused => (Aim::Member, 1, SOME),
-            Self::AllReset => (Aim::Cluster, 1, AT_ONCE),
-            Self::MemberKilled => (Aim::Member, 2, SOME),
-            Self::MemberFrozen => (Aim::Member, 2, SOME),
-            Self::MemberIsolated => (Aim::Member, 2, SOME),
-            Self::LeaderKilled => (Aim::Cluster, 2, SOME),
-            Self::LeaderFrozen => (Aim::Cluster, 2, LEADER),
-            Self::LeaderIsolated => (Aim::Cluster, 2, SOME),
-            Self::QuorumKilled => (Aim::Cluster, 1, LONG),
-            Self::QuorumFrozen => (Aim::Cluster, 1, LONG),
-            Self::AllRestarted => (Aim::Cluster, 1, AT_ONCE),
-            Self::MemberReplaced => (Aim::Member, 1, AT_ONCE),
-            Self::EtcdWiped => (Aim::Cluster, 1, SHORT),
-            Self::EtcdRestored => (Aim::Cluster, 1, SOME),
-            Self::LeaseRevoked => (Aim::Cluster, 2, AT_ONCE),
-            Self::KeyDeleted => (Aim::Cluster, 2, AT_ONCE),
-            Self::KeyOverwritten => (Aim::Cluster, 1, SOME),
-            Self::JunkKey => (Aim::Cluster, 1, SOME),
-            Self::Compacted => (Aim::Cluster, 1, SOME),
-            Self::NoSpace => (Aim::Cluster, 1, SHORT),
-            Self::RoleTaken => (Aim::Cluster, 1, ABOUT_STOP),
-            Self::PasswordChanged => (Aim::Cluster, 1, ABOUT_STOP),
-        }
+        let (_, _, aim, weight, lasts) = KINDS[self as usize];
+        (aim, weight, lasts)
     }
 
     /// Tells whether it is aimed at one worker.
     pub(crate) fn is_of_worker(self) -> bool {
-        self.row().0 == Aim::Worker
+        self.row().0 == Worker
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(KINDS[*self as usize].1)
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let mut kinds = KINDS.iter();
+        let kind = kinds.find(|(_, name, ..)| *name == word).map(|(kind, ..)| *kind);
+        kind.ok_or_else(|| {
+            format!("no kind of fault; there are {}", KINDS.map(|it| it.1).join(", "))
+        })
     }
 }
 
@@ -155,13 +148,13 @@ impl TryFrom<String> for Kind {
     type Error = String;
 
     fn try_from(word: String) -> Result<Self, String> {
-        Self::from_str(&word, false)
+        word.parse()
     }
 }
 
 impl From<Kind> for String {
     fn from(kind: Kind) -> Self {
-        word(kind)
+        kind.to_string()
     }
 }
 
@@ -195,8 +188,7 @@ pub(crate) fn plan(
     loop {
         if bag.is_empty() {
             // All kinds are drawn, each as often as its weight says, before the bag is filled again.
-            let all = Kind::value_variants().iter().copied();
-            let kinds = all.filter(|kind| only.is_empty() || only.contains(kind));
+            let kinds = Kind::all().filter(|kind| only.is_empty() || only.contains(kind));
             bag = kinds.flat_map(|kind| std::iter::repeat_n(kind, kind.row().1)).collect();
             random.shuffle(&mut bag);
         }
@@ -207,7 +199,7 @@ pub(crate) fn plan(
         let (aim, _, lasts) = kind.row();
         let &(least, most) = random.choice(lasts).unwrap_or(&(0, 0));
         // Sometimes a worker has a fault of its own meanwhile.
-        if only.is_empty() && aim != Aim::Worker && random.u8(0..4) == 0 {
+        if only.is_empty() && aim != Worker && random.u8(0..4) == 0 {
             let other = [Kind::WorkerStopped, Kind::WorkerKilled, Kind::WorkerCut];
             let other = other[random.usize(0..other.len())];
             faults.push(aimed(other, &mut random, crew, members));
@@ -232,8 +224,8 @@ pub(crate) fn plan(
 
 fn aimed(kind: Kind, random: &mut Rng, crew: usize, members: usize) -> Fault {
     let target = match kind.row().0 {
-        Aim::Worker => random.usize(0..crew),
-        Aim::Member | Aim::Cluster => random.usize(0..members),
+        Worker => random.usize(0..crew),
+        Member | Cluster => random.usize(0..members),
     };
     Fault { kind, target }
 }
@@ -242,11 +234,11 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, Fault { kind, target }) in self.faults.iter().enumerate() {
             let between = if at == 0 { "" } else { " and " };
-            write!(f, "{between}{}", word(*kind))?;
+            write!(f, "{between}{kind}")?;
             match kind.row().0 {
-                Aim::Worker => write!(f, " (worker {target})")?,
-                Aim::Member => write!(f, " (member {target})")?,
-                Aim::Cluster => {}
+                Worker => write!(f, " (worker {target})")?,
+                Member => write!(f, " (member {target})")?,
+                Cluster => {}
             }
         }
         if !self.lasts.is_zero() {
@@ -270,38 +262,27 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_has_faults_of_every_kind() {
-        let steps = plan(1, HOUR, 4, 3, &[]);
-        for kind in Kind::value_variants() {
-            let has = |step: &Step| step.faults.iter().any(|fault| fault.kind == *kind);
-            assert!(steps.iter().any(has), "{kind:?}");
-        }
-        assert!(steps.iter().any(|step| step.pause > Duration::from_secs(20)));
-        let time: Duration = steps.iter().map(|step| step.lasts + step.pause).sum();
-        assert!(time <= HOUR);
-    }
-
-    #[test]
-    fn half_an_hour_has_faults_of_every_kind() {
+    fn half_an_hour_has_faults_of_every_kind_and_a_long_calm() {
         for seed in 0..100 {
             // Recoveries take a part of the time.
             let steps = plan(seed, HOUR / 3, 4, 3, &[]);
-            let mut faults: Vec<Kind> =
-                steps.iter().flat_map(|step| step.faults.iter().map(|fault| fault.kind)).collect();
-            faults.sort_unstable();
-            faults.dedup();
-            let kinds = Kind::value_variants().len();
-            assert_eq!(faults.len(), kinds, "seed {seed}: {}", steps.len());
+            for kind in Kind::all() {
+                let mut faults = steps.iter().flat_map(|step| &step.faults);
+                assert!(faults.any(|fault| fault.kind == kind), "seed {seed}: {kind}");
+            }
+            assert!(steps.iter().any(|step| step.pause > Duration::from_secs(20)));
+            let time: Duration = steps.iter().map(|step| step.lasts + step.pause).sum();
+            assert!(time <= HOUR / 3);
         }
     }
 
     #[test]
-    fn a_kind_has_one_word_everywhere() {
+    fn a_kind_has_its_own_row_and_one_word_everywhere() {
+        for (at, (kind, word, ..)) in KINDS.into_iter().enumerate() {
+            assert_eq!((kind as usize, word.parse()), (at, Ok(kind)));
+        }
         let line = serde_json::to_string(&Kind::WorkerTrickled).expect("a line");
         assert_eq!(line, "\"trickle of 4 KiB/s\"");
-        for kind in Kind::value_variants() {
-            assert_eq!(Kind::try_from(word(*kind)), Ok(*kind));
-        }
         assert!(serde_json::from_str::<Kind>("\"rain\"").is_err());
     }
 
@@ -309,7 +290,6 @@ mod tests {
     fn a_schedule_of_one_kind_has_no_other() {
         let steps = plan(1, HOUR, 4, 3, &[Kind::WorkerStopped]);
         let mut kinds = steps.iter().flat_map(|step| &step.faults);
-        assert!(kinds.all(|fault| fault.kind == Kind::WorkerStopped));
-        assert!(steps.len() > 100);
+        assert!(kinds.all(|fault| fault.kind == Kind::WorkerStopped) && steps.len() > 100);
     }
 }

@@ -270,8 +270,11 @@ func (c *caller) between(least, most int) time.Duration {
 }
 
 func failed(ctx context.Context, err error) interface{} {
-	if ctx.Err() != nil {
+	switch ctx.Err() {
+	case context.DeadlineExceeded:
 		return "busy"
+	case context.Canceled:
+		return "dropped" // at the end of the run
 	}
 	return object{"refused": err.Error()}
 }

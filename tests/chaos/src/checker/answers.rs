@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::calls::{Call, CallId};
+use super::Known;
+use super::calls::{Call, CallId, began};
 use super::calm;
-use super::exclusion::began;
-use super::faults::{Failure, Fault};
-use super::pauses::Pauses;
+use super::faults::Failure;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::history::Outcome;
@@ -27,71 +26,55 @@ const PATIENT: u64 = 10_000;
 /// How long a published edge may be there after its call.
 const EDGE: u64 = ms(1_000);
 
-/// What is known of a history.
-struct Known<'a> {
-    calls: &'a BTreeMap<CallId, Call>,
-    /// The calls for each name, in the order in which they were asked, each with when its key is gone.
-    names: BTreeMap<&'a str, Vec<(&'a Call, u64)>>,
-    /// Calls in the bodies of others.
-    nested: Vec<&'a Call>,
-    faults: &'a [Fault],
-    pauses: &'a Pauses,
-}
+/// The calls for each name, in the order in which they were asked, each with when its key is gone.
+type Keys<'a> = BTreeMap<&'a str, Vec<(&'a Call, u64)>>;
 
-pub(super) fn judge(
-    calls: &BTreeMap<CallId, Call>,
-    faults: &[Fault],
-    pauses: &Pauses,
-    verdicts: &mut Verdicts,
-) {
-    let mut known = Known { calls, names: BTreeMap::new(), nested: Vec::new(), faults, pauses };
-    let mut asked: Vec<&Call> = calls.values().collect();
+pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
+    let mut keys = Keys::new();
+    let mut asked: Vec<&Call> = known.calls.values().collect();
     asked.sort_by_key(|call| call.asked_at);
-    known.nested = asked.iter().copied().filter(|call| call.asked.under.is_some()).collect();
     for call in asked {
         let gone = known.gone(call);
         for name in &call.asked.names {
-            known.names.entry(name).or_default().push((call, gone));
+            keys.entry(name).or_default().push((call, gone));
         }
     }
-    let known = known;
-    for call in calls.values() {
+    for call in known.calls.values() {
         match call.returned {
-            Some((at, Outcome::Busy)) => known.busy(call, at, verdicts),
+            Some((at, Outcome::Busy)) => known.busy(call, at, &keys, verdicts),
             Some((at, Outcome::Deadlock)) if !known.has_cycle(call, at) => {
                 let text = "no nested calls allow a cycle".to_owned();
-                verdicts.breach(Breach::Deadlock, at, &call.asked.names, &[call.id], text);
+                verdicts.of_call(Breach::Deadlock, call, at, text);
             }
             _ => {}
         }
-        known.served_when_free(call, verdicts);
+        known.served_when_free(call, &keys, verdicts);
     }
 }
 
 impl Known<'_> {
-    fn busy(&self, call: &Call, at: u64, verdicts: &mut Verdicts) {
+    fn busy(&self, call: &Call, at: u64, keys: &Keys<'_>, verdicts: &mut Verdicts) {
         let wait = call.asked.wait.unwrap_or(u64::MAX);
         let took = at.saturating_sub(call.asked_at);
         if took + RECORD < wait.saturating_mul(ms(1)) {
             let text = format!("busy after {} ms of {wait}", took / 1_000_000);
-            verdicts.breach(Breach::Error, at, &call.asked.names, &[call.id], text);
+            verdicts.of_call(Breach::Error, call, at, text);
         }
+        // Another call wanted the name, or may have had a key there.
+        let is_used = |name: &String| {
+            let calls = keys.get(name.as_str()).map_or(&[][..], Vec::as_slice);
+            let before = calls.partition_point(|(other, _)| other.asked_at <= at);
+            let mut others = calls[..before].iter().rev();
+            others.any(|(other, gone)| other.id != call.id && call.asked_at <= *gone)
+        };
         // A brief wait may be over before etcd has answered.
-        if (wait == 0 || wait >= ANSWERED) && !self.is_disturbed(call, call.asked_at, at) {
-            let used = |name: &String| self.is_used(call, name, call.asked_at, at);
-            if !call.asked.names.iter().any(used) {
-                let text = "busy, and no other call used its name".to_owned();
-                verdicts.breach(Breach::Free, at, &call.asked.names, &[call.id], text);
-            }
+        if (wait == 0 || wait >= ANSWERED)
+            && !self.is_disturbed(call, at)
+            && !call.asked.names.iter().any(is_used)
+        {
+            let text = "busy, and no other call used its name".to_owned();
+            verdicts.of_call(Breach::Free, call, at, text);
         }
-    }
-
-    /// Tells whether another call wanted a name, or may have had a key there, at some time between two moments.
-    fn is_used(&self, call: &Call, name: &str, from: u64, to: u64) -> bool {
-        let calls = self.names.get(name).map_or(&[][..], Vec::as_slice);
-        let before = calls.partition_point(|(other, _)| other.asked_at <= to);
-        let mut others = calls[..before].iter().rev();
-        others.any(|(other, gone)| other.id != call.id && from <= *gone)
     }
 
     /// When the key of a call is gone from etcd at the latest.
@@ -103,7 +86,7 @@ impl Known<'_> {
         let kept = ms(call.asked.at_least);
         let crashed = over <= after;
         let lost = matches!(call.returned, Some((_, Outcome::Lost(_) | Outcome::Refused(_))));
-        if crashed || lost || self.is_disturbed(call, call.asked_at, after) {
+        if crashed || lost || self.is_disturbed(call, after) {
             after.saturating_add(2 * ms(call.asked.ttl) + EXPIRY + kept)
         } else {
             after.saturating_add(kept)
@@ -111,12 +94,12 @@ impl Known<'_> {
     }
 
     /// Tells whether a fault or a long stall may have delayed an answer to this call, or the end of its key.
-    fn is_disturbed(&self, call: &Call, from: u64, to: u64) -> bool {
-        calm::is_explained(call, (from, to), Failure::Delayed, self.faults, self.pauses)
+    fn is_disturbed(&self, call: &Call, to: u64) -> bool {
+        self.is_explained(call, (call.asked_at, to), Failure::Delayed)
     }
 
     /// A call that may wait is served soon after its name is free.
-    fn served_when_free(&self, call: &Call, verdicts: &mut Verdicts) {
+    fn served_when_free(&self, call: &Call, keys: &Keys<'_>, verdicts: &mut Verdicts) {
         if call.asked.wait.is_some_and(|wait| wait < PATIENT) {
             return;
         }
@@ -135,7 +118,7 @@ impl Known<'_> {
         taken.extend(self.pauses.long_stalls(ms(200)));
         for name in &call.asked.names {
             // Others that wait do not hold it.
-            let calls = self.names.get(name.as_str()).map_or(&[][..], Vec::as_slice);
+            let calls = keys.get(name.as_str()).map_or(&[][..], Vec::as_slice);
             let others = calls.iter().filter(|(other, _)| other.id != call.id);
             taken.extend(others.filter_map(|(other, gone)| {
                 let crashed = self.pauses.ended(other.id.process).is_some();
@@ -144,31 +127,27 @@ impl Known<'_> {
                 Some((since.saturating_sub(LEFT), *gone))
             }));
         }
-        let free = longest_free(&mut taken, from, to);
-        let free = free.saturating_sub(self.idle(call, from, to));
+        let idle = (to - from).saturating_sub(self.pauses.ran(call.id.process, from, to));
+        let free = longest_free(&mut taken, from, to).saturating_sub(idle);
         if free > SERVED {
             let text = format!("waited for {} ms while its name was free", free / 1_000_000);
-            verdicts.breach(Breach::Starved, to, &call.asked.names, &[call.id], text);
+            verdicts.of_call(Breach::Starved, call, to, text);
         }
     }
 
-    fn idle(&self, call: &Call, from: u64, to: u64) -> u64 {
-        (to - from).saturating_sub(self.pauses.ran(call.id.process, from, to))
+    /// The call in whose body another one is made.
+    fn outer(&self, inner: &Call) -> Option<&Call> {
+        self.calls.get(&CallId { process: inner.id.process, call: inner.asked.under? })
     }
 
     /// Tells whether nested calls that were open then lead from the name that a call wanted to one that its task held.
     fn has_cycle(&self, call: &Call, at: u64) -> bool {
-        let outer = |call: &Call| {
-            let process = call.id.process;
-            let call = call.asked.under?;
-            self.calls.get(&CallId { process, call })
-        };
-        let Some(holds) = outer(call) else {
+        let Some(holds) = self.outer(call) else {
             return false;
         };
         let mut edges: Vec<(&Call, &Call)> = Vec::new();
-        for inner in &self.nested {
-            let Some(outer) = outer(inner).filter(|outer| outer.begun.is_some()) else {
+        for inner in self.calls.values() {
+            let Some(outer) = self.outer(inner).filter(|outer| outer.begun.is_some()) else {
                 continue;
             };
             let over = self.pauses.ended(inner.id.process).unwrap_or(u64::MAX);

@@ -1,13 +1,11 @@
 //! Bounds of calls: answers come within the wait and three seconds, with errors that faults explain, and bodies end.
 
-use std::collections::BTreeMap;
-
-use super::calls::{Call, CallId};
+use super::Known;
+use super::calls::{Call, began};
 use super::calm;
-use super::exclusion::{BLOCKING, began, by_name};
-use super::faults::{Failure, Fault};
-use super::pauses::{Pauses, covered};
-use super::removals::Removals;
+use super::exclusion::BLOCKING;
+use super::faults::Failure;
+use super::pauses::covered;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::history::Outcome;
@@ -29,172 +27,144 @@ const LONG_BODY: u64 = ms(1_000);
 /// A call that waits for so many milliseconds has an answer by then.
 const PATIENT_WAIT: u64 = 5_000;
 
-pub(super) fn judge(
-    calls: &BTreeMap<CallId, Call>,
-    faults: &[Fault],
-    pauses: &Pauses,
-    removals: &Removals<'_>,
-    verdicts: &mut Verdicts,
-) {
-    let names = by_name(calls);
-    for call in calls.values() {
-        waits(call, faults, pauses, verdicts);
-        hangs(call, pauses, verdicts);
-        errors(call, faults, pauses, verdicts);
-        starved(call, &names, faults, pauses, verdicts);
+pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
+    for call in known.calls.values() {
+        known.waits(call, verdicts);
+        known.hangs(call, verdicts);
+        known.errors(call, verdicts);
+        known.starved(call, verdicts);
     }
-    for (name, bodies) in names {
-        retention(name, &bodies, removals, pauses, verdicts);
+    for (name, bodies) in &known.holders {
+        known.retention(name, bodies, verdicts);
     }
 }
 
-fn waits(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdicts) {
-    let process = call.id.process;
-    let returned = call.returned.as_ref().map_or(pauses.over(), |(at, _)| *at);
-    if let Some(wait) = call.asked.wait {
-        let answered = returned.min(began(call));
-        // A single try has no wait of its own: a slow etcd makes it wait up to its limit.
-        let asked = (call.asked_at, answered);
-        let unreachable = || calm::is_explained(call, asked, Failure::Delayed, faults, pauses);
-        let wait = match wait {
-            0 if unreachable() => TRY_LIMIT,
-            _ => wait,
+impl Known<'_> {
+    fn waits(&self, call: &Call, verdicts: &mut Verdicts) {
+        let process = call.id.process;
+        let returned = call.returned.as_ref().map_or(self.pauses.over(), |(at, _)| *at);
+        if let Some(wait) = call.asked.wait {
+            let answered = returned.min(began(call));
+            // A single try has no wait of its own: a slow etcd makes it wait up to its limit.
+            let asked = (call.asked_at, answered);
+            let wait = match wait {
+                0 if self.is_explained(call, asked, Failure::Delayed) => TRY_LIMIT,
+                _ => wait,
+            };
+            let took = self.pauses.ran(process, call.asked_at, answered);
+            if took > ms(wait) + TOLERANCE {
+                let text = format!("waited for {} ms with a bound of {wait} ms", took / 1_000_000);
+                verdicts.of_call(Breach::Bound, call, answered, text);
+            }
+        }
+        // A body that goes on without its caller ends after its call.
+        if let Some((ended, _)) = call.ended {
+            let took = self.pauses.ran(process, ended, returned);
+            if took > RELEASE_LIMIT {
+                let text = format!("returned {} ms after its body", took / 1_000_000);
+                verdicts.of_call(Breach::Bound, call, returned, text);
+            }
+        }
+    }
+
+    /// A body is polled, or dropped, until its process ends.
+    fn hangs(&self, call: &Call, verdicts: &mut Verdicts) {
+        let Some(begun) = call.begun.as_ref().filter(|_| call.asked.kind != BLOCKING) else {
+            return;
         };
-        let took = pauses.ran(process, call.asked_at, answered);
-        if took > ms(wait) + TOLERANCE {
-            let text = format!("waited for {} ms with a bound of {wait} ms", took / 1_000_000);
-            verdicts.breach(Breach::Bound, answered, &call.asked.names, &[call.id], text);
-        }
-    }
-    // A body that goes on without its caller ends after its call.
-    if let Some((ended, _)) = call.ended {
-        let took = pauses.ran(process, ended, returned);
-        if took > RELEASE_LIMIT {
-            let text = format!("returned {} ms after its body", took / 1_000_000);
-            verdicts.breach(Breach::Bound, returned, &call.asked.names, &[call.id], text);
-        }
-    }
-}
-
-/// A body is polled, or dropped, until its process ends.
-fn hangs(call: &Call, pauses: &Pauses, verdicts: &mut Verdicts) {
-    let Some(begun) = call.begun.as_ref().filter(|_| call.asked.kind != BLOCKING) else {
-        return;
-    };
-    let last = call.held_until.max(begun.at);
-    let last = call.late.last().map_or(last, |late| last.max(*late));
-    let (end, limit) = match call.ended {
-        Some((ended, _)) => (ended, POLL_LIMIT),
-        None => (pauses.over(), LAST_POLL_LIMIT),
-    };
-    let stood = pauses.ran(call.id.process, last, end);
-    let stood = stood.saturating_sub(pauses.stalled(last, end));
-    if stood > limit {
-        let text = format!("its body was neither polled nor ended for {} ms", stood / 1_000_000);
-        verdicts.breach(Breach::Bound, last, &call.asked.names, &[call.id], text);
-    }
-}
-
-fn errors(call: &Call, faults: &[Fault], pauses: &Pauses, verdicts: &mut Verdicts) {
-    let Some((at, result)) = &call.returned else {
-        return;
-    };
-    let asked = (call.asked_at, *at);
-    let explained = |failure| calm::is_explained(call, asked, failure, faults, pauses);
-    // A call that waits for some milliseconds may be over before etcd has answered at all.
-    let patient = call.asked.wait.is_none_or(|wait| wait == 0 || wait >= PATIENT_WAIT);
-    if *result == Outcome::Lost("Revoked".to_owned())
-        && calm::is_revoked_by_etcd(call, asked, faults)
-    {
-        verdicts.revoked += 1;
-    }
-    let refused = match call.ended {
-        Some(_) => Failure::Unreleased,
-        None => Failure::Refused,
-    };
-    let text = match result {
-        Outcome::Wrong(error) => error.clone(),
-        Outcome::Lost(cause) if !explained(Failure::Lost(cause)) => {
-            format!("lost without a fault: {cause}")
-        }
-        Outcome::Refused(error) if patient && !explained(refused) => {
-            format!("refused without a fault: {error}")
-        }
-        _ => return,
-    };
-    verdicts.breach(Breach::Error, *at, &call.asked.names, &[call.id], text);
-}
-
-/// A call that waits for long enough is served in calm, unless bodies that hold one of its names for long leave it less than half of
-/// its wait.
-fn starved(
-    call: &Call,
-    names: &BTreeMap<&str, Vec<&Call>>,
-    faults: &[Fault],
-    pauses: &Pauses,
-    verdicts: &mut Verdicts,
-) {
-    let (Some((at, Outcome::Busy)), Some(wait)) = (&call.returned, call.asked.wait) else {
-        return;
-    };
-    let (from, to) = (call.asked_at, *at);
-    if wait < LONG_WAIT || !calm::is_calm(call, (from, to), calm::AFTERMATH, faults, pauses) {
-        return;
-    }
-    let held = |name: &String| {
-        let bodies = names.get(name.as_str()).map_or(&[][..], Vec::as_slice);
-        let long: Vec<(u64, u64)> = bodies
-            .iter()
-            .map(|body| (began(body), body.held_until))
-            .filter(|(begin, end)| end.saturating_sub(*begin) >= LONG_BODY)
-            .collect();
-        covered(&long, from, to)
-    };
-    let held = call.asked.names.iter().map(held).max().unwrap_or(0);
-    if held < (to - from) / 2 {
-        let text = format!(
-            "was not served in {} ms, of which long bodies held its name for {} ms",
-            (to - from) / 1_000_000,
-            held / 1_000_000
-        );
-        verdicts.breach(Breach::Starved, to, &call.asked.names, &[call.id], text);
-    }
-}
-
-/// A name stays locked from the grant on, which is not before the call was asked, nor before its predecessor's last poll.
-fn retention(
-    name: &str,
-    bodies: &[&Call],
-    removals: &Removals<'_>,
-    pauses: &Pauses,
-    verdicts: &mut Verdicts,
-) {
-    let mut last = 0;
-    for pair in bodies.windows(2) {
-        let [keeps, next] = pair else { continue };
-        let granted = keeps.asked_at.max(last);
-        last = last.max(keeps.held_until);
-        let done = matches!(keeps.returned, Some((_, Outcome::Done)));
-        let until = granted + ms(keeps.asked.at_least);
-        let crashed = pauses.ended(keeps.id.process).is_some_and(|end| end < until);
-        let rewound = !removals.share_history(keeps, next);
-        if keeps.asked.at_least == 0 || !done || crashed || rewound || !keeps.is_exclusive() {
-            continue;
-        }
-        let begin = began(next);
-        if begin >= until {
-            // The next one waits for the end of this retention too.
-            last = last.max(until);
-        } else if removals.explain(keeps, name, begin, begin).is_none() {
+        let last = call.held_until.max(begun.at);
+        let last = call.late.last().map_or(last, |late| last.max(*late));
+        let (end, limit) = match call.ended {
+            Some((ended, _)) => (ended, POLL_LIMIT),
+            None => (self.pauses.over(), LAST_POLL_LIMIT),
+        };
+        let stood = self.pauses.ran(call.id.process, last, end);
+        let stood = stood.saturating_sub(self.pauses.stalled(last, end));
+        if stood > limit {
             let text =
-                format!("`{name}` was locked {} ms too early", (until - began(next)) / 1_000_000);
-            verdicts.breach(
-                Breach::Retention,
-                began(next),
-                &[name.to_owned()],
-                &[keeps.id, next.id],
-                text,
+                format!("its body was neither polled nor ended for {} ms", stood / 1_000_000);
+            verdicts.of_call(Breach::Bound, call, last, text);
+        }
+    }
+
+    fn errors(&self, call: &Call, verdicts: &mut Verdicts) {
+        let Some((at, result)) = &call.returned else {
+            return;
+        };
+        let asked = (call.asked_at, *at);
+        let explained = |failure| self.is_explained(call, asked, failure);
+        // A call that waits for some milliseconds may be over before etcd has answered at all.
+        let patient = call.asked.wait.is_none_or(|wait| wait == 0 || wait >= PATIENT_WAIT);
+        if *result == Outcome::Lost("Revoked".to_owned()) && self.is_revoked_by_etcd(call, asked) {
+            verdicts.measured.revoked += 1;
+        }
+        let refused = match call.ended {
+            Some(_) => Failure::Unreleased,
+            None => Failure::Refused,
+        };
+        let text = match result {
+            Outcome::Wrong(error) => error.clone(),
+            Outcome::Lost(cause) if !explained(Failure::Lost(cause)) => {
+                format!("lost without a fault: {cause}")
+            }
+            Outcome::Refused(error) if patient && !explained(refused) => {
+                format!("refused without a fault: {error}")
+            }
+            _ => return,
+        };
+        verdicts.of_call(Breach::Error, call, *at, text);
+    }
+
+    /// A call that waits for long enough is served in calm, unless bodies that hold one of its names for long leave it less than half
+    /// of its wait.
+    fn starved(&self, call: &Call, verdicts: &mut Verdicts) {
+        let (Some((at, Outcome::Busy)), Some(wait)) = (&call.returned, call.asked.wait) else {
+            return;
+        };
+        let (from, to) = (call.asked_at, *at);
+        if wait < LONG_WAIT || !self.is_calm(call, (from, to), calm::AFTERMATH) {
+            return;
+        }
+        let held = |name: &String| {
+            let bodies = self.holders.get(name.as_str()).map_or(&[][..], Vec::as_slice);
+            let times = bodies.iter().map(|body| (began(body), body.held_until));
+            let long = times.filter(|(begin, end)| end.saturating_sub(*begin) >= LONG_BODY);
+            covered(&Vec::from_iter(long), from, to)
+        };
+        let held = call.asked.names.iter().map(held).max().unwrap_or(0);
+        if held < (to - from) / 2 {
+            let text = format!(
+                "was not served in {} ms, of which long bodies held its name for {} ms",
+                (to - from) / 1_000_000,
+                held / 1_000_000
             );
+            verdicts.of_call(Breach::Starved, call, to, text);
+        }
+    }
+
+    /// A name stays locked from the grant on, which is not before the call was asked, nor before its predecessor's last poll.
+    fn retention(&self, name: &str, bodies: &[&Call], verdicts: &mut Verdicts) {
+        let mut last = 0;
+        for pair in bodies.windows(2) {
+            let [keeps, next] = pair else { continue };
+            let granted = keeps.asked_at.max(last);
+            last = last.max(keeps.held_until);
+            let done = matches!(keeps.returned, Some((_, Outcome::Done)));
+            let until = granted + ms(keeps.asked.at_least);
+            let crashed = self.pauses.ended(keeps.id.process).is_some_and(|end| end < until);
+            let rewound = !self.removals.share_history(keeps, next);
+            if keeps.asked.at_least == 0 || !done || crashed || rewound || !keeps.is_exclusive() {
+                continue;
+            }
+            let begin = began(next);
+            if begin >= until {
+                // The next one waits for the end of this retention too.
+                last = last.max(until);
+            } else if self.removals.explain(keeps, name, begin, begin).is_none() {
+                let early = (until - begin) / 1_000_000;
+                let text = format!("`{name}` was locked {early} ms too early");
+                verdicts.of_name(Breach::Retention, name, &[keeps, next], begin, text);
+            }
         }
     }
 }

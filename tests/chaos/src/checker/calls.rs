@@ -59,19 +59,24 @@ impl Call {
     }
 }
 
+/// When the body of a call began; never, if it did not.
+pub(crate) fn began(call: &Call) -> u64 {
+    call.begun.as_ref().map_or(u64::MAX, |begun| begun.at)
+}
+
 /// Gathers the calls, in order of their ids.
 pub(crate) fn of(events: &[Event]) -> BTreeMap<CallId, Call> {
-    let mut calls = BTreeMap::new();
+    let mut calls: BTreeMap<CallId, Call> = BTreeMap::new();
     for Event { at, what } in events {
         let What::Said { process, said } = what else {
             continue;
         };
         let id = |call: &u64| CallId { process: *process, call: *call };
+        let mut note = |of: &u64, note: &dyn Fn(&mut Call)| calls.get_mut(&id(of)).map(note);
         match said {
             Said::Asked { call, asked } => {
-                let id = id(call);
                 let call = Call {
-                    id,
+                    id: id(call),
                     asked_at: *at,
                     asked: asked.clone(),
                     begun: None,
@@ -81,37 +86,29 @@ pub(crate) fn of(events: &[Event]) -> BTreeMap<CallId, Call> {
                     ended: None,
                     returned: None,
                 };
-                calls.insert(id, call);
+                calls.insert(call.id, call);
             }
             Said::Begun { call, held, tokens } => {
-                if let Some(call) = calls.get_mut(&id(call)) {
-                    let (at, held, tokens) = (*at, *held, tokens.clone());
-                    if call.begun.is_some() {
-                        call.again.push(at);
-                    } else {
-                        call.begun = Some(Begun { at, held, tokens });
-                        call.polled(at, held);
+                _ = note(call, &|call| match &call.begun {
+                    Some(_) => call.again.push(*at),
+                    None => {
+                        call.begun = Some(Begun { at: *at, held: *held, tokens: tokens.clone() });
+                        call.polled(*at, *held);
                     }
-                }
+                })
             }
-            Said::Polled { call, held } => {
-                if let Some(call) = calls.get_mut(&id(call)) {
-                    call.polled(*at, *held);
-                }
-            }
+            Said::Polled { call, held } => _ = note(call, &|call| call.polled(*at, *held)),
             Said::Ended { call, held, how } => {
-                if let Some(call) = calls.get_mut(&id(call)) {
+                _ = note(call, &|call| {
                     // A body that is dropped is not polled. One that returns after its loss has said so in that poll.
                     if *held {
                         call.polled(*at, true);
                     }
                     call.ended = Some((*at, *how));
-                }
+                })
             }
             Said::Returned { call, result } => {
-                if let Some(call) = calls.get_mut(&id(call)) {
-                    call.returned = Some((*at, result.clone()));
-                }
+                _ = note(call, &|call| call.returned = Some((*at, result.clone())));
             }
             Said::Write { .. }
             | Said::Logged { .. }

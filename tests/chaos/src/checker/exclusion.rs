@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::calls::{Call, CallId};
-use super::pauses::Pauses;
-use super::removals::Removals;
+use super::Known;
+use super::calls::{Call, CallId, began};
 use super::verdicts::{Breach, Verdicts};
 use crate::history::{Mode, Outcome};
 use crate::schedule::Kind;
@@ -24,146 +23,17 @@ const LATE_POLLS: usize = 1;
 /// How many losses it takes for one more.
 const LOSSES_A_LATE_POLL: usize = 100;
 
-pub(super) fn judge(
-    calls: &BTreeMap<CallId, Call>,
-    removals: &Removals<'_>,
-    pauses: &Pauses,
-    verdicts: &mut Verdicts,
-) {
-    for (name, bodies) in by_name(calls) {
-        pairs(name, &bodies, removals, verdicts);
-        permits(name, &bodies, removals, verdicts);
+pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
+    for (name, bodies) in &known.holders {
+        known.pairs(name, bodies, verdicts);
+        known.permits(name, bodies, verdicts);
     }
-    for call in calls.values() {
+    for call in known.calls.values() {
         if let Some(again) = call.again.first() {
-            let text = "its body began once more".to_owned();
-            verdicts.breach(Breach::Twice, *again, &call.asked.names, &[call.id], text);
+            verdicts.of_call(Breach::Twice, call, *again, "its body began once more".to_owned());
         }
     }
-    late(calls, pauses, verdicts);
-}
-
-/// Judges polls after a loss: one in which the lock is lost is measured, if it has a reason and is rare; any more are found.
-fn late(calls: &BTreeMap<CallId, Call>, pauses: &Pauses, verdicts: &mut Verdicts) {
-    let mut found = |call: &Call, at: u64, text: String| {
-        verdicts.breach(Breach::RanOn, at, &call.asked.names, &[call.id], text);
-    };
-    let mut blocking = 0;
-    let mut plain: Vec<(&Call, Late)> = Vec::new();
-    for call in calls.values() {
-        let (Some(first), Some(last)) = (call.late.first(), call.late.last()) else {
-            continue;
-        };
-        if call.held_until > *first {
-            found(call, call.held_until, "held once more after its loss".to_owned());
-        } else if call.late.len() > 1 {
-            let text = format!(
-                "polled {} times after its loss, for {} ms",
-                call.late.len(),
-                (last - first) / 1_000_000
-            );
-            found(call, *last, text);
-        } else if call.asked.kind == BLOCKING {
-            blocking += 1;
-        } else if let Some(reason) = reason(call, *last, pauses) {
-            plain.push((call, reason));
-        } else {
-            found(call, *last, "polled after its loss, for no reason".to_owned());
-        }
-    }
-    let lost = |call: &&Call| {
-        matches!(call.returned, Some((_, Outcome::Lost(_)))) && call.asked.kind != BLOCKING
-    };
-    let lost = calls.values().filter(lost).count();
-    if plain.len() > LATE_POLLS + lost / LOSSES_A_LATE_POLL {
-        for (call, _) in &plain {
-            let text = format!(
-                "polled after its loss, as were {} bodies of {lost} that were lost",
-                plain.len()
-            );
-            let at = call.late.first().copied().unwrap_or_default();
-            found(call, at, text);
-        }
-    }
-    let of = |reason| plain.iter().filter(|(_, is)| *is == reason).count() as u64;
-    verdicts.late_blocking = blocking;
-    verdicts.late_stopped = of(Late::Stopped);
-    verdicts.late_between = of(Late::Between);
-}
-
-/// Why a body was polled once after its loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Late {
-    /// Its process stood still in that poll.
-    Stopped,
-    /// The engine noted the loss after the gate and before the body asked, and the call gave the body up right after it.
-    Between,
-}
-
-/// The reason for which a body that blocks no thread was polled then.
-fn reason(call: &Call, late: u64, pauses: &Pauses) -> Option<Late> {
-    let since = call.held_until.max(call.asked_at);
-    let stood = pauses.ran(call.id.process, since, late) < late.saturating_sub(since);
-    let given_up = matches!(&call.returned, Some((at, Outcome::Lost(_))) if *at < late + GIVEN_UP);
-    match (stood, given_up) {
-        (true, _) => Some(Late::Stopped),
-        (false, true) => Some(Late::Between),
-        (false, false) => None,
-    }
-}
-
-/// The bodies that held each name, in the order in which they began.
-pub(super) fn by_name(calls: &BTreeMap<CallId, Call>) -> BTreeMap<&str, Vec<&Call>> {
-    let mut names: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
-    for call in calls.values().filter(|call| call.was_held()) {
-        for name in &call.asked.names {
-            names.entry(name).or_default().push(call);
-        }
-    }
-    for bodies in names.values_mut() {
-        bodies.sort_by_key(|call| began(call));
-    }
-    names
-}
-
-pub(super) fn began(call: &Call) -> u64 {
-    call.begun.as_ref().map_or(u64::MAX, |begun| begun.at)
-}
-
-/// Judges each body against the earlier ones that were still there when it began.
-fn pairs(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut Verdicts) {
-    let stopped: Vec<&Call> = bodies.iter().copied().filter(|body| !body.late.is_empty()).collect();
-    let mut there: Vec<&Call> = Vec::new();
-    let mut after_stop: BTreeMap<(CallId, u64), u64> = BTreeMap::new();
-    for body in bodies {
-        let begin = began(body);
-        there.retain(|earlier| earlier.held_until > begin);
-        for earlier in there.iter().filter(|earlier| excludes(earlier, body)) {
-            let end = earlier.held_until.min(body.held_until).max(begin);
-            let lasts = end - begin;
-            if let Some(kind) = removals.overlap(earlier, body, name, begin, end) {
-                verdicts.removed(kind, lasts);
-                continue;
-            }
-            verdicts.breach(
-                Breach::Overlap,
-                begin,
-                &[name.to_owned()],
-                &[earlier.id, body.id],
-                format!("both were polled under `{name}`, for {:.1} ms", lasts as f64 / 1e6),
-            );
-        }
-        there.push(body);
-        let earlier =
-            stopped.iter().filter(|earlier| began(earlier) < begin && excludes(earlier, body));
-        for earlier in earlier {
-            for late in earlier.late.iter().filter(|late| **late > begin) {
-                // Of several bodies that have begun meanwhile, the first.
-                after_stop.entry((earlier.id, *late)).or_insert(late - begin);
-            }
-        }
-    }
-    verdicts.after_stop.extend(after_stop.into_values());
+    known.late(verdicts);
 }
 
 fn excludes(a: &Call, b: &Call) -> bool {
@@ -174,57 +44,138 @@ fn excludes(a: &Call, b: &Call) -> bool {
     }
 }
 
-/// Counts the permits that are held at each begin of one.
-fn permits(name: &str, bodies: &[&Call], removals: &Removals<'_>, verdicts: &mut Verdicts) {
-    let mut there: Vec<&Call> = Vec::new();
-    for body in bodies {
-        let Mode::Permits(of) = body.asked.mode else {
-            continue;
+impl Known<'_> {
+    /// Judges polls after a loss: one in which the lock is lost is measured, if it has a reason and is rare; any more are found.
+    fn late(&self, verdicts: &mut Verdicts) {
+        let mut plain: Vec<&Call> = Vec::new();
+        for call in self.calls.values() {
+            let (Some(first), Some(last)) = (call.late.first(), call.late.last()) else {
+                continue;
+            };
+            let blocks = call.asked.kind == BLOCKING;
+            let (many, lasted) = (call.late.len(), (last - first) / 1_000_000);
+            let (at, text) = match many {
+                _ if call.held_until > *first => {
+                    (call.held_until, "held once more after its loss".to_owned())
+                }
+                1 if blocks || self.has_reason(call, *last) => {
+                    verdicts.measured.late += 1;
+                    if !blocks {
+                        plain.push(call);
+                    }
+                    continue;
+                }
+                1 => (*last, "polled after its loss, for no reason".to_owned()),
+                _ => (*last, format!("polled {many} times after its loss, for {lasted} ms")),
+            };
+            verdicts.of_call(Breach::RanOn, call, at, text);
+        }
+        let lost = |call: &&Call| {
+            matches!(call.returned, Some((_, Outcome::Lost(_)))) && call.asked.kind != BLOCKING
         };
-        there.retain(|earlier| earlier.held_until > began(body));
-        there.push(body);
-        let most = there.iter().fold(of, |most, call| match call.asked.mode {
-            Mode::Permits(of) => most.max(of),
-            _ => most,
-        });
-        if there.len() <= usize::from(most) {
-            continue;
-        }
-        let ends = there.iter().map(|call| call.held_until).min();
-        let (from, to) = (began(body), ends.unwrap_or(0).max(began(body)));
-        let extra = there.len() - usize::from(most);
-        let explained = without_key(name, &there, body, removals, from, to);
-        if explained.len() >= extra {
-            verdicts.removed(explained[0], to - from);
-        } else {
-            let ids: Vec<CallId> = there.iter().map(|call| call.id).collect();
-            let text = format!("{} hold one of {most} permits of `{name}`", there.len());
-            verdicts.breach(Breach::Permits, began(body), &[name.to_owned()], &ids, text);
-        }
-    }
-}
-
-/// The kinds of faults by which these permits may have no key in etcd any more, or none in its new history: one for each such permit.
-fn without_key(
-    name: &str,
-    there: &[&Call],
-    newest: &Call,
-    removals: &Removals<'_>,
-    from: u64,
-    to: u64,
-) -> Vec<Kind> {
-    let mut taken = Vec::new();
-    let mut kinds = Vec::new();
-    for call in there {
-        if let Some(fault) = removals.explain(call, name, from, to) {
-            // An operator has taken one key, so one permit.
-            if !fault.is_of_one_key() || !taken.contains(&fault.number) {
-                taken.push(fault.number);
-                kinds.push(fault.kind);
+        let lost = self.calls.values().filter(lost).count();
+        if plain.len() > LATE_POLLS + lost / LOSSES_A_LATE_POLL {
+            for call in &plain {
+                let many = plain.len();
+                let text = format!(
+                    "polled after its loss, as were {many} bodies of {lost} that were lost"
+                );
+                verdicts.of_call(Breach::RanOn, call, call.late[0], text);
             }
-        } else {
-            kinds.extend(removals.of_two_histories(call, newest, from, to));
         }
     }
-    kinds
+
+    /// Tells whether a body that blocks no thread may be polled then, after its loss: its process stood still in that poll, or the
+    /// engine noted the loss after the gate and before the body asked, and the call gave the body up right after it.
+    fn has_reason(&self, call: &Call, late: u64) -> bool {
+        let since = call.held_until.max(call.asked_at);
+        let stood = self.pauses.ran(call.id.process, since, late) < late.saturating_sub(since);
+        let soon = late + GIVEN_UP;
+        stood || matches!(&call.returned, Some((at, Outcome::Lost(_))) if *at < soon)
+    }
+
+    /// Judges each body against the earlier ones that were still there when it began.
+    fn pairs(&self, name: &str, bodies: &[&Call], verdicts: &mut Verdicts) {
+        let stopped: Vec<_> = bodies.iter().filter(|body| !body.late.is_empty()).collect();
+        let mut there: Vec<&Call> = Vec::new();
+        let mut after_stop: BTreeMap<(CallId, u64), u64> = BTreeMap::new();
+        for body in bodies {
+            let begin = began(body);
+            there.retain(|earlier| earlier.held_until > begin);
+            for earlier in there.iter().filter(|earlier| excludes(earlier, body)) {
+                let end = earlier.held_until.min(body.held_until).max(begin);
+                let lasts = end - begin;
+                if let Some(kind) = self.removals.overlap(earlier, body, name, begin, end) {
+                    verdicts.removed(kind, lasts);
+                    continue;
+                }
+                let lasts = lasts as f64 / 1e6;
+                let text = format!("both were polled under `{name}`, for {lasts:.1} ms");
+                verdicts.of_name(Breach::Overlap, name, &[earlier, body], begin, text);
+            }
+            there.push(body);
+            let is_earlier = |earlier: &&&&Call| began(earlier) < begin && excludes(earlier, body);
+            for earlier in stopped.iter().filter(is_earlier) {
+                for late in earlier.late.iter().filter(|late| **late > begin) {
+                    // Of several bodies that have begun meanwhile, the first.
+                    after_stop.entry((earlier.id, *late)).or_insert(late - begin);
+                }
+            }
+        }
+        verdicts.measured.after_stop.extend(after_stop.into_values());
+    }
+
+    /// Counts the permits that are held at each begin of one.
+    fn permits(&self, name: &str, bodies: &[&Call], verdicts: &mut Verdicts) {
+        let mut there: Vec<&Call> = Vec::new();
+        for body in bodies {
+            let Mode::Permits(of) = body.asked.mode else {
+                continue;
+            };
+            there.retain(|earlier| earlier.held_until > began(body));
+            there.push(body);
+            let most = there.iter().fold(of, |most, call| match call.asked.mode {
+                Mode::Permits(of) => most.max(of),
+                _ => most,
+            });
+            if there.len() <= usize::from(most) {
+                continue;
+            }
+            let ends = there.iter().map(|call| call.held_until).min();
+            let span = (began(body), ends.unwrap_or(0).max(began(body)));
+            let extra = there.len() - usize::from(most);
+            let explained = self.without_key(name, &there, body, span);
+            if explained.len() >= extra {
+                verdicts.removed(explained[0], span.1 - span.0);
+            } else {
+                let text = format!("{} hold one of {most} permits of `{name}`", there.len());
+                verdicts.of_name(Breach::Permits, name, &there, began(body), text);
+            }
+        }
+    }
+
+    /// The kinds of faults by which these permits may have no key in etcd any more, or none in its new history: one for each such
+    /// permit.
+    fn without_key(
+        &self,
+        name: &str,
+        there: &[&Call],
+        newest: &Call,
+        (from, to): (u64, u64),
+    ) -> Vec<Kind> {
+        let mut taken = Vec::new();
+        let mut kinds = Vec::new();
+        for call in there {
+            if let Some(fault) = self.removals.explain(call, name, from, to) {
+                // An operator has taken one key, so one permit.
+                if !fault.is_of_one_key() || !taken.contains(&fault.number) {
+                    taken.push(fault.number);
+                    kinds.push(fault.kind);
+                }
+            } else {
+                kinds.extend(self.removals.of_two_histories(call, newest, from, to));
+            }
+        }
+        kinds
+    }
 }

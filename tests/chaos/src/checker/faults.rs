@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::calls::Call;
-use super::exclusion::began;
+use super::calls::{Call, began};
 use crate::clock::ms;
 use crate::history::{Event, Mode, Taken, What};
 use crate::schedule::Kind;
@@ -95,26 +94,20 @@ pub(crate) fn of(events: &[Event]) -> Vec<Fault> {
                     taken: taken.clone(),
                 })
             }
-            What::FaultHealed { fault } => {
-                if let Some(fault) = faults.iter_mut().find(|it| it.number == *fault) {
-                    fault.healed = Some(*at);
-                }
-            }
-            What::FaultEnding { fault } => {
-                if let Some(fault) = faults.iter_mut().find(|it| it.number == *fault) {
-                    fault.ending = Some(*at);
-                }
-            }
-            What::Rewound { fault } => {
-                if let Some(fault) = faults.iter_mut().find(|it| it.number == *fault) {
-                    fault.rewound = Some(*at);
-                }
-            }
+            What::FaultHealed { fault } => note(&mut faults, *fault, |it| it.healed = Some(*at)),
+            What::FaultEnding { fault } => note(&mut faults, *fault, |it| it.ending = Some(*at)),
+            What::Rewound { fault } => note(&mut faults, *fault, |it| it.rewound = Some(*at)),
             What::FaultMissed { fault } => faults.retain(|it| it.number != *fault),
             _ => {}
         }
     }
     faults
+}
+
+fn note(faults: &mut [Fault], number: u32, note: impl FnOnce(&mut Fault)) {
+    if let Some(fault) = faults.iter_mut().find(|fault| fault.number == number) {
+        note(fault);
+    }
 }
 
 impl Fault {
@@ -124,14 +117,9 @@ impl Fault {
     }
 
     /// Tells whether it is one of a worker, and this process is not that worker's.
-    fn is_of_another(&self, process: u32) -> bool {
+    pub(super) fn is_of_another(&self, process: u32) -> bool {
         let processes = self.processes.as_ref();
         processes.is_some_and(|processes| !processes.contains(&process))
-    }
-
-    /// The processes of the worker that it is aimed at; `None`, if it is aimed at etcd.
-    pub(super) fn processes(&self) -> Option<&[u32]> {
-        self.processes.as_deref()
     }
 
     /// Tells whether a call may fail so by it. A fault of a worker is felt by its process alone.
@@ -163,18 +151,6 @@ impl Fault {
             // Another leader may take longer than a release has time.
             (Reach::One | Reach::Writes | Reach::All, _) => true,
         }
-    }
-
-    /// Tells whether by it a lock of the longest TTL may be lost in this process, whatever its name is.
-    pub(super) fn unsettles(&self, process: u32) -> bool {
-        let unsettles = match reach(self.kind) {
-            Reach::All => true,
-            // Where the history says whose key was taken, no other loss is excused.
-            Reach::Key => self.taken.is_none(),
-            Reach::Nothing | Reach::Brief | Reach::Name | Reach::Writes => false,
-            Reach::One | Reach::Harmless => false,
-        };
-        unsettles && !self.is_of_another(process)
     }
 
     /// Tells whether it is one after which etcd has been seen to revoke leases that were being renewed.

@@ -2,30 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use super::calls::{Call, CallId};
-use super::exclusion::began;
-use super::faults::Fault;
-use super::pauses::Pauses;
+use super::Known;
+use super::calls::began;
 use super::verdicts::{Breach, Recovery, Verdicts};
 use crate::clock::ms;
-use crate::history::{Event, What};
-use crate::options::word;
+use crate::history::What;
 
 /// The kind of calls of tasks that want one name all the time; every worker has one for each such name.
 pub(crate) const HOT: &str = "hot";
 /// The bound: two leases of ten seconds, as after a change of leader, the longest body, and three seconds.
-pub(crate) const BOUND: u64 = ms(26_000);
+const BOUND: u64 = ms(26_000);
 
-pub(super) fn judge(
-    events: &[Event],
-    calls: &BTreeMap<CallId, Call>,
-    faults: &[Fault],
-    pauses: &Pauses,
-    verdicts: &mut Verdicts,
-) {
+pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
     // When the own task of each process was served, by the name.
     let mut served: BTreeMap<(&str, u32), Vec<u64>> = BTreeMap::new();
-    for call in calls.values().filter(|call| call.asked.kind == HOT) {
+    for call in known.calls.values().filter(|call| call.asked.kind == HOT) {
         for name in &call.asked.names {
             let begins = served.entry((name, call.id.process)).or_default();
             if call.was_held() {
@@ -36,46 +27,45 @@ pub(super) fn judge(
     for begins in served.values_mut() {
         begins.sort_unstable();
     }
-    let end = events.iter().find(|event| event.what == What::Draining);
-    let end = end.or(events.last()).map_or(0, |event| event.at);
-    for fault in faults {
+    let end = known.events.iter().find(|event| event.what == What::Draining);
+    let end = end.or(known.events.last()).map_or(0, |event| event.at);
+    for fault in known.faults {
         let Some(healed) = fault.healed else { continue };
         // The next fault, or the end: until then it is calm.
-        let others = faults.iter().filter(|other| other.number != fault.number);
+        let others = known.faults.iter().filter(|other| other.number != fault.number);
         if others.clone().any(|other| other.begun <= healed && healed < other.until()) {
             continue;
         }
-        let next = others.map(|other| other.begun).filter(|begun| *begun > healed).min();
+        let next = others.clone().map(|other| other.begun).filter(|begun| *begun > healed).min();
         let until = next.unwrap_or(end).min(end);
         let mut slowest = Some(0);
         for ((name, process), begins) in &served {
             // A process of before, or one that is started later.
-            if !pauses.lives(*process, healed, until) {
+            if !known.pauses.lives(*process, healed, until) {
                 continue;
             }
             let first = begins.get(begins.partition_point(|begin| *begin < healed));
-            match first.filter(|first| **first <= until) {
-                Some(first) => slowest = slowest.map(|slowest: u64| slowest.max(first - healed)),
-                None => {
-                    slowest = None;
-                    if until.saturating_sub(healed) > BOUND + pauses.stalled(healed, until) {
-                        let text = format!(
-                            "`{name}` was not served in process {process} for {} ms after {} {}",
-                            (until - healed) / 1_000_000,
-                            word(fault.kind),
-                            fault.target
-                        );
-                        verdicts.breach(Breach::Liveness, until, &[(*name).to_owned()], &[], text);
-                    }
-                }
+            if let Some(first) = first.filter(|first| **first <= until) {
+                slowest = slowest.map(|slowest: u64| slowest.max(first - healed));
+                continue;
+            }
+            slowest = None;
+            let calm = until.saturating_sub(healed);
+            if calm > BOUND + known.pauses.stalled(healed, until) {
+                let text = format!(
+                    "`{name}` was not served in process {process} for {} ms after {} {}",
+                    calm / 1_000_000,
+                    fault.kind,
+                    fault.target
+                );
+                verdicts.of_name(Breach::Liveness, name, &[], until, text);
             }
         }
         // What a step with a second fault takes is of neither alone.
-        let mut others = faults.iter().filter(|other| other.number != fault.number);
+        let mut others = others;
         let alone = !others.any(|other| fault.begun <= other.begun && other.begun <= healed);
         if let Some(took) = slowest.filter(|_| alone) {
-            let kind = fault.kind;
-            verdicts.recoveries.push(Recovery { kind, took });
+            verdicts.recoveries.push(Recovery { kind: fault.kind, took });
         }
     }
 }

@@ -17,36 +17,68 @@ mod tokens;
 mod validity;
 pub(crate) mod verdicts;
 
-pub(crate) use verdicts::{Verdicts, Violation};
+use std::collections::BTreeMap;
 
+use self::calls::{Call, CallId, began};
+use self::faults::Fault;
+use self::pauses::Pauses;
+use self::removals::Removals;
+pub(crate) use self::verdicts::{Verdicts, Violation};
 use crate::history::{Event, What};
-use crate::results::OURS;
+use crate::options::Who;
 
 /// The version of the rules, raised with each change of them: figures of two versions do not add up.
 pub(crate) const VERSION: u32 = 5;
+
+/// What is known of a history.
+struct Known<'a> {
+    events: &'a [Event],
+    calls: &'a BTreeMap<CallId, Call>,
+    /// The bodies that held each name, in the order in which they began.
+    holders: BTreeMap<&'a str, Vec<&'a Call>>,
+    faults: &'a [Fault],
+    pauses: &'a Pauses,
+    removals: Removals<'a>,
+}
 
 /// Judges a history.
 pub(crate) fn judge(events: &[Event]) -> Verdicts {
     let calls = calls::of(events);
     let faults = faults::of(events);
+    let pauses = Pauses::of(events);
+    let known = Known {
+        events,
+        calls: &calls,
+        holders: holders(&calls),
+        faults: &faults,
+        pauses: &pauses,
+        removals: Removals::of(events, &calls, &faults, &pauses),
+    };
     let mut verdicts = Verdicts::default();
-    let pauses = pauses::Pauses::of(events);
-    let removals = removals::Removals::of(events, &calls, &faults, &pauses);
-    exclusion::judge(&calls, &removals, &pauses, &mut verdicts);
-    tokens::judge(events, &calls, &removals, &mut verdicts);
+    exclusion::judge(&known, &mut verdicts);
+    tokens::judge(&known, &mut verdicts);
     // Peers promise no order among the tasks of a process.
-    let ours = |event: &Event| !matches!(&event.what, What::Run(run) if run.who != OURS);
+    let ours = |event: &Event| !matches!(&event.what, What::Run(run) if run.who != Who::Ours);
     if events.iter().all(ours) {
-        order::judge(&calls, &faults, &pauses, &mut verdicts);
-        verdicts.order_judged = calm::lasts(events, &faults, &pauses, order::AFTERMATH);
+        order::judge(&known, &mut verdicts);
     }
-    verdicts.errors_judged = calm::share_judged(events, &faults, &pauses);
-    validity::judge(&calls, &faults, &pauses, &mut verdicts);
-    answers::judge(&calls, &faults, &pauses, &mut verdicts);
-    bounds::judge(&calls, &faults, &pauses, &removals, &mut verdicts);
-    liveness::judge(events, &calls, &faults, &pauses, &mut verdicts);
-    verdicts.stalls = pauses.stalls().collect();
-    remains::judge(events, &faults, &mut verdicts);
+    validity::judge(&known, &mut verdicts);
+    answers::judge(&known, &mut verdicts);
+    bounds::judge(&known, &mut verdicts);
+    liveness::judge(&known, &mut verdicts);
+    remains::judge(&known, &mut verdicts);
+    verdicts.measured.stalls = pauses.stalls();
     verdicts.violations.sort_by_key(|violation| violation.at);
     verdicts
+}
+
+fn holders(calls: &BTreeMap<CallId, Call>) -> BTreeMap<&str, Vec<&Call>> {
+    let mut holders: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
+    for call in calls.values().filter(|call| call.was_held()) {
+        for name in &call.asked.names {
+            holders.entry(name).or_default().push(call);
+        }
+    }
+    holders.values_mut().for_each(|bodies| bodies.sort_by_key(|call| began(call)));
+    holders
 }

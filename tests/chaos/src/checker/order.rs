@@ -4,11 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use super::calls::{Call, CallId};
-use super::calm;
-use super::exclusion::began;
-use super::faults::Fault;
-use super::pauses::Pauses;
+use super::Known;
+use super::calls::{Call, CallId, began};
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::history::Outcome;
@@ -18,43 +15,29 @@ const SAME_PROCESS: u64 = ms(250);
 /// A first call of its process has its contender in etcd so much later, when there is no fault.
 const ANY_PROCESS: u64 = ms(2_000);
 /// How long a fault matters after it has healed: retries, and a lease of the longest TTL.
-pub(super) const AFTERMATH: u64 = ms(11_000);
+const AFTERMATH: u64 = ms(11_000);
 
-pub(super) fn judge(
-    calls: &BTreeMap<CallId, Call>,
-    faults: &[Fault],
-    pauses: &Pauses,
-    verdicts: &mut Verdicts,
-) {
+pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
     let mut names: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
-    for call in calls.values().filter(|call| call.is_exclusive()) {
+    for call in known.calls.values().filter(|call| call.is_exclusive()) {
         for name in &call.asked.names {
             names.entry(name).or_default().push(call);
         }
     }
     for (name, mut asked) in names {
         asked.sort_by_key(|call| call.asked_at);
-        of_name(name, &asked, faults, pauses, verdicts);
+        of_name(name, &asked, known, verdicts);
     }
 }
 
-fn of_name(
-    name: &str,
-    asked: &[&Call],
-    faults: &[Fault],
-    pauses: &Pauses,
-    verdicts: &mut Verdicts,
-) {
+fn of_name(name: &str, asked: &[&Call], known: &Known<'_>, verdicts: &mut Verdicts) {
     let contended = contended(asked);
     for (at, first) in asked.iter().enumerate() {
-        if first.asked.names.len() > 1 || first.asked.wait == Some(0) {
-            continue;
-        }
         let Some(served) = waited_until(first) else {
             continue;
         };
-        let wait = (first.asked_at, served);
-        if !calm::is_calm(first, wait, AFTERMATH, faults, pauses) {
+        let alone = first.asked.names.len() == 1 && first.asked.wait != Some(0);
+        if !alone || !known.is_calm(first, (first.asked_at, served), AFTERMATH) {
             continue;
         }
         for later in asked[at + 1..].iter().take_while(|later| later.asked_at < served) {
@@ -63,7 +46,7 @@ fn of_name(
                 && later.asked.wait != Some(0);
             let same = later.id.process == first.id.process;
             let margin = if same { SAME_PROCESS } else { ANY_PROCESS };
-            let margin = margin + pauses.stalled(first.asked_at, later.asked_at);
+            let margin = margin + known.pauses.stalled(first.asked_at, later.asked_at);
             // Of two processes, the places of their contenders are compared, which may be older than these calls.
             let since = |call: &Call| contended.get(&call.id).copied().unwrap_or(call.asked_at);
             let (of_first, of_later) = match same {
@@ -73,21 +56,14 @@ fn of_name(
             if !comparable || of_first < first.asked_at || of_later < of_first + margin {
                 continue;
             }
-            verdicts.ordered += 1;
-            verdicts.ordered_apart += u64::from(!same);
+            verdicts.measured.ordered += 1;
             if began(later) < served {
                 let text = format!(
                     "asked {} ms later for `{name}` and served {} ms earlier",
                     (later.asked_at - first.asked_at) / 1_000_000,
                     (served - began(later)) / 1_000_000
                 );
-                verdicts.breach(
-                    Breach::Order,
-                    served,
-                    &[name.to_owned()],
-                    &[first.id, later.id],
-                    text,
-                );
+                verdicts.of_name(Breach::Order, name, &[first, later], served, text);
             }
         }
     }
@@ -97,20 +73,18 @@ fn of_name(
 fn contended(asked: &[&Call]) -> BTreeMap<CallId, u64> {
     // Since when, and until when.
     let mut processes: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    asked
-        .iter()
-        .map(|call| {
-            let (since, until) = processes.entry(call.id.process).or_default();
-            // A key may linger for the next call.
-            if *until == 0 || call.asked_at > until.saturating_add(SAME_PROCESS) {
-                *since = call.asked_at;
-            }
-            let returned = call.returned.as_ref().map_or(u64::MAX, |(at, _)| *at);
-            let ended = call.ended.map_or(0, |(at, _)| at);
-            *until = returned.max(ended).max(*until);
-            (call.id, *since)
-        })
-        .collect()
+    let since = |call: &&Call| {
+        let (since, until) = processes.entry(call.id.process).or_default();
+        // A key may linger for the next call.
+        if *until == 0 || call.asked_at > until.saturating_add(SAME_PROCESS) {
+            *since = call.asked_at;
+        }
+        let returned = call.returned.as_ref().map_or(u64::MAX, |(at, _)| *at);
+        let ended = call.ended.map_or(0, |(at, _)| at);
+        *until = returned.max(ended).max(*until);
+        (call.id, *since)
+    };
+    asked.iter().map(since).collect()
 }
 
 /// When a call was served, or gave up after its wait: until then it stood in the wait queue.

@@ -77,14 +77,6 @@ impl Pauses {
         started && self.ended(process).is_none_or(|at| to <= at)
     }
 
-    /// Each process with when it was started and when it ended.
-    pub(super) fn processes(&self) -> impl Iterator<Item = (u32, u64, u64)> {
-        self.started.iter().map(|(process, at)| {
-            let ended = self.ended(*process).unwrap_or(self.over);
-            (*process, *at, ended)
-        })
-    }
-
     /// How long a process ran between two moments.
     pub(super) fn ran(&self, process: u32, from: u64, to: u64) -> u64 {
         let to = to.min(self.ended(process).unwrap_or(u64::MAX));
@@ -112,8 +104,8 @@ impl Pauses {
     }
 
     /// The length of every stall.
-    pub(super) fn stalls(&self) -> impl Iterator<Item = u64> {
-        self.stalls.iter().map(|(from, to)| to - from)
+    pub(super) fn stalls(&self) -> Vec<u64> {
+        self.stalls.iter().map(|(from, to)| to - from).collect()
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::calls::{Call, CallId};
-use super::exclusion::began;
+use super::calls::{Call, CallId, began};
 use super::faults::Fault;
 use super::pauses::Pauses;
 use crate::clock::ms;

@@ -3,15 +3,10 @@
 //! A guard's own word is not asked here: the moment at which the fault began and the TTL are enough. Since a lock that is lost stays
 //! lost, one that is held at some moment was held all the time before.
 
-use std::collections::BTreeMap;
-
-use super::calls::{Call, CallId};
-use super::exclusion::began;
-use super::faults::Fault;
-use super::pauses::Pauses;
+use super::Known;
+use super::calls::began;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
-use crate::options::word;
 use crate::schedule::Kind;
 
 /// Kinds of faults during which no renewal is answered.
@@ -26,35 +21,26 @@ const SILENT: &[Kind] = &[
 /// How long after its record a fault may begin, on a busy machine.
 const RECORD: u64 = ms(500);
 
-pub(super) fn judge(
-    calls: &BTreeMap<CallId, Call>,
-    faults: &[Fault],
-    pauses: &Pauses,
-    verdicts: &mut Verdicts,
-) {
-    let silent = |fault: &&Fault| SILENT.contains(&fault.kind);
-    for fault in faults.iter().filter(silent) {
-        let until = fault.lasts_until().min(pauses.over());
+pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
+    for fault in known.faults.iter().filter(|fault| SILENT.contains(&fault.kind)) {
+        let until = fault.lasts_until().min(known.pauses.over());
         let begun = fault.begun + RECORD;
-        let begun = begun + pauses.stalled(fault.begun, begun);
-        for call in calls.values().filter(|call| call.was_held()) {
-            let of_another = |processes: &[u32]| !processes.contains(&call.id.process);
+        let begun = begun + known.pauses.stalled(fault.begun, begun);
+        for call in known.calls.values().filter(|call| call.was_held()) {
             let stop = begun + ms(call.asked.ttl);
             let held = call.held_until.min(until);
-            if fault.processes().is_some_and(of_another) || held <= stop || began(call) >= until {
+            let of_another = fault.is_of_another(call.id.process);
+            if of_another || held <= stop || began(call) >= until {
                 continue;
             }
             let (what, at) = match began(call) > stop {
                 true => ("began", began(call)),
                 false => ("was held", held),
             };
-            let text = format!(
-                "{what} {} ms into \"{}\", with a TTL of {} ms",
-                (at - fault.begun) / 1_000_000,
-                word(fault.kind),
-                call.asked.ttl
-            );
-            verdicts.breach(Breach::Validity, held, &call.asked.names, &[call.id], text);
+            let (kind, since) = (fault.kind, (at - fault.begun) / 1_000_000);
+            let ttl = call.asked.ttl;
+            let text = format!("{what} {since} ms into \"{kind}\", with a TTL of {ttl} ms");
+            verdicts.of_call(Breach::Validity, call, held, text);
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
-use super::calls::CallId;
-use crate::options::word;
+use super::calls::{Call, CallId};
 use crate::schedule::Kind;
 
 /// A promise that a history can break.
@@ -74,19 +74,6 @@ impl Breach {
     pub(crate) fn is_unsafe(self) -> bool {
         matches!(self, Self::Overlap | Self::Permits | Self::RanOn)
     }
-
-    /// Tells whether it breaks mutual exclusion, or what is built on it: tokens, groups, retentions.
-    pub(crate) fn is_safety(self) -> bool {
-        let built = [
-            Self::Twice,
-            Self::Token,
-            Self::Register,
-            Self::Group,
-            Self::Retention,
-            Self::Validity,
-        ];
-        self.is_unsafe() || built.contains(&self)
-    }
 }
 
 /// One broken promise.
@@ -103,33 +90,26 @@ pub(crate) struct Violation {
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
     pub(crate) violations: Vec<Violation>,
-    /// Overlaps with a holder whose key had been removed at etcd, before its engine noticed: how long each lasted, by kind of fault.
-    pub(crate) removed: BTreeMap<String, Vec<u64>>,
-    /// Polls after the stop time, while the next holder was there: how long after its begin.
+    pub(crate) recoveries: Vec<Recovery>,
+    pub(crate) measured: Measured,
+}
+
+/// What is no violation, and worth knowing. Times are in nanoseconds.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    /// How long bodies overlapped with a holder whose key etcd no longer had, by the kind of fault that had taken the key.
+    pub(crate) removed_by: BTreeMap<String, Vec<u64>>,
+    /// How late after the begin of the next body a body was polled whose stop time had passed meanwhile.
     pub(crate) after_stop: Vec<u64>,
-    /// Bodies that were polled once after their loss, as they blocked their thread.
-    pub(crate) late_blocking: u64,
-    /// As their process stood still in that poll.
-    pub(crate) late_stopped: u64,
-    /// As the loss came between the gate and the poll.
-    pub(crate) late_between: u64,
-    /// Losses of locks whose leases etcd had revoked though they were renewed, at a TTL of ten seconds.
+    /// Bodies polled once after their loss, as they block their thread, or as a stop or the loss came between the gate and the poll.
+    pub(crate) late: u64,
+    /// Locks with a TTL of ten seconds that were lost as etcd had revoked leases that were renewed.
     pub(crate) revoked: u64,
     /// Writes of lost holders that the register has refused.
     pub(crate) refused_writes: u64,
-    /// How many pairs of calls were compared for their order.
+    /// Pairs of calls that were compared for their order.
     pub(crate) ordered: u64,
-    /// How many of them were calls of two processes.
-    pub(crate) ordered_apart: u64,
-    /// For how long order was judged, as there was no fault.
-    pub(crate) order_judged: u64,
-    /// The share of the time of all processes in which errors of long leases were.
-    pub(crate) errors_judged: f64,
-    pub(crate) recoveries: Vec<Recovery>,
-    /// The most lines a process wrote about one fault.
-    pub(crate) most_lines: u64,
-    pub(crate) lines: u64,
-    /// How long the machine did not run a process that was due.
+    /// How long the machine did not run a process that was due, each time.
     pub(crate) stalls: Vec<u64>,
 }
 
@@ -149,17 +129,30 @@ impl Verdicts {
         calls: &[CallId],
         text: String,
     ) {
-        self.violations.push(Violation {
-            breach,
-            at,
-            names: names.to_vec(),
-            calls: calls.to_vec(),
-            text,
-        });
+        let (names, calls) = (names.to_vec(), calls.to_vec());
+        self.violations.push(Violation { breach, at, names, calls, text });
+    }
+
+    /// Notes a promise that was broken to one call.
+    pub(super) fn of_call(&mut self, breach: Breach, call: &Call, at: u64, text: String) {
+        self.breach(breach, at, &call.asked.names, &[call.id], text);
+    }
+
+    /// Notes a promise about a name that several calls broke.
+    pub(super) fn of_name(
+        &mut self,
+        breach: Breach,
+        name: &str,
+        calls: &[&Call],
+        at: u64,
+        text: String,
+    ) {
+        let calls: Vec<CallId> = calls.iter().map(|call| call.id).collect();
+        self.breach(breach, at, &[name.to_owned()], &calls, text);
     }
 
     pub(super) fn removed(&mut self, kind: Kind, lasted: u64) {
-        self.removed.entry(word(kind)).or_default().push(lasted);
+        self.measured.removed_by.entry(kind.to_string()).or_default().push(lasted);
     }
 
     /// How often each promise was broken.

@@ -18,7 +18,7 @@ use crate::history::{Ending, Said};
 const POLL: Duration = Duration::from_millis(10);
 
 /// What the body of one call does.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Body {
     pub(super) witness: WitnessConnection,
     pub(super) call: u64,
@@ -30,6 +30,27 @@ pub(super) struct Body {
     /// True once the worker is to end; then the body has no more to do.
     pub(super) draining: watch::Receiver<bool>,
     pub(super) polls: Arc<Polls>,
+}
+
+/// The locks that a body works under.
+pub(super) struct Hold {
+    /// Token of each name.
+    pub(super) tokens: Vec<(String, i64)>,
+    /// Tells whether the locks are held. The clock is to be read before: then they were held at that time.
+    pub(super) is_held: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Hold {
+    pub(super) fn of(locks: Option<Current>) -> Self {
+        let tokens = locks.iter().flat_map(Current::tokens);
+        let text = |name: &str| name.to_owned();
+        Self {
+            tokens: tokens
+                .map(|(name, token)| (name.text().map_or(String::new(), text), token.as_i64()))
+                .collect(),
+            is_held: Box::new(move || locks.as_ref().is_some_and(Current::is_held)),
+        }
+    }
 }
 
 /// Polls of a body: the gate stands before each, and a loss is said once in each.
@@ -50,33 +71,24 @@ impl Polls {
 }
 
 impl Body {
-    /// Waits until a peer's call gives up: after its wait, or once the worker is to end if it has none.
-    pub(super) async fn given_up(&self, wait: Option<Duration>) {
-        let mut draining = self.draining.clone();
-        match wait {
-            Some(wait) => sleep(wait).await,
-            None => _ = draining.wait_for(|draining| *draining).await,
-        }
-    }
-
     /// Works under the current locks for its time.
     pub(super) async fn run(self) {
-        self.run_under(etcd_locked::current()).await;
+        self.run_under(Hold::of(etcd_locked::current())).await;
     }
 
     /// Works under these locks for its time.
-    pub(super) async fn run_under(self, locks: Option<Current>) {
+    pub(super) async fn run_under(self, hold: Hold) {
         let mut draining = self.draining.clone();
         let work = timeout(self.lasts, async move {
             let _ = draining.wait_for(|draining| *draining).await;
         });
-        let _ = self.around(locks, work).await;
+        let _ = self.around(hold, work).await;
     }
 
     /// Works until something else under these locks is done.
-    pub(super) async fn around<F: Future>(self, locks: Option<Current>, other: F) -> F::Output {
+    pub(super) async fn around<F: Future>(self, hold: Hold, other: F) -> F::Output {
         let polls = self.polls.clone();
-        let mut work = Box::pin(self.work(locks, other));
+        let mut work = Box::pin(self.work(hold, other));
         poll_fn(|context| {
             polls.number.fetch_add(1, Ordering::Relaxed);
             work.as_mut().poll(context)
@@ -84,57 +96,41 @@ impl Body {
         .await
     }
 
-    async fn work<F: Future>(self, locks: Option<Current>, other: F) -> F::Output {
+    async fn work<F: Future>(self, hold: Hold, other: F) -> F::Output {
         let at = now();
-        let held = self.held(locks.as_ref());
-        let tokens = tokens(locks.as_ref());
-        let mut open = Open { body: &self, locks: locks.as_ref(), how: Ending::Dropped };
-        self.begun(at, held, tokens.clone()).await;
-        self.polled(locks.as_ref());
-        self.write(&tokens, locks.as_ref()).await;
+        let held = self.is_held(&hold);
+        let mut open = Open { body: &self, hold: &hold, how: Ending::Dropped };
+        if !held {
+            self.polls.first_loss();
+        }
+        let said = Said::Begun { call: self.call, held, tokens: hold.tokens.clone() };
+        self.witness.acknowledged(at, self.call, said).await;
+        self.polled(&hold);
+        self.write(&hold).await;
         let mut other = pin!(other);
         let output = loop {
             tokio::select! {
                 output = &mut other => break output,
-                () = sleep(POLL) => self.polled(locks.as_ref()),
+                () = sleep(POLL) => self.polled(&hold),
             }
         };
-        self.write(&tokens, locks.as_ref()).await;
+        self.write(&hold).await;
         open.how = Ending::Done;
         output
     }
 
-    /// Works without any lock.
-    pub(super) async fn unlocked(mut self, names: &[String]) {
-        self.lies = true;
-        self.writes = false;
-        let tokens = names.iter().map(|name| (name.clone(), 0)).collect();
-        let _open = Open { body: &self, locks: None, how: Ending::Done };
-        self.begun(now(), true, tokens).await;
-        sleep(self.lasts).await;
-    }
-
-    fn polled(&self, locks: Option<&Current>) {
-        let (at, held) = (now(), self.held(locks));
+    fn polled(&self, hold: &Hold) {
+        let (at, held) = (now(), self.is_held(hold));
         let call = self.call;
         if held || self.polls.first_loss() {
             self.witness.say_at(at, Said::Polled { call, held });
         }
     }
 
-    async fn begun(&self, at: u64, held: bool, tokens: Vec<(String, i64)>) {
-        let call = self.call;
-        if !held {
-            self.polls.first_loss();
-        }
-        let said = Said::Begun { call, held, tokens };
-        self.witness.acknowledged(at, call, said).await;
-    }
-
     /// Writes to the register of each name. A write that is not acknowledged may come late, as with any store.
-    async fn write(&self, tokens: &[(String, i64)], locks: Option<&Current>) {
-        for (name, token) in tokens.iter().filter(|_| self.writes) {
-            let (at, held) = (now(), self.held(locks));
+    async fn write(&self, hold: &Hold) {
+        for (name, token) in hold.tokens.iter().filter(|_| self.writes) {
+            let (at, held) = (now(), self.is_held(hold));
             let said = Said::Write {
                 call: self.call,
                 name: name.clone(),
@@ -145,30 +141,21 @@ impl Body {
         }
     }
 
-    /// Reads what the guard says. The clock is to be read before: then the lock was held at that time.
-    fn held(&self, locks: Option<&Current>) -> bool {
-        self.lies || locks.is_some_and(Current::is_held)
+    fn is_held(&self, hold: &Hold) -> bool {
+        self.lies || (hold.is_held)()
     }
-}
-
-fn tokens(locks: Option<&Current>) -> Vec<(String, i64)> {
-    let tokens = locks.into_iter().flat_map(Current::tokens);
-    tokens
-        .map(|(name, token)| (name.text().unwrap_or_default().to_owned(), token.as_i64()))
-        .collect()
 }
 
 /// A body that has begun; dropped, it has ended.
 struct Open<'a> {
     body: &'a Body,
-    locks: Option<&'a Current>,
+    hold: &'a Hold,
     how: Ending,
 }
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        let at = now();
-        let held = self.body.held(self.locks);
+        let (at, held) = (now(), self.body.is_held(self.hold));
         let (call, how) = (self.body.call, self.how);
         // One that is dropped is not polled.
         if how == Ending::Done && !held && self.body.polls.first_loss() {

@@ -4,19 +4,20 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd_client::{GetOptions, SortOrder, SortTarget};
 use etcd_locked::{Acquire, Group, LockError, LockGuard, current, etcd_locked, lock, lock_names};
 use fastrand::Rng;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::body::{Body, Polls};
+use super::body::{Body, Hold, Polls};
 use super::connection::WitnessConnection;
-use super::etcdctl::Etcdctl;
+use super::etcdctl;
 use super::mix::Kind;
-use super::sabotage::{Sabotage, release_by_name};
 use super::service::Owner;
 use crate::history::{Asked, Mode, Outcome, Said};
-use crate::options::word;
+use crate::login;
+use crate::options::{Who, word};
 
 /// How many hot names there are; every worker wants each of them all the time.
 pub(crate) const HOT: u64 = 6;
@@ -30,22 +31,19 @@ const LONG: u64 = 12;
 pub(super) const TURNS: u64 = 2;
 /// The permits of a name.
 const PERMITS: u16 = 3;
-/// The wait of most calls.
-const WAIT: Duration = Duration::from_secs(10);
-
-/// Another way to lock, of one task.
-pub(super) enum Peer {
-    Service(Box<Owner>),
-    Etcdctl(Etcdctl),
-}
+/// The wait of most calls, in milliseconds.
+const WAIT: u64 = 10_000;
+/// The TTLs, in milliseconds.
+const BRIEF: u64 = 2_000;
+const USUAL: u64 = 10_000;
 
 /// One task's calls.
 pub(super) struct Caller {
     pub(super) witness: WitnessConnection,
     pub(super) random: Rng,
-    pub(super) sabotage: Option<Sabotage>,
-    /// A peer, with which exclusive calls are made instead.
-    pub(super) peer: Option<Peer>,
+    pub(super) who: Who,
+    /// The task's client of etcd's lock service, if that makes the calls.
+    pub(super) service: Option<Box<Owner>>,
     /// True once the worker is to end.
     pub(super) draining: watch::Receiver<bool>,
 }
@@ -142,15 +140,6 @@ impl Pending {
         self.result = outcome(call.await);
         self.result.clone()
     }
-
-    /// Waits so long, then drops the call.
-    async fn answered_within(
-        self,
-        patience: Duration,
-        call: impl Future<Output = Result<(), LockError>>,
-    ) {
-        let _ = timeout(patience, self.answered(call)).await;
-    }
 }
 
 impl Drop for Pending {
@@ -159,32 +148,16 @@ impl Drop for Pending {
     }
 }
 
-/// What a call asks for, in the words of the history.
-struct Asking {
-    kind: Kind,
-    names: Vec<String>,
-    mode: Mode,
-    wait: Option<Duration>,
-    ttl: Duration,
-    at_least: Duration,
-    /// The call in whose body it is made.
-    under: Option<u64>,
-}
-
-impl Asking {
-    /// Asks for these names alone, with the usual wait.
-    fn alone<const N: usize>(kind: Kind, names: [String; N], ttl: Duration) -> Self {
-        let mut names = names.to_vec();
-        names.dedup(); // a call locks equal names once
-        Self {
-            kind,
-            names,
-            mode: Mode::Exclusive,
-            wait: Some(WAIT),
-            ttl,
-            at_least: Duration::ZERO,
-            under: None,
-        }
+/// Asks for this name alone, with the usual wait.
+fn alone(kind: Kind, name: String, ttl: u64) -> Asked {
+    Asked {
+        kind: word(kind),
+        names: vec![name],
+        mode: Mode::Exclusive,
+        wait: Some(WAIT),
+        ttl,
+        at_least: 0,
+        under: None,
     }
 }
 
@@ -192,24 +165,18 @@ impl Caller {
     /// Makes one call for a hot name, as every worker does all the time.
     pub(super) async fn hot(&mut self, n: u64) {
         let lasts = self.between(2, 30);
-        if self.peer.is_some() {
-            let asking = Asking::alone(Kind::Hot, [name("hot", n)], ttl(n));
-            return self.by_peer(asking, lasts).await;
-        }
-        if self.sabotage.is_some() {
-            return self.sabotaged(Kind::Hot, name("hot", n), ttl(n), lasts).await;
-        }
-        let (pending, body) = self.ask(Asking::alone(Kind::Hot, [name("hot", n)], ttl(n)), lasts);
+        let asked = alone(Kind::Hot, name("hot", n), ttl(n));
         match ttl(n) {
-            BRIEF => pending.answered(brief(n, body)).await,
-            _ => pending.answered(usual(n, body)).await,
-        };
+            _ if self.who != Who::Ours => self.by_hand(asked, lasts).await,
+            BRIEF => self.make(asked, lasts, |body| brief(n, body)).await,
+            _ => self.make(asked, lasts, |body| usual(n, body)).await,
+        }
     }
 
     /// Makes one call for a name that one task of each process wants, and waits until its key is gone.
     pub(super) async fn turn(&mut self, n: u64) {
         let lasts = self.between(1_000, 1_500);
-        self.by_hand(Asking::alone(Kind::Turn, [name("turn", n)], USUAL), lasts).await;
+        self.by_hand(alone(Kind::Turn, name("turn", n), USUAL), lasts).await;
         sleep(self.between(300, 500)).await;
     }
 
@@ -217,74 +184,67 @@ impl Caller {
     pub(super) async fn call(&mut self, kind: Kind) {
         let lasts = self.between(2, 60);
         let (n, few) = (self.random.u64(0..HOT), self.random.u64(0..FEW));
-        let hot = |ttl| Asking::alone(kind, [name("hot", n)], ttl);
+        let hot = |ttl| alone(kind, name("hot", n), ttl);
         match kind {
-            Kind::Exclusive if self.sabotage.is_some() => {
-                self.sabotaged(kind, name("hot", n), ttl(n), lasts).await;
-            }
-            Kind::Long if self.sabotage.is_some() => {
-                let lasts = self.between(1_000, 4_000);
-                self.sabotaged(kind, name("long", few), ttl(few), lasts).await;
-            }
             Kind::Hot => self.hot(n).await,
             Kind::Turn => self.turn(n % TURNS).await,
             Kind::Exclusive => self.by_hand(hot(ttl(n)), lasts).await,
             Kind::Cold => {
                 let n = self.random.u64(0..COLD);
-                self.by_hand(Asking::alone(kind, [name("cold", n)], ttl(n)), lasts).await;
+                self.by_hand(alone(kind, name("cold", n), ttl(n)), lasts).await;
+            }
+            Kind::Long if self.who.is_mistaken() => {
+                let lasts = self.between(1_000, 4_000);
+                self.by_hand(alone(kind, name("long", few), ttl(few)), lasts).await;
             }
             Kind::Long => {
                 let lasts = self.between(3_000, 12_000);
                 let n = self.random.u64(0..LONG);
-                let asking = Asking::alone(kind, [name("long", n)], ttl(n));
-                self.by_hand(Asking { wait: None, ..asking }, lasts).await;
+                let asked = Asked { wait: None, ..alone(kind, name("long", n), ttl(n)) };
+                self.by_hand(asked, lasts).await;
             }
             Kind::Shared => {
-                let asking = Asking::alone(kind, [name("book", few)], BRIEF);
-                let (pending, body) = self.ask(Asking { mode: Mode::Shared, ..asking }, lasts);
-                pending.answered(reader(few, body)).await;
+                let asked = alone(kind, name("book", few), BRIEF);
+                let asked = Asked { mode: Mode::Shared, ..asked };
+                self.make(asked, lasts, |body| reader(few, body)).await;
             }
             Kind::Writer => {
-                let (pending, body) =
-                    self.ask(Asking::alone(kind, [name("book", few)], BRIEF), lasts);
-                pending.answered(writer(few, body)).await;
+                let asked = alone(kind, name("book", few), BRIEF);
+                self.make(asked, lasts, |body| writer(few, body)).await;
             }
             Kind::Permit => {
-                let mode = Mode::Permits(PERMITS);
-                let asking = Asking::alone(kind, [name("seat", few)], BRIEF);
-                let (pending, body) = self.ask(Asking { mode, ..asking }, lasts);
-                pending.answered(permit(few, body)).await;
+                let asked = alone(kind, name("seat", few), BRIEF);
+                let asked = Asked { mode: Mode::Permits(PERMITS), ..asked };
+                self.make(asked, lasts, |body| permit(few, body)).await;
             }
             Kind::Group => {
-                let names = [name("pair", few), name("pair", n), name("hot", n)];
-                let (pending, body) = self.ask(Asking::alone(kind, names, USUAL), lasts);
-                pending.answered(group(few, n, body)).await;
+                let mut names = vec![name("pair", few), name("pair", n), name("hot", n)];
+                names.dedup(); // a call locks equal names once
+                let asked = Asked { names, ..hot(USUAL) };
+                self.make(asked, lasts, |body| group(few, n, body)).await;
+            }
+            Kind::Try if self.random.bool() => {
+                let asked = Asked { wait: Some(0), ..hot(USUAL) };
+                self.make(asked, lasts, |body| once(n, body)).await;
             }
             Kind::Try => {
-                let wait = Some(Duration::ZERO);
-                if self.random.bool() {
-                    let (pending, body) = self.ask(Asking { wait, ..hot(USUAL) }, lasts);
-                    pending.answered(once(n, body)).await;
-                } else {
-                    let n = self.random.u64(0..COLD);
-                    let asking = Asking::alone(kind, [name("cold", n)], USUAL);
-                    let (pending, body) = self.ask(Asking { wait, ..asking }, lasts);
-                    pending.answered(once_cold(n, body)).await;
-                }
+                let n = self.random.u64(0..COLD);
+                let asked = Asked { wait: Some(0), ..alone(kind, name("cold", n), USUAL) };
+                self.make(asked, lasts, |body| once_cold(n, body)).await;
             }
             Kind::Bounded => {
-                let wait = Some(self.between(20, 400));
-                self.by_hand(Asking { wait, ..hot(ttl(n)) }, lasts).await;
+                let wait = Some(self.random.u64(20..=400));
+                self.by_hand(Asked { wait, ..hot(ttl(n)) }, lasts).await;
             }
             Kind::Dropped => {
                 let patience = self.between(0, 150);
                 let (pending, body) = self.ask(hot(USUAL), lasts);
-                pending.answered_within(patience, usual(n, body)).await;
+                let _ = timeout(patience, pending.answered(usual(n, body))).await;
             }
             Kind::Detached => {
                 let patience = self.between(0, 300);
                 let (pending, body) = self.ask(hot(USUAL), lasts);
-                pending.answered_within(patience, detached(n, body)).await;
+                let _ = timeout(patience, pending.answered(detached(n, body))).await;
             }
             Kind::Nested => self.nested(lasts).await,
             Kind::Panicking => {
@@ -295,90 +255,52 @@ impl Caller {
             }
             Kind::Blocking => {
                 // Others give up before such a body ends: their tasks have more to do.
-                let asking = Asking {
-                    wait: Some(Duration::from_secs(1)),
-                    ..Asking::alone(kind, [name("block", few)], BRIEF)
-                };
-                let acquire = acquire(&asking);
-                let (pending, body) = self.ask(asking, lasts);
+                let asked = Asked { wait: Some(1_000), ..alone(kind, name("block", few), BRIEF) };
+                let acquire = acquire(&asked);
+                let (pending, body) = self.ask(asked, lasts);
                 blocking(pending.answered(blocked(acquire, body))).await;
             }
             Kind::Retained => {
-                let at_least = Duration::from_millis(500);
-                let asking = Asking::alone(kind, [name("rest", few)], BRIEF);
-                let (pending, body) = self.ask(Asking { at_least, ..asking }, lasts);
-                pending.answered(retained(few, body)).await;
+                let asked = Asked { at_least: 500, ..alone(kind, name("rest", few), BRIEF) };
+                self.make(asked, lasts, |body| retained(few, body)).await;
             }
         }
     }
 
-    /// Locks, works and releases as one does by hand.
-    async fn by_hand(&mut self, asking: Asking, lasts: Duration) {
-        if self.peer.is_some() {
-            return self.by_peer(asking, lasts).await;
-        }
-        let acquire = acquire(&asking);
-        let (pending, body) = self.ask(asking, lasts);
-        pending.answered(guarded(acquire, body)).await;
+    /// Makes the call of an annotated function.
+    async fn make<F: Future<Output = Result<(), LockError>>>(
+        &self,
+        asked: Asked,
+        lasts: Duration,
+        call: impl FnOnce(Body) -> F,
+    ) {
+        let (pending, body) = self.ask(asked, lasts);
+        pending.answered(call(body)).await;
     }
 
-    /// Makes the call by the peer.
-    async fn by_peer(&mut self, asking: Asking, lasts: Duration) {
-        let (name, ttl) = (asking.names.concat(), asking.ttl);
-        let wait = asking.wait;
-        let (mut pending, body) = self.ask(asking, lasts);
-        match &mut self.peer {
-            Some(Peer::Service(owner)) => {
-                pending.result = owner.call(&name, ttl, wait, &body).await;
+    /// Locks, works and releases as one does by hand, by the peer or with the mistake of this worker.
+    async fn by_hand(&mut self, asked: Asked, lasts: Duration) {
+        let acquire = acquire(&asked);
+        let names = asked.names.clone();
+        let (mut pending, mut body) = self.ask(asked.clone(), lasts);
+        match self.who {
+            Who::LockService => {
+                if let Some(service) = &mut self.service {
+                    pending.result = service.call(&asked, body).await;
+                }
             }
-            Some(Peer::Etcdctl(etcdctl)) => {
-                pending.result = etcdctl.call(&name, ttl, wait, &body).await;
+            Who::Etcdctl => pending.result = etcdctl::call(&asked, body).await,
+            Who::Unlocked if self.random.u8(0..100) == 0 => {
+                body.writes = false;
+                let tokens = names.into_iter().map(|name| (name, 0)).collect();
+                body.run_under(Hold { tokens, is_held: Box::new(|| true) }).await;
+                pending.result = Outcome::Done;
             }
-            None => {}
-        }
-    }
-
-    /// Asks for one name under another, in any order: calls of two tasks may deadlock.
-    async fn nested(&mut self, lasts: Duration) {
-        let n = self.random.u64(0..NESTED);
-        let other = (n + self.random.u64(1..NESTED)) % NESTED;
-        let acquire = |n| lock(Nest { n }).ttl(USUAL).wait(WAIT);
-        let asking = |n| Asking::alone(Kind::Nested, [name("nest", n)], USUAL);
-        let (pending, body) = self.ask(asking(n), lasts);
-        let under = Some(pending.call);
-        let call = async {
-            let guard = acquire(n).await?;
-            let inner = async {
-                sleep(lasts / 4).await;
-                let asking = asking(other);
-                let (pending, body) = self.ask(Asking { under, ..asking }, lasts / 4);
-                pending.answered(guarded(acquire(other), body)).await;
-            };
-            let work = async { body.around(current(), inner).await };
-            guard.hold(work).await?;
-            guard.release().await
-        };
-        pending.answered(call).await;
-    }
-
-    /// Makes a call with this worker's mistake in it.
-    async fn sabotaged(&mut self, kind: Kind, name: String, ttl: Duration, lasts: Duration) {
-        let asking = Asking::alone(kind, [name.clone()], ttl);
-        let acquire = acquire(&asking);
-        let (pending, mut body) = self.ask(asking, lasts);
-        match self.sabotage {
-            Some(Sabotage::Unlocked) if self.random.u8(0..100) == 0 => {
-                let unlocked = async {
-                    body.unlocked(&[name]).await;
-                    Ok(())
-                };
-                pending.answered(unlocked).await;
-            }
-            Some(Sabotage::LyingRenewal) => {
+            Who::LyingRenewal => {
                 body.lies = true;
-                pending.answered(careless(name, body)).await;
+                pending.answered(careless(names.concat(), body)).await;
             }
-            Some(Sabotage::NoGuard) => {
+            Who::NoGuard => {
                 let call = async {
                     let guard = acquire.await?;
                     guard.hold(unguarded(body)).await?;
@@ -386,7 +308,7 @@ impl Caller {
                 };
                 pending.answered(call).await;
             }
-            Some(Sabotage::NoGate) => {
+            Who::NoGate => {
                 let call = async {
                     let guard = acquire.await?;
                     ungated(&guard, body).await?;
@@ -394,30 +316,44 @@ impl Caller {
                 };
                 pending.answered(call).await;
             }
-            sabotage => {
+            who => {
                 let called = pending.answered(guarded(acquire, body)).await;
                 let without = matches!(called, Outcome::Lost(_) | Outcome::Busy);
-                if without && matches!(sabotage, Some(Sabotage::ReleaseByName)) {
+                if without && who == Who::ReleaseByName {
                     // Its answer changes nothing: the worker believes that the key was its own.
-                    let _ = release_by_name(&name).await;
+                    let _ = release_by_name(&names.concat()).await;
                 }
             }
         }
     }
 
-    /// Says that a call is asked, and how its body is to work.
-    fn ask(&self, asking: Asking, lasts: Duration) -> (Pending, Body) {
-        let call = self.witness.call();
-        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let asked = Asked {
-            kind: word(asking.kind),
-            mode: asking.mode,
-            wait: asking.wait.map(milliseconds),
-            ttl: milliseconds(asking.ttl),
-            at_least: milliseconds(asking.at_least),
-            under: asking.under,
-            names: asking.names,
+    /// Asks for one name under another, in any order: calls of two tasks may deadlock.
+    async fn nested(&mut self, lasts: Duration) {
+        let n = self.random.u64(0..NESTED);
+        let other = (n + self.random.u64(1..NESTED)) % NESTED;
+        let acquire = |n| {
+            lock(Nest { n }).ttl(Duration::from_millis(USUAL)).wait(Duration::from_millis(WAIT))
         };
+        let asked = |n| alone(Kind::Nested, name("nest", n), USUAL);
+        let (pending, body) = self.ask(asked(n), lasts);
+        let under = Some(pending.call);
+        let call = async {
+            let guard = acquire(n).await?;
+            let inner = async {
+                sleep(lasts / 4).await;
+                let asked = Asked { under, ..asked(other) };
+                self.make(asked, lasts / 4, |body| guarded(acquire(other), body)).await;
+            };
+            let work = async { body.around(Hold::of(current()), inner).await };
+            guard.hold(work).await?;
+            guard.release().await
+        };
+        pending.answered(call).await;
+    }
+
+    /// Says that a call is asked, and how its body is to work.
+    fn ask(&self, asked: Asked, lasts: Duration) -> (Pending, Body) {
+        let call = self.witness.call();
         let body = Body {
             witness: self.witness.clone(),
             call,
@@ -438,6 +374,20 @@ impl Caller {
     }
 }
 
+/// Waits until a peer's call gives up: after its wait, or once the worker is to end if it has none.
+pub(super) async fn given_up(asked: &Asked, mut draining: watch::Receiver<bool>) -> Outcome {
+    match asked.wait {
+        Some(wait) => {
+            sleep(Duration::from_millis(wait)).await;
+            Outcome::Busy
+        }
+        None => {
+            let _ = draining.wait_for(|draining| *draining).await;
+            Outcome::Dropped
+        }
+    }
+}
+
 async fn guarded<N: Group>(acquire: Acquire<N>, body: Body) -> Result<(), LockError> {
     let guard: LockGuard<N> = acquire.await?;
     guard.hold(body.run()).await?;
@@ -447,8 +397,8 @@ async fn guarded<N: Group>(acquire: Acquire<N>, body: Body) -> Result<(), LockEr
 /// Makes a call whose body blocks the thread that polls it for three TTLs.
 async fn blocked(acquire: Acquire, body: Body) -> Result<(), LockError> {
     let guard: LockGuard = acquire.await?;
-    let block = async { std::thread::sleep(BRIEF * 3) };
-    guard.hold(async { body.around(current(), block).await }).await?;
+    let block = async { std::thread::sleep(Duration::from_millis(BRIEF) * 3) };
+    guard.hold(async { body.around(Hold::of(current()), block).await }).await?;
     guard.release().await
 }
 
@@ -462,9 +412,8 @@ async fn blocking<T: Send + 'static>(call: impl Future<Output = T> + Send + 'sta
 
 /// Runs a body in a task of its own, where the guard does not reach it.
 async fn unguarded(body: Body) {
-    let locks = current();
-    let task = tokio::spawn(body.run_under(locks));
-    let _ = task.await;
+    let hold = Hold::of(current());
+    let _ = tokio::spawn(body.run_under(hold)).await;
 }
 
 /// Runs a body until it ends, or until its task learns that the lock is lost.
@@ -472,16 +421,30 @@ async fn ungated(guard: &LockGuard, body: Body) -> Result<(), LockError> {
     let locks = guard.hold(async { current() }).await?;
     tokio::select! {
         biased;
-        () = body.run_under(locks) => Ok(()),
+        () = body.run_under(Hold::of(locks)) => Ok(()),
         _ = guard.lost() => guard.hold(async {}).await,
     }
 }
 
+/// Deletes the oldest key below a name.
+async fn release_by_name(name: &str) -> Result<(), etcd_client::Error> {
+    let mut client = login::connect().await?;
+    let oldest = GetOptions::new()
+        .with_prefix()
+        .with_sort(SortTarget::Create, SortOrder::Ascend)
+        .with_limit(1);
+    let found = client.get(format!("locks/{name}/"), Some(oldest)).await?;
+    for key in found.kvs() {
+        client.delete(key.key(), None).await?;
+    }
+    Ok(())
+}
+
 /// The call for the one name that was asked for.
-fn acquire(asking: &Asking) -> Acquire {
-    let acquire = lock(asking.names.concat()).ttl(asking.ttl);
-    match asking.wait {
-        Some(wait) => acquire.wait(wait),
+fn acquire(asked: &Asked) -> Acquire {
+    let acquire = lock(asked.names.concat()).ttl(Duration::from_millis(asked.ttl));
+    match asked.wait {
+        Some(wait) => acquire.wait(Duration::from_millis(wait)),
         None => acquire.wait_forever(),
     }
 }
@@ -490,11 +453,8 @@ fn name(family: &str, n: u64) -> String {
     format!("{family}/{n}")
 }
 
-const BRIEF: Duration = Duration::from_secs(2);
-const USUAL: Duration = Duration::from_secs(10);
-
 /// The TTL of a name: brief for every other.
-fn ttl(n: u64) -> Duration {
+fn ttl(n: u64) -> u64 {
     if n.is_multiple_of(2) { BRIEF } else { USUAL }
 }
 

@@ -7,10 +7,9 @@
 mod body;
 pub(crate) mod calls;
 pub(crate) mod connection;
-pub(crate) mod etcdctl;
+mod etcdctl;
 mod logs;
 pub(crate) mod mix;
-pub(crate) mod sabotage;
 mod service;
 
 use std::error::Error;
@@ -21,13 +20,12 @@ use tokio::io::AsyncBufReadExt;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use self::calls::{Caller, HOT, Peer, TURNS};
+use self::calls::{Caller, HOT, TURNS};
 use self::connection::WitnessConnection;
-use self::etcdctl::Etcdctl;
 use self::logs::Logs;
 use self::service::Owner;
 use crate::history::Said;
-use crate::options::{self, Who, Worker};
+use crate::options::{Who, Worker, word};
 use crate::stalls;
 
 /// How many tasks of a worker make calls of the mix.
@@ -36,9 +34,20 @@ const ROAMERS: u64 = 10;
 const GRACE: Duration = Duration::from_secs(20);
 
 /// Runs the worker to its end.
-pub(crate) async fn work(worker: &Worker) -> Result<(), Box<dyn Error>> {
-    let (address, who) = (worker.witness.as_str(), worker.who);
-    let witness = WitnessConnection::connect(address, worker.process).await?;
+pub(crate) fn run(worker: &Worker) -> etcd_locked_devkit::Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    runtime.block_on(work(worker)).map_err(|error| format!("worker: {error}"))
+}
+
+async fn work(worker: &Worker) -> Result<(), Box<dyn Error>> {
+    let (who, mix) = (worker.who, worker.mix);
+    if [Who::Go, Who::Aetcd].contains(&who) {
+        // The library must not make calls in their name.
+        return Err(format!("{} has a program of its own", word(who)).into());
+    }
+    let witness = WitnessConnection::connect(&worker.witness, worker.process).await?;
     let watched = witness.clone();
     stalls::watch(move |since| watched.say(Said::Stalled { since }));
     tracing::subscriber::set_global_default(Logs(witness.clone()))?;
@@ -47,34 +56,16 @@ pub(crate) async fn work(worker: &Worker) -> Result<(), Box<dyn Error>> {
     let turns = if who == Who::Ours { TURNS } else { 0 };
     let (drain, draining) = watch::channel(false);
     let mut random = Rng::with_seed(worker.seed);
-    let mix = worker.mix;
     let mut tasks = Vec::new();
     for task in 0..HOT + turns + ROAMERS {
-        let mut caller = Caller {
-            witness: witness.clone(),
-            random: random.fork(),
-            sabotage: match who {
-                Who::Mistaken(mistake) => Some(mistake),
-                _ => None,
-            },
-            peer: match who {
-                Who::Ours | Who::Mistaken(_) => None,
-                Who::Peer(options::Peer::LockService) => {
-                    Some(Peer::Service(Box::new(Owner::connect().await?)))
-                }
-                Who::Peer(options::Peer::Etcdctl) => {
-                    Some(Peer::Etcdctl(Etcdctl::new(address, worker.process)?))
-                }
-                // The library must not make calls in their name.
-                Who::Peer(options::Peer::Go | options::Peer::Aetcd) => {
-                    return Err(format!("{who} has a program of its own").into());
-                }
-            },
-            draining: draining.clone(),
+        let service = match who {
+            Who::LockService => Some(Box::new(Owner::connect().await?)),
+            _ => None,
         };
-        let draining = draining.clone();
+        let (witness, draining) = (witness.clone(), draining.clone());
+        let mut caller = Caller { witness, random: random.fork(), who, service, draining };
         tasks.push(tokio::spawn(async move {
-            while !*draining.borrow() {
+            while !*caller.draining.borrow() {
                 if task < HOT {
                     caller.hot(task).await;
                 } else if task < HOT + turns {
@@ -85,8 +76,8 @@ pub(crate) async fn work(worker: &Worker) -> Result<(), Box<dyn Error>> {
                 }
                 sleep(caller.between(10, 100)).await;
             }
-            if let Some(Peer::Service(mut owner)) = caller.peer {
-                owner.give_up().await;
+            if let Some(mut service) = caller.service {
+                service.give_up().await;
             }
         }));
     }

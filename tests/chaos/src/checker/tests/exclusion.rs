@@ -22,7 +22,7 @@ fn a_poll_after_the_stop_time_is_measured_once() {
          3020-3030 holds 2.2; 3050 polls 1.1 lost; 3051 returns 1.1 Expired",
     );
     assert!(verdicts.violations.is_empty(), "{verdicts:#?}");
-    assert_eq!(verdicts.after_stop, [ms(50)]);
+    assert_eq!(verdicts.measured.after_stop, [ms(50)]);
 }
 
 #[test]

@@ -217,13 +217,14 @@ fn count(text: &str, breach: Breach) -> usize {
 
 /// The kind of fault with this name.
 fn named(kind: &str) -> Kind {
-    Kind::try_from(kind.to_owned()).expect("a kind of fault")
+    kind.parse().expect("a kind of fault")
 }
 
 /// Asserts that one overlap is measured, by this kind of fault and for so many milliseconds, and none is a violation.
 fn excused(text: &str, kind: &str, lasts: u64) {
     let verdicts = judged(text);
     assert!(verdicts.violations.is_empty(), "{text}: {verdicts:#?}");
-    let removed = verdicts.removed.iter().map(|(kind, lasted)| (kind.as_str(), &lasted[..]));
+    let removed =
+        verdicts.measured.removed_by.iter().map(|(kind, lasted)| (kind.as_str(), &lasted[..]));
     assert_eq!(removed.collect::<Vec<_>>(), [(kind, &[ms(lasts)][..])], "{text}");
 }

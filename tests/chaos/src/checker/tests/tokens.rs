@@ -19,7 +19,7 @@ fn a_refused_write_of_a_holder_is_found() {
     breaks("0-10 holds 1.1 token=1; 5 refuses 1.1 token=1", Breach::Register);
     let late = "0-10 holds 1.1 token=1; 12 refuses 1.1 token=1";
     holds(late);
-    assert_eq!(judged(late).refused_writes, 1);
+    assert_eq!(judged(late).measured.refused_writes, 1);
 }
 
 #[test]
