@@ -7,7 +7,7 @@ use std::time::Duration;
 use etcd_locked_core::{Cause, Failure, Refusal};
 
 use super::gather::ENDED;
-use crate::values::backend::{BackendError, BackendErrors, is_permanent};
+use crate::values::backend::{BackendError, is_permanent};
 use crate::values::text::shown;
 
 /// How much of a message of etcd's is shown, in characters.
@@ -82,7 +82,7 @@ pub(super) fn all(mut causes: Vec<Cause>) -> Cause {
         Some(only) if causes.is_empty() => only,
         last => {
             causes.extend(last);
-            Arc::new(BackendErrors::new(causes))
+            Arc::new(BackendError::of_all(&causes))
         }
     }
 }

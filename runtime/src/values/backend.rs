@@ -25,6 +25,13 @@ impl BackendError {
     pub(crate) fn permanent(message: String) -> Self {
         Self { message, permanent: true }
     }
+
+    /// Makes one failure of those of several endpoints. It is permanent if all of them are.
+    pub(crate) fn of_all(sources: &[Source]) -> Self {
+        let messages: Vec<_> = sources.iter().map(ToString::to_string).collect();
+        let permanent = !sources.is_empty() && sources.iter().all(|it| is_permanent(&**it));
+        Self { message: messages.join("; "), permanent }
+    }
 }
 
 impl fmt::Display for BackendError {
@@ -35,59 +42,23 @@ impl fmt::Display for BackendError {
 
 impl Error for BackendError {}
 
-/// Failures of several endpoints, each with its own reason.
-#[derive(Debug)]
-pub(crate) struct BackendErrors(Vec<Source>);
-
-impl BackendErrors {
-    pub(crate) fn new(sources: Vec<Source>) -> Self {
-        Self(sources)
-    }
-}
-
-impl fmt::Display for BackendErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, source) in self.0.iter().enumerate() {
-            if i > 0 {
-                f.write_str("; ")?;
-            }
-            write!(f, "{source}")?;
-        }
-        Ok(())
-    }
-}
-
-impl Error for BackendErrors {}
-
-/// Tells whether the failure stays until an operator changes something. Of several endpoints, all must say so.
+/// Tells whether the failure stays until an operator changes something.
 pub(crate) fn is_permanent(source: &(dyn Error + Send + Sync + 'static)) -> bool {
-    if let Some(error) = source.downcast_ref::<BackendError>() {
-        return error.permanent;
-    }
-    let errors = source.downcast_ref::<BackendErrors>();
-    errors.is_some_and(|BackendErrors(all)| {
-        !all.is_empty() && all.iter().all(|it| is_permanent(&**it))
-    })
+    source.downcast_ref::<BackendError>().is_some_and(|error| error.permanent)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn source(error: impl Error + Send + Sync + 'static) -> Source {
-        Arc::new(error)
-    }
-
     #[test]
     fn one_endpoint_that_may_come_back_is_enough() {
-        let stays = || source(BackendError::permanent("b".into()));
-        let passes = || source(BackendError::passing("a".into()));
-        assert!(is_permanent(&*stays()));
-        assert!(!is_permanent(&*passes()));
-        let both = source(BackendErrors::new(vec![stays(), passes()]));
-        assert!(!is_permanent(&*both));
+        let stays: Source = Arc::new(BackendError::permanent("b".into()));
+        let passes: Source = Arc::new(BackendError::passing("a".into()));
+        let both = BackendError::of_all(&[stays.clone(), passes]);
+        assert!(!is_permanent(&both));
         assert_eq!(both.to_string(), "b; a");
-        assert!(is_permanent(&BackendErrors::new(vec![stays(), stays()])));
+        assert!(is_permanent(&BackendError::of_all(&[stays.clone(), stays])));
         assert!(!is_permanent(&std::io::Error::other("of a closure")));
     }
 }

@@ -12,14 +12,29 @@ use super::name::Name;
 
 /// Why a lock was not taken, or not kept.
 ///
-/// `Display` shows templates, never the values in a name, which may be personal data; `Debug` shows the names themselves. It
-/// also names hosts, processes and endpoints: for logs, not for the clients of a public service.
+/// `Display` shows templates, never the values in a name, which may be personal data; `Debug` shows the names themselves. It also shows
+/// hosts, processes and endpoints: for logs, not for the clients of a public service.
 ///
 /// # As an answer
 ///
-/// With the features `axum`, `tonic` and `actix` it is an answer of those frameworks, with a text for clients: what happened, the
-/// template, and nothing else. Every error is kept with its answer, for a layer that logs; besides, `LOCK_FAULT` is reported as a
-/// `tracing` error event.
+/// With the features `axum` (`IntoResponse`), `actix` (`ResponseError`) and `tonic` (`From<LockError> for Status`), handlers that return
+/// `axum::response::Result<_>`, `actix_web::Result<_>` or `Result<_, tonic::Status>` need no error type of their own. In an error type of
+/// your own, pass the variant on: `Self::Lock(error) => error.into_response()`, `error.error_response()`, `error.into()`. Clients get what
+/// happened and the template, and nothing else. Every error is kept with its answer, for a layer that logs; `LOCK_FAULT` is a `tracing`
+/// error event too.
+///
+/// ```
+/// # #[cfg(feature = "axum")] mod handlers {
+/// # mod axum { pub use axum_core::response; pub mod extract { pub struct Path<T>(pub T); } }
+/// use axum::extract::Path;
+/// use etcd_locked::etcd_locked;
+///
+/// #[etcd_locked("orders/<id>", wait = "2s")]
+/// async fn ship(Path(id): Path<u64>) -> axum::response::Result<String> {
+///     Ok(format!("order {id} is on its way"))
+/// }
+/// # }
+/// ```
 ///
 #[doc = include_str!("../../docs/answers.md")]
 #[non_exhaustive]
@@ -64,8 +79,7 @@ pub enum LockError {
         name: Name,
         /// Who had it when the wait was over, if that is known.
         holder: Option<Holder>,
-        /// The key in the way, if it hangs on no lease, such as one that an operator put: it never expires. Delete it once its owner is
-        /// known to be gone. `Display` does not show it, because values of the name are in it; `Debug` does.
+        /// The key in the way, if it hangs on no lease, as in [`Held`](Self::Held).
         unleased: Option<Arc<str>>,
         /// How long the call queued; zero if its deadline had passed before.
         waited: Duration,
@@ -99,14 +113,14 @@ pub enum LockError {
         name: Name,
     },
 
-    /// The calling task holds a lock that others wait for, and they hold what it asked for: a cycle, which would have
-    /// lasted until one wait of it was over. One call of it is refused, and this is the one; the others go on.
+    /// The calling task holds a lock that others wait for, and they hold what it asked for: a cycle. One call of it is refused, and this
+    /// is the one; the others go on.
     ///
-    /// What to do: let go of what is held (return the error through the outer body), then try again from the start. What to
-    /// change: take all locks in one call, which cannot form a cycle alone, or take them everywhere in the same order.
+    /// Let go of what is held (return the error through the outer body), then try again from the start. To avoid it, take all locks in one
+    /// call, or take them everywhere in the same order.
     ///
-    /// A cycle inside the process is refused at once; one across processes after two to five seconds, and only if all of
-    /// it was still there in the moment of the refusal. Only what is held by way of bodies counts
+    /// A cycle inside the process is refused at once; one across processes after two to five seconds, and only if all of it was still
+    /// there in the moment of the refusal. Only what is held by way of bodies counts
     /// ([`LockGuard::hold`](crate::LockGuard::hold), annotated functions), of one engine and in the same task.
     #[error("lock `{name}` is part of a deadlock: {cycle}")]
     Deadlock {
@@ -201,15 +215,7 @@ impl LockError {
             | Self::Deadlock { .. }
             | Self::Overloaded { .. } => true,
             Self::Backend { source } => !is_permanent(&**source),
-            Self::NotInitialized { .. }
-            | Self::AlreadyInitialized
-            | Self::Config { .. }
-            | Self::HoldLimit { .. }
-            | Self::SelfDeadlock { .. }
-            | Self::OrderInversion { .. }
-            | Self::ShuttingDown
-            | Self::InvalidName { .. }
-            | Self::PermissionDenied { .. } => false,
+            _ => false,
         }
     }
 
@@ -233,11 +239,7 @@ impl LockError {
             | Self::Overloaded { name }
             | Self::InvalidName { name, .. } => Some(name),
             Self::PermissionDenied { name, .. } => name.as_ref(),
-            Self::NotInitialized { .. }
-            | Self::AlreadyInitialized
-            | Self::Config { .. }
-            | Self::ShuttingDown
-            | Self::Backend { .. } => None,
+            _ => None,
         }
     }
 
@@ -255,17 +257,14 @@ fn by(holder: &Option<Holder>) -> String {
     holder.as_ref().map(|holder| format!(" by {holder}")).unwrap_or_default()
 }
 
+fn held(holder: &Option<Holder>) -> String {
+    holder.as_ref().map(|holder| format!(": it is held by {holder}")).unwrap_or_default()
+}
+
 fn not_free(waited: &Duration) -> String {
     match waited.is_zero() {
         true => "was not asked for: the deadline has passed".to_owned(),
         false => format!("was not free within {waited:.1?}"),
-    }
-}
-
-fn held(holder: &Option<Holder>) -> String {
-    match holder {
-        Some(holder) => format!(": it is held by {holder}"),
-        None => String::new(),
     }
 }
 

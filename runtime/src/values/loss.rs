@@ -48,17 +48,29 @@ impl LossCause {
     /// Its name where it is one word, in small letters, as in metrics.
     #[must_use]
     pub fn word(self) -> &'static str {
+        self.texts().0
+    }
+
+    /// The word, and what errors and log lines say.
+    fn texts(self) -> (&'static str, &'static str) {
         match self {
-            Self::Expired => "expired",
-            Self::Denied => "denied",
-            Self::Revoked => "revoked",
-            Self::Deleted => "deleted",
-            Self::Overwritten => "overwritten",
-            Self::Wiped => "wiped",
-            Self::Shutdown => "shutdown",
+            Self::Expired => ("expired", "its lease could not be renewed in time"),
+            Self::Denied => (
+                "denied",
+                "its lease was not renewed, because credentials or a certificate were refused",
+            ),
+            Self::Revoked => ("revoked", "its lease is gone at etcd"),
+            Self::Deleted => ("deleted", "its key was deleted"),
+            Self::Overwritten => ("overwritten", "its key was overwritten"),
+            Self::Wiped => ("wiped", "etcd has lost its data"),
+            Self::Shutdown => ("shutdown", "the grace of the shutdown is over"),
             #[cfg(feature = "sqlx")]
-            Self::Overtaken => "overtaken",
-            Self::Released => "released",
+            Self::Overtaken => (
+                "overtaken",
+                "a database has a greater token: a later holder was there first (or, where that goes on, the tokens in \
+                 `etcd_locked_tokens` are of another etcd, or of before a loss of its data: empty it while no body runs)",
+            ),
+            Self::Released => ("released", "it was given back"),
         }
     }
 }
@@ -80,22 +92,6 @@ impl From<Cause> for LossCause {
 
 impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "its lease could not be renewed in time",
-            Self::Denied => {
-                "its lease was not renewed, because credentials or a certificate were refused"
-            }
-            Self::Revoked => "its lease is gone at etcd",
-            Self::Deleted => "its key was deleted",
-            Self::Overwritten => "its key was overwritten",
-            Self::Wiped => "etcd has lost its data",
-            Self::Shutdown => "the grace of the shutdown is over",
-            #[cfg(feature = "sqlx")]
-            Self::Overtaken => {
-                "a database has a greater token: a later holder was there first (or, where that goes on, the tokens in \
-                 `etcd_locked_tokens` are of another etcd, or of before a loss of its data: empty it while no body runs)"
-            }
-            Self::Released => "it was given back",
-        })
+        f.write_str(self.texts().1)
     }
 }

@@ -118,11 +118,8 @@ impl Name {
 
     /// Takes a text as it is, if it could have been rendered.
     fn given(text: &str) -> Self {
-        let text = match check(text) {
-            Ok(()) => Ok(text.into()),
-            Err(reason) => Err(reason.into()),
-        };
-        Self { text, template: None }
+        let checked = check(text).map_err(Into::into);
+        Self { text: checked.map(|()| text.into()), template: None }
     }
 }
 
@@ -164,14 +161,13 @@ fn fill(template: &str, values: &[&dyn LockKey]) -> Result<String, Cow<'static, 
         let mut segment = Segment { name: &mut name, empty: true };
         let written = values.next().map(|value| value.write(&mut segment));
         let empty = segment.empty;
-        match written {
-            Some(Ok(())) if !empty => {}
-            Some(Ok(())) => return Err(format!("the value of `<{placeholder}>` is empty").into()),
-            Some(Err(_)) => {
-                return Err(format!("the value of `<{placeholder}>` cannot be written").into());
-            }
-            None => return Err(format!("`<{placeholder}>` has no value").into()),
-        }
+        let wrong = match written {
+            Some(Ok(())) if !empty => continue,
+            Some(Ok(())) => "is empty",
+            Some(Err(_)) => "cannot be written",
+            None => "is missing",
+        };
+        return Err(format!("the value of `<{placeholder}>` {wrong}").into());
     }
     name.push_str(rest);
     if name.len() > LONGEST {
@@ -372,12 +368,8 @@ mod tests {
     }
 
     #[test]
-    fn values_fill_placeholders_in_order() {
+    fn each_value_is_one_segment_or_refused() {
         assert_eq!(text("a/<x>/b-<y>", &[&7_u8, &"z"]).unwrap(), "a/7/b-z");
-    }
-
-    #[test]
-    fn a_value_is_one_segment() {
         for (value, written) in [
             ("a/b", "a%2Fb"),
             ("..", ".."),
@@ -386,29 +378,17 @@ mod tests {
             ("ü", "%C3%BC"),
             ("<id>", "%3Cid%3E"),
         ] {
-            assert_eq!(text("t/<v>", &[&value]).unwrap(), format!("t/{written}"));
+            let rendered = text("t/<v>", &[&value]).unwrap();
+            assert_eq!(rendered, format!("t/{written}"));
+            assert_eq!(rendered.lock_name().text(), Some(&*rendered));
         }
-    }
-
-    #[test]
-    fn an_empty_value_is_refused() {
         assert!(text("t/<v>", &[&""]).unwrap_err().contains("`<v>` is empty"));
-    }
-
-    #[test]
-    fn a_long_value_is_refused() {
         let megabyte = "x".repeat(1 << 20);
         assert!(text("t/<v>", &[&megabyte]).unwrap_err().contains("longer than 1024"));
     }
 
     #[test]
-    fn a_rendered_name_can_be_given_back() {
-        let rendered = text("t/<v>", &[&"50% of ü/ß"]).unwrap();
-        assert_eq!(rendered.lock_name().text(), Some(rendered.as_str()));
-    }
-
-    #[test]
-    fn a_given_name_is_checked() {
+    fn name_given_at_run_time_is_checked() {
         for bad in ["", "/a", "a/", "a//b", "a b", "a%2f", "a%2", "<id>", "ü", "a%s"] {
             assert_eq!(bad.lock_name().text(), None, "{bad}");
         }

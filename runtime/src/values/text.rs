@@ -35,24 +35,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ordinary_text_stays_as_it_is() {
-        for text in ["", "orders::ship", "web-1", "C:\\app \"x\" 'y'", "Müller 東京 <id>"] {
+    fn text_that_acts_is_escaped_and_other_text_is_not() {
+        for text in ["", "orders::ship", "C:\\app \"x\" 'y'", "Müller 東京 <id>"] {
             assert_eq!(shown(text, 200), text);
         }
-    }
-
-    #[test]
-    fn text_that_acts_is_escaped() {
         for (text, expected) in [
             ("a\nERROR b", "a\\nERROR b"),
             ("a\r\tb\0", "a\\r\\tb\\0"),
             ("\u{1b}[2J", "\\u{1b}[2J"),
             ("\u{9b}31m", "\\u{9b}31m"),
-            ("\u{202e}dlrow", "\\u{202e}dlrow"),
-            ("\u{2066}x\u{2069}", "\\u{2066}x\\u{2069}"),
+            ("\u{2066}x\u{202e}", "\\u{2066}x\\u{202e}"),
             ("a\u{200b}\u{feff}", "a\\u{200b}\\u{feff}"),
-            ("\u{2028}b\u{85}", "\\u{2028}b\\u{85}"),
-            ("\u{e0041}", "\\u{e0041}"),
+            ("\u{2028}b\u{85}\u{e0041}", "\\u{2028}b\\u{85}\\u{e0041}"),
         ] {
             assert_eq!(shown(text, 200), expected);
         }

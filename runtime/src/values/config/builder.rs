@@ -9,14 +9,10 @@ use crate::values::wait::Wait;
 
 use super::connector::Connector;
 use super::credentials::Credentials;
-use super::files::Files;
-use super::hidden::{HIDDEN, shown_endpoints};
-use super::source::{Provider, Source};
 #[cfg(feature = "tls")]
-use super::tls::Tls;
-
-/// The port of an endpoint that names none, as etcd listens for clients.
-const ETCD_PORT: u16 = 2379;
+use super::credentials::Tls;
+use super::endpoint::{shown_endpoints, url};
+use super::source::{Provider, Source};
 
 /// Where etcd is, who asks, and what locks do by default.
 ///
@@ -32,8 +28,8 @@ const ETCD_PORT: u16 = 2379;
 /// # Ok(()) }
 /// ```
 ///
-/// The methods check nothing: [`init`](crate::init) and [`Locks::connect`](crate::Locks::connect) do, and answer
-/// [`LockError::Config`](crate::LockError::Config) with what to write instead.
+/// [`from_env`](Self::from_env) has the default of each setting, and its variable. The methods check nothing: [`init`](crate::init) and
+/// [`Locks::connect`](crate::Locks::connect) do, and return [`LockError::Config`](crate::LockError::Config) with what to write instead.
 #[derive(Clone)]
 pub struct Config {
     pub(crate) endpoints: Vec<String>,
@@ -43,12 +39,7 @@ pub struct Config {
     pub(crate) ttl: Duration,
     pub(crate) wait: Wait,
     pub(crate) service: String,
-    pub(crate) user: Option<(String, String)>,
-    #[cfg(feature = "tls")]
-    pub(crate) tls: Option<Tls>,
-    /// Where environment variables have the two from: they are read again for each connection.
-    pub(super) files: Files,
-    pub(super) provider: Option<Provider>,
+    pub(super) source: Source,
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: Option<usize>,
     pub(crate) follow_members: bool,
@@ -58,23 +49,20 @@ pub struct Config {
 impl Config {
     /// etcd at these endpoints, everything else by default.
     ///
-    /// An endpoint is `http://host:port`, `https://host:port` (feature `tls`) or `host:port`, which means `https` if
-    /// `tls` is set and `http` otherwise. Without a port it is 2379, etcd's own. Name all members of the cluster, in any order: when one fails, the next is
-    /// asked. An endpoint of another cluster than the others is refused: locks of two clusters do not exclude each other.
-    ///
-    /// Variable: `ETCD_LOCKED_ENDPOINTS`, separated by commas.
+    /// An endpoint is `http://host:port`, `https://host:port` (feature `tls`) or `host:port`, which means `https` if `tls` is set and
+    /// `http` otherwise; without a port, 2379. Name all members of the cluster, in any order: when one fails, the next is asked. An
+    /// endpoint of another cluster than the others is refused: locks of two clusters do not exclude each other.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::at(endpoints.into_iter().map(Into::into).collect(), None)
     }
 
-    /// etcd as this closure reaches it: a client of your own making, for what an endpoint cannot say (a proxy, a Unix
-    /// socket, a TLS library of your own, an etcd in memory). Everything else by default.
+    /// etcd as this closure reaches it, for what an endpoint cannot say: a proxy, a Unix socket, a TLS library of your own. Everything else
+    /// by default.
     ///
-    /// The closure is called when the first lock is taken, and again whenever the client before has failed. It is given the
-    /// options of a client by endpoint: keep-alive pings, `require_leader`, [`user`](Self::user), `tls`, a connect time-out.
-    /// It may take [`connect_timeout`](Self::connect_timeout); what it makes is proven by one harmless request before it is
-    /// used. It runs on the engine's thread, which renews the leases: it must not block, and tasks it spawns run there.
-    /// (Only for [`Locks::client`](crate::Locks::client) it runs where that is awaited.)
+    /// The closure is called when the first lock is taken, and again whenever the client before has failed. It is given the options of a
+    /// client by endpoint. It may take [`connect_timeout`](Self::connect_timeout); its client is tried with one harmless request before it
+    /// is used. It runs on the engine's thread, which renews the leases: it must not block, and tasks it spawns run there. (Only for
+    /// [`Locks::client`](crate::Locks::client) it runs where that is awaited.)
     ///
     /// ```no_run
     /// # async fn start() -> Result<(), etcd_locked::LockError> {
@@ -96,9 +84,8 @@ impl Config {
 
     /// A fresh etcd in the process (feature `embedded`), everything else by default: to run and to try out without a server.
     ///
-    /// Each call makes one. Clones of the `Config` and all [`Locks`](crate::Locks) connected by them share it, and nothing
-    /// else does: other processes have their own, so that it excludes no call there. It is gone with the last of them. It knows no
-    /// users and no TLS: [`user`](Self::user) and `tls` mean nothing to it.
+    /// Each call makes one. Clones of the `Config` and all [`Locks`](crate::Locks) connected by them share it: calls of other processes
+    /// are not excluded. It is gone with the last of them. [`user`](Self::user) and `tls` mean nothing to it.
     ///
     /// ```
     /// # async fn start() -> Result<(), etcd_locked::LockError> {
@@ -112,14 +99,14 @@ impl Config {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(start()).unwrap();
     /// ```
     ///
-    /// Tests have a kit of their own: `testing` (feature `testing`). Variable: `ETCD_LOCKED_ENDPOINTS=embedded`.
+    /// For tests there is the feature `testing`.
     #[cfg(feature = "embedded")]
     #[must_use]
     pub fn embedded() -> Self {
         Self::embedded_in(&etcd_locked_embedded::Etcd::new())
     }
 
-    /// The same in an etcd of the caller's own (crate `etcd-locked-embedded`, in exactly the version of this one), who may
+    /// [`embedded`](Self::embedded) in an etcd of the caller's own (crate `etcd-locked-embedded`, in exactly the version of this one), who may
     /// serve it on TCP too, or read what is in it.
     #[cfg(feature = "embedded")]
     #[must_use]
@@ -145,11 +132,7 @@ impl Config {
             ttl: Duration::from_secs(15),
             wait: Wait::For(Duration::from_secs(10)),
             service: executable(),
-            user: None,
-            #[cfg(feature = "tls")]
-            tls: None,
-            files: Files::default(),
-            provider: None,
+            source: Source::default(),
             connect_timeout: Duration::from_secs(5),
             max_waiters: None,
             follow_members: false,
@@ -157,62 +140,49 @@ impl Config {
         }
     }
 
-    /// What every key begins with: letters, digits, `._~:@=+-` and `/`, with a `/` at the end, at most 256 bytes. Default: `locks/`.
-    ///
-    /// Processes exclude each other only if their prefixes are equal. Variable: `ETCD_LOCKED_PREFIX`.
+    /// What every key begins with: letters, digits, `._~:@=+-` and `/`, with a `/` at the end, at most 256 bytes. Processes exclude each
+    /// other only if their prefixes are equal.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// The lease's time to live: how long a crashed holder blocks others. 2 s to 300 s, rounded up to whole seconds;
-    /// default: 15 s.
-    ///
-    /// Below 5 s, a change of etcd's leader costs locks. Variable: `ETCD_LOCKED_TTL`.
+    /// The lease's time to live, where the call gives none: see the option [`ttl`](crate::options#ttl).
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// How long to queue for a lock. Default: 10 s. Variable: `ETCD_LOCKED_WAIT`.
-    ///
-    /// Where etcd cannot be reached, no call waits for much longer than [`connect_timeout`](Self::connect_timeout).
+    /// How long to queue for a lock, where the call does not say: see the option [`wait`](crate::options#wait).
     #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Wait::For(wait);
         self
     }
 
-    /// Queue for as long as others hold the lock. Variable: `ETCD_LOCKED_WAIT=forever`.
-    ///
-    /// That is not to wait for etcd: when it has not been reached for about
-    /// [`connect_timeout`](Self::connect_timeout), the call answers [`LockError::Backend`](crate::LockError::Backend).
+    /// Queue for as long as others hold the lock.
     #[must_use]
     pub fn wait_forever(mut self) -> Self {
         self.wait = Wait::Forever;
         self
     }
 
-    /// Do not queue: a lock that is held answers [`LockError::Held`](crate::LockError::Held). Variable: `ETCD_LOCKED_WAIT=none`.
-    ///
-    /// It waits for etcd, but where that does not go on, not for much longer than [`connect_timeout`](Self::connect_timeout).
+    /// Do not queue: a lock that is held answers [`LockError::Held`](crate::LockError::Held).
     #[must_use]
     pub fn try_once(mut self) -> Self {
         self.wait = Wait::Once;
         self
     }
 
-    /// How many calls may wait at a time in this process, on this engine: one more is refused at once with
-    /// [`LockError::Overloaded`](crate::LockError::Overloaded), so that a name that is held for long does not fill the process with requests that will all
-    /// time out. Default: any number. At least 1.
+    /// How many calls may wait at a time in this process, on this engine, at least 1: one more is refused at once with
+    /// [`LockError::Overloaded`](crate::LockError::Overloaded), so that a name that is held for long does not fill the process with
+    /// requests that will all time out.
     ///
-    /// A call waits from when it is awaited until it has its lock or is refused, whether for others or for etcd's answer: leave
-    /// room for those that begin within one round trip. A single try (`wait = "none"`) does not wait, and a call of a task
-    /// that holds a lock already is not refused, although it counts: others wait for that task.
-    ///
-    /// Variable: `ETCD_LOCKED_MAX_WAITERS`.
+    /// A call waits from when it is awaited until it has its lock or is refused, whether for others or for etcd: leave room for those
+    /// that begin within one round trip. A single try does not wait. A call of a task that holds a lock counts, but is not refused:
+    /// others wait for that task.
     #[must_use]
     pub fn max_waiters(mut self, max: usize) -> Self {
         self.max_waiters = Some(max);
@@ -220,73 +190,58 @@ impl Config {
     }
 
     /// Whether to use the client URLs of the cluster's member list too, so that members may be replaced by others with new addresses
-    /// while the process runs. Default: no, because many clusters advertise URLs that their clients cannot reach.
+    /// while the process runs. Off by default, because many clusters advertise URLs that their clients cannot reach.
     ///
-    /// The list is read every 15 seconds, and after an endpoint has failed. The endpoints of the configuration stay in use. Of the
-    /// members' URLs those are used that have the same scheme, and those on `localhost` only if the configuration names one too;
-    /// learners and members of another cluster are left out. [`Locks::client`](crate::Locks::client) knows the configured endpoints
-    /// only. It needs endpoints: [`connect_with`](Self::connect_with) and `embedded` refuse it.
-    ///
-    /// Variable: `ETCD_LOCKED_FOLLOW_MEMBERS`, `true` or `false`.
+    /// The list is read every 15 seconds, and after an endpoint has failed. The configured endpoints stay in use. Of the members' URLs
+    /// those are used that have the same scheme, and those on `localhost` only if the configuration names one too; learners and members
+    /// of another cluster are left out. [`Locks::client`](crate::Locks::client) knows the configured endpoints only. It needs endpoints:
+    /// [`connect_with`](Self::connect_with) and `embedded` refuse it.
     #[must_use]
     pub fn follow_members(mut self, follow: bool) -> Self {
         self.follow_members = follow;
         self
     }
 
-    /// Puts names with their values into [spans](crate#spans-and-traces), as `lock.name`. Default: `false`, because a value
-    /// may be personal data; the template is always there.
-    ///
-    /// Variable: `ETCD_LOCKED_NAMES_IN_SPANS`, `true` or `false`.
+    /// Puts names with their values into [spans](crate#spans-and-traces), as `lock.name`. Off by default, because a value may be personal
+    /// data; the template is always there.
     #[must_use]
     pub fn names_in_spans(mut self, shown: bool) -> Self {
         self.names_in_spans = shown;
         self
     }
 
-    /// The service's name in the holder record, which says who holds a lock. Default: the executable's file
-    /// name.
-    ///
-    /// Variable: `ETCD_LOCKED_SERVICE`.
+    /// The service's name in the holder record, which says who holds a lock.
     #[must_use]
     pub fn service(mut self, service: impl Into<String>) -> Self {
         self.service = service.into();
         self
     }
 
-    /// The etcd user to authenticate as. Default: none. Variable: `ETCD_LOCKED_USER`, as `name:password`; or as `name`, with
-    /// `ETCD_LOCKED_PASSWORD_FILE`.
-    ///
-    /// For a password that changes while the process runs: [`credentials`](Self::credentials), or the file.
+    /// The etcd user to authenticate as. For a password that changes while the process runs: [`credentials`](Self::credentials).
     #[must_use]
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
-        self.files.without_user();
-        self.user = Some((name.into(), password.into()));
+        self.source.files.user = None;
+        self.source.configured = self.source.configured.user(name, password);
         self
     }
 
-    /// Certificates for `https` endpoints. Default: the system's authorities, no certificate of one's own.
-    ///
-    /// Variables: `ETCD_LOCKED_CACERT`, `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY`.
-    ///
-    /// For certificates that change while the process runs: [`credentials`](Self::credentials), or the variables' files.
+    /// Certificates for `https` endpoints. For certificates that change while the process runs: [`credentials`](Self::credentials).
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
-        self.files.without_certificates();
-        self.tls = Some(tls);
+        (self.source.files.authorities, self.source.files.identity) = (None, None);
+        self.source.configured.tls = Some(tls);
         self
     }
 
     /// User, password and certificates as this closure has them at the time, for those that change while the process runs. What it leaves
-    /// out is as [`user`](Self::user) and `tls` say. Default: none.
+    /// out is as [`user`](Self::user) and `tls` say.
     ///
-    /// The closure is called for every new connection, and when etcd refuses a login: what it answers then is tried at once. Open
-    /// connections go on, so that held locks survive a change, if etcd takes the old credentials or the new ones at any time. Where it
-    /// fails, answers certificates that are not whole, or takes longer than half of [`connect_timeout`](Self::connect_timeout), the
-    /// last good credentials stay in use. A warning says so, with the field `code = "credentials.unreadable"`, and the next connection
-    /// asks again. The first connection has none of before: then the call is refused with
-    /// [`LockError::Backend`](crate::LockError::Backend), retryable.
+    /// The closure is called for every new connection, and when etcd refuses a login: its credentials are then tried at once. Open
+    /// connections go on, so held locks survive a change, if etcd takes the old credentials or the new ones at any time. Where it fails,
+    /// returns incomplete certificates, or takes longer than half of [`connect_timeout`](Self::connect_timeout), the last good credentials
+    /// stay in use, a warning says so (`credentials.unreadable`), and the next connection asks again. Where the first connection gets
+    /// none, the call is refused with a retryable [`LockError::Backend`](crate::LockError::Backend).
     ///
     /// It runs on the engine's thread, which renews the leases: it must not block. It is dropped when it takes too long, and when the
     /// engine ends.
@@ -304,9 +259,7 @@ impl Config {
     /// # Ok(()) }
     /// ```
     ///
-    /// Endpoints must have their schemes, as nothing else says before the first connection whether there will be certificates. Files that
-    /// [environment variables](Self::from_env) name are read like that without a closure. A client of
-    /// [`Locks::client`](crate::Locks::client) keeps the credentials it was made with.
+    /// Endpoints must have their schemes. A client of [`Locks::client`](crate::Locks::client) keeps the credentials it was made with.
     #[must_use]
     pub fn credentials<F, C, E>(mut self, provide: F) -> Self
     where
@@ -314,14 +267,14 @@ impl Config {
         C: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.provider = Some(Provider::new(provide));
+        self.source.provider = Some(Provider::new(provide));
         self
     }
 
-    /// How long opening a connection may take, TLS and authentication included; several endpoints share it, and each
-    /// gets at most 2 s. Default: 5 s.
+    /// How long opening a connection may take, TLS and authentication included; several endpoints share it, and each gets at most 2 s. 5 s
+    /// by default.
     ///
-    /// It is also how long a call puts up with an etcd that cannot be reached: after about this time it answers
+    /// It is also how long a call waits for an etcd that cannot be reached: after about this time it is refused with
     /// [`LockError::Backend`](crate::LockError::Backend), whatever its wait.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
@@ -331,40 +284,21 @@ impl Config {
 
     /// The endpoints with their schemes and ports.
     pub(crate) fn urls(&self) -> Vec<String> {
-        let default = if self.has_tls() { "https" } else { "http" };
-        let url = |endpoint: &String| {
-            let endpoint = endpoint.trim_end_matches('/');
-            let (scheme, host) = endpoint.split_once("://").unwrap_or((default, endpoint));
-            match port(host) {
-                Some(_) => format!("{scheme}://{host}"),
-                None => format!("{scheme}://{host}:{ETCD_PORT}"),
-            }
-        };
-        self.endpoints.iter().map(url).collect()
+        let scheme = if self.has_tls() { "https" } else { "http" };
+        self.endpoints.iter().map(|endpoint| url(endpoint, scheme)).collect()
     }
 
     /// Where the credentials of connections come from.
     pub(crate) fn source(&self) -> Source {
-        let configured = Credentials {
-            user: self.user.clone(),
-            #[cfg(feature = "tls")]
-            tls: self.tls.clone(),
-        };
-        Source::new(configured, self.files.clone(), self.provider.clone())
+        self.source.clone()
     }
 
     pub(super) fn has_tls(&self) -> bool {
         #[cfg(feature = "tls")]
-        return self.tls.is_some();
+        return self.source.configured.tls.is_some();
         #[cfg(not(feature = "tls"))]
         return false;
     }
-}
-
-/// The port of a host, as it is written; an IPv6 address in brackets has colons of its own.
-pub(super) fn port(host: &str) -> Option<&str> {
-    let (_, port) = host.rsplit_once(':')?;
-    (!port.ends_with(']')).then_some(port)
 }
 
 impl fmt::Debug for Config {
@@ -379,12 +313,7 @@ impl fmt::Debug for Config {
             .field("ttl", &self.ttl)
             .field("wait", &self.wait)
             .field("service", &self.service)
-            .field("user", &self.user.as_ref().map(|(name, _)| (name, HIDDEN)));
-        #[cfg(feature = "tls")]
-        shown.field("tls", &self.tls);
-        shown.field("files", &self.files);
-        shown.field("provider", &self.provider);
-        shown
+            .field("source", &self.source)
             .field("connect_timeout", &self.connect_timeout)
             .field("max_waiters", &self.max_waiters)
             .field("follow_members", &self.follow_members)

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::builder::{Config, port};
-use super::hidden::shown_endpoints;
+use super::builder::Config;
 #[cfg(feature = "tls")]
-use super::tls::Tls;
+use super::credentials::Tls;
+use super::endpoint::{check_endpoint, shown_endpoints};
 
 /// The shortest and the longest TTL: etcd's floor, and the longest a crashed holder may block others.
 const TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(300);
@@ -19,7 +19,7 @@ impl Config {
         for (endpoint, shown) in self.endpoints.iter().zip(shown_endpoints(&self.endpoints)) {
             check_endpoint(endpoint).map_err(|wrong| format!("endpoint `{shown}`: {wrong}"))?;
         }
-        if self.provider.is_some()
+        if self.source.provider.is_some()
             && !self.has_tls()
             && self.endpoints.iter().any(|it| !it.contains("://"))
         {
@@ -43,13 +43,13 @@ impl Config {
                 "follow_members needs endpoints: without them nothing says how a member is reached; leave it out".into(),
             );
         }
-        if let Some((name, _)) = &self.user
+        if let Some((name, _)) = &self.source.configured.user
             && name.is_empty()
         {
             return Err("the user's name is empty: leave `user` out, or name one".into());
         }
         #[cfg(feature = "tls")]
-        self.tls.as_ref().map_or(Ok(()), Tls::check)?;
+        self.source.configured.tls.as_ref().map_or(Ok(()), Tls::check)?;
         Ok(())
     }
 
@@ -75,43 +75,6 @@ impl Config {
             _ => Ok(()),
         }
     }
-}
-
-/// What is wrong with an endpoint, without its text: that may have a password in it.
-pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
-    let example = "write `http://host:port` or `https://host:port`";
-    let host = match endpoint.split_once("://") {
-        Some(("http" | "https", host)) => host,
-        Some(_) => return Err(format!("unknown scheme: {example}")),
-        None => endpoint,
-    };
-    let host = host.strip_suffix('/').unwrap_or(host);
-    if host.is_empty() {
-        return Err(format!("an endpoint is empty: {example}"));
-    }
-    if host.contains('@') {
-        return Err(
-            "a user does not belong into an endpoint: use `user` (`ETCD_LOCKED_USER`)".into()
-        );
-    }
-    if host.contains(',') {
-        return Err("several endpoints in one string: give each one its own".into());
-    }
-    if host.matches(':').count() > 1 && !host.starts_with('[') {
-        return Err("an IPv6 address stands in brackets: write `http://[::1]:2379`".into());
-    }
-    if !host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]%".contains(c)) {
-        return Err(format!("no space, path or query, only host and port: {example}"));
-    }
-    if port(host).is_some_and(|port| port.parse::<u16>().is_err()) {
-        return Err(format!("the port is no number up to 65535: {example}"));
-    }
-    Ok(())
-}
-
-/// Whether this can be an endpoint.
-pub(crate) fn is_endpoint(url: &str) -> bool {
-    check_endpoint(url).is_ok()
 }
 
 pub(super) fn check_prefix(prefix: &str) -> Result<(), String> {
@@ -163,23 +126,10 @@ mod tests {
     use crate::values::config::Credentials;
 
     #[test]
-    fn defaults_are_right() {
-        for endpoint in ["http://a", "a:1", "http://[::1]:2379", "http://[::1]", "http://a:1/"] {
-            assert_eq!(Config::new([endpoint]).check(), Ok(()), "{endpoint}");
-        }
-        let whole = Config::new(["http://a:1/", "a", "http://[::1]", "[::1]:1"]);
-        let urls = ["http://a:1", "http://a:2379", "http://[::1]:2379", "http://[::1]:1"];
-        assert_eq!(whole.urls(), urls);
-    }
-
-    #[test]
     fn what_cannot_work_is_refused() {
         let config = || Config::new(["http://a:1"]);
         for (config, message) in [
             (Config::new([""; 0]), "no endpoint"),
-            (Config::new(["http://me:secret@a:1"]), "use `user`"),
-            (Config::new(["http://a:1,http://b:1"]), "each one its own"),
-            (Config::new(["fd00::10"]), "in brackets"),
             (config().prefix(""), "empty"),
             (config().prefix("a"), "must end in `/`"),
             (config().prefix("a".repeat(256) + "/"), "longer than 256"),

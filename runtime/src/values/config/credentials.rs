@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use super::hidden::HIDDEN;
-#[cfg(feature = "tls")]
-use super::tls::Tls;
+use super::endpoint::HIDDEN;
 
 /// User, password and certificates, as a closure given to [`Config::credentials`](crate::Config::credentials) provides them.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -53,5 +51,130 @@ impl fmt::Debug for Credentials {
         #[cfg(feature = "tls")]
         shown.field("tls", &self.tls);
         shown.finish()
+    }
+}
+
+/// Certificates for `https` endpoints, all of them PEM texts (not file names).
+#[cfg(feature = "tls")]
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Tls {
+    authorities: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+    domain: Option<String>,
+}
+
+#[cfg(feature = "tls")]
+impl Tls {
+    /// The system's authorities, no certificate of one's own, each endpoint's own host name.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trust these authorities' certificates, and only these. Variable: `ETCD_LOCKED_CACERT` (a file, read again
+    /// for each connection).
+    #[must_use]
+    pub fn ca_pem(mut self, certificates: impl Into<Vec<u8>>) -> Self {
+        self.authorities = Some(certificates.into());
+        self
+    }
+
+    /// Show this certificate to an etcd with `--client-cert-auth`. Variables: `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY`
+    /// (files, read again for each connection).
+    ///
+    /// From two weeks before its end, a warning (`certificate.ends`) is logged once a day; for a certificate that lives for less than six
+    /// weeks, in the last third of that time.
+    #[must_use]
+    pub fn identity_pem(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.identity = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// The name the server's certificate must be for, where it is not the endpoint's host.
+    #[must_use]
+    pub fn domain(mut self, name: impl Into<String>) -> Self {
+        self.domain = Some(name.into());
+        self
+    }
+
+    /// The client's certificate.
+    pub(crate) fn certificate(&self) -> Option<&[u8]> {
+        self.identity.as_ref().map(|(certificate, _)| &**certificate)
+    }
+
+    /// What rustls would take for an empty list, or refuse without saying which text it was.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let certificate = |pem: &[u8]| contains(pem, b"-----BEGIN CERTIFICATE-----");
+        if self.authorities.as_deref().is_some_and(|pem| !certificate(pem)) {
+            return Err("tls: the authorities' PEM has no `BEGIN CERTIFICATE`".into());
+        }
+        if let Some((cert, key)) = &self.identity {
+            if !certificate(cert) {
+                return Err("tls: the client certificate's PEM has no `BEGIN CERTIFICATE`".into());
+            }
+            if !contains(key, b"PRIVATE KEY-----") {
+                return Err("tls: the client key's PEM has no `PRIVATE KEY`".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// What etcd-client takes.
+    pub(crate) fn options(&self) -> etcd_client::TlsOptions {
+        let mut options = etcd_client::TlsOptions::new();
+        options = match &self.authorities {
+            Some(pem) => options.ca_certificate(etcd_client::Certificate::from_pem(pem)),
+            None => options.with_native_roots(),
+        };
+        if let Some((certificate, key)) = &self.identity {
+            options = options.identity(etcd_client::Identity::from_pem(certificate, key));
+        }
+        if let Some(domain) = &self.domain {
+            options = options.domain_name(domain);
+        }
+        options
+    }
+}
+
+#[cfg(feature = "tls")]
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("authorities", &self.authorities.is_some())
+            .field("identity", &self.identity.as_ref().map(|_| HIDDEN))
+            .field("domain", &self.domain)
+            .finish()
+    }
+}
+
+#[cfg(feature = "tls")]
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(all(test, feature = "tls"))]
+mod tests {
+    use super::*;
+    use crate::values::config::Config;
+
+    #[test]
+    fn half_encrypted_is_refused() {
+        let certificate = "-----BEGIN CERTIFICATE-----";
+        let with = |tls| Config::new(["a:1", "https://b:1"]).tls(tls);
+        assert_eq!(with(Tls::new().ca_pem(certificate)).check(), Ok(()));
+        for (config, message) in [
+            (Config::new(["http://a:1", "https://b:1"]), "differ in scheme"),
+            (Config::new(["http://a:1"]).tls(Tls::new()), "leave `tls` out"),
+            (with(Tls::new().ca_pem("rubbish")), "authorities"),
+            (with(Tls::new().identity_pem(certificate, "rubbish")), "client key"),
+            (with(Tls::new().identity_pem("rubbish", "PRIVATE KEY-----")), "client certificate"),
+        ] {
+            let wrong = config.check().unwrap_err();
+            assert!(wrong.contains(message), "{wrong}");
+        }
     }
 }

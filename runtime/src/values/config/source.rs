@@ -1,13 +1,16 @@
-//! Source of credentials: the configuration, files and a closure of the user's, read anew for each connection.
+//! Source of credentials: the configuration, files that environment variables name, and a closure of the user's. Files and closure are
+//! read anew for each connection.
 
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use super::credentials::Credentials;
-use super::files::Files;
+#[cfg(feature = "tls")]
+use super::credentials::Tls;
 use crate::values::text::shown;
 
 /// How much of a closure's error is shown, in characters.
@@ -47,16 +50,12 @@ impl fmt::Debug for Provider {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Source {
     /// As the configuration has them; those in files as they were when it was made.
-    configured: Credentials,
-    files: Files,
-    provider: Option<Provider>,
+    pub(super) configured: Credentials,
+    pub(super) files: Files,
+    pub(super) provider: Option<Provider>,
 }
 
 impl Source {
-    pub(super) fn new(configured: Credentials, files: Files, provider: Option<Provider>) -> Self {
-        Self { configured, files, provider }
-    }
-
     /// Tells whether the next read may have other credentials.
     pub(crate) fn may_change(&self) -> bool {
         self.provider.is_some() || !self.files.is_empty()
@@ -87,5 +86,99 @@ impl Source {
             credentials = credentials.or(&read?);
         }
         Ok(credentials.or(&self.configured))
+    }
+}
+
+/// The files that are configured.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Files {
+    pub(super) user: Option<UserFile>,
+    pub(super) authorities: Option<File>,
+    /// Of the client's certificate and of its key.
+    pub(super) identity: Option<(File, File)>,
+}
+
+impl Files {
+    fn is_empty(&self) -> bool {
+        self.user.is_none() && !self.has_certificates()
+    }
+
+    fn has_certificates(&self) -> bool {
+        self.authorities.is_some() || self.identity.is_some()
+    }
+
+    /// Reads all files; blocks. An error names the variable and shows neither its value nor what the file has.
+    pub(super) fn read(&self) -> Result<Credentials, String> {
+        let mut credentials = Credentials::new();
+        if let Some(file) = &self.user {
+            let (name, password) = file.read()?;
+            credentials = credentials.user(name, password);
+        }
+        #[cfg(feature = "tls")]
+        if self.has_certificates() {
+            let mut tls = Tls::new();
+            if let Some(file) = &self.authorities {
+                tls = tls.ca_pem(file.read()?);
+            }
+            if let Some((certificate, key)) = &self.identity {
+                tls = tls.identity_pem(certificate.read()?, key.read()?);
+            }
+            credentials = credentials.tls(tls);
+        }
+        Ok(credentials)
+    }
+}
+
+/// A file that a variable names.
+#[derive(Clone)]
+pub(super) struct File {
+    pub(super) variable: &'static str,
+    pub(super) path: PathBuf,
+}
+
+impl File {
+    fn read(&self) -> Result<Vec<u8>, String> {
+        std::fs::read(&self.path)
+            .map_err(|error| self.wrong(format_args!("cannot read the file of this name: {error}")))
+    }
+
+    fn wrong(&self, what: impl fmt::Display) -> String {
+        format!("`{}`: {what}", self.variable)
+    }
+}
+
+/// The value is not shown: a key or a password may stand there by mistake.
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.variable)
+    }
+}
+
+/// A file with a password.
+#[derive(Clone, Debug)]
+pub(super) struct UserFile {
+    /// Whose password it is; `None` if the file has `name:password`.
+    pub(super) name: Option<String>,
+    pub(super) file: File,
+}
+
+impl UserFile {
+    /// Reads the user's name and the password; line ends behind it do not count.
+    fn read(&self) -> Result<(String, String), String> {
+        let text = String::from_utf8(self.file.read()?);
+        let text = text.map_err(|_| self.file.wrong("the file is not UTF-8"))?;
+        let text = text.trim_end_matches(['\r', '\n']);
+        if text.is_empty() {
+            return Err(self.file.wrong("the file is empty"));
+        }
+        match &self.name {
+            Some(name) => Ok((name.clone(), text.to_owned())),
+            None => match text.split_once(':') {
+                Some((name, password)) => Ok((name.to_owned(), password.to_owned())),
+                None => Err(self.file.wrong(
+                    "the file has no `:`: write `name:password`, or name the user in `ETCD_LOCKED_USER`",
+                )),
+            },
+        }
     }
 }

@@ -1,0 +1,139 @@
+//! Endpoint of etcd, as the configuration has it: checked, completed, and shown without secrets.
+
+/// The port of an endpoint that names none, as etcd listens for clients.
+const ETCD_PORT: u16 = 2379;
+
+/// What `Debug` shows for a secret that is set.
+pub(super) const HIDDEN: &str = "***";
+
+/// The endpoint with its scheme, or this one, and its port.
+pub(super) fn url(endpoint: &str, scheme: &str) -> String {
+    let endpoint = endpoint.trim_end_matches('/');
+    let (scheme, host) = endpoint.split_once("://").unwrap_or((scheme, endpoint));
+    match port(host) {
+        Some(_) => format!("{scheme}://{host}"),
+        None => format!("{scheme}://{host}:{ETCD_PORT}"),
+    }
+}
+
+/// The port of a host, as it is written; an IPv6 address in brackets has colons of its own.
+fn port(host: &str) -> Option<&str> {
+    let (_, port) = host.rsplit_once(':')?;
+    (!port.ends_with(']')).then_some(port)
+}
+
+/// What is wrong with an endpoint, without its text: that may have a password in it.
+pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
+    let example = "write `http://host:port` or `https://host:port`";
+    let host = match endpoint.split_once("://") {
+        Some(("http" | "https", host)) => host,
+        Some(_) => return Err(format!("unknown scheme: {example}")),
+        None => endpoint,
+    };
+    let host = host.strip_suffix('/').unwrap_or(host);
+    if host.is_empty() {
+        return Err(format!("an endpoint is empty: {example}"));
+    }
+    if host.contains('@') {
+        return Err(
+            "a user does not belong into an endpoint: use `user` (`ETCD_LOCKED_USER`)".into()
+        );
+    }
+    if host.contains(',') {
+        return Err("several endpoints in one string: give each one its own".into());
+    }
+    if host.matches(':').count() > 1 && !host.starts_with('[') {
+        return Err("an IPv6 address stands in brackets: write `http://[::1]:2379`".into());
+    }
+    if !host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]%".contains(c)) {
+        return Err(format!("no space, path or query, only host and port: {example}"));
+    }
+    if port(host).is_some_and(|port| port.parse::<u16>().is_err()) {
+        return Err(format!("the port is no number up to 65535: {example}"));
+    }
+    Ok(())
+}
+
+/// Whether this can be an endpoint.
+pub(crate) fn is_endpoint(url: &str) -> bool {
+    check_endpoint(url).is_ok()
+}
+
+/// Hides users and passwords of endpoints, which are refused if they have any. A list that was split at the comma of a password
+/// shows nothing of its parts before the host.
+pub(super) fn shown_endpoints(endpoints: &[String]) -> Vec<String> {
+    let of_a_user = endpoints.iter().rposition(|it| it.contains('@'));
+    let shown = endpoints.iter().enumerate();
+    shown
+        .map(|(at, endpoint)| match endpoint.rsplit_once('@') {
+            Some((_, host)) => format!("{HIDDEN}@{host}"),
+            None if of_a_user.is_some_and(|last| at < last) => HIDDEN.to_owned(),
+            None => without_word_as_port(endpoint),
+        })
+        .collect()
+}
+
+/// Hides what stands in the place of a port and is no number: it may be a password whose host is missing.
+fn without_word_as_port(endpoint: &str) -> String {
+    let host = endpoint.find("://").map_or(0, |at| at + 3);
+    let (scheme, rest) = endpoint.split_at(host);
+    match rest.split_once(':') {
+        Some((host, port)) if !rest.starts_with('[') && !begins_with_number(port) => {
+            format!("{scheme}{host}:{HIDDEN}")
+        }
+        _ => endpoint.to_owned(),
+    }
+}
+
+fn begins_with_number(port: &str) -> bool {
+    let number = port.split(['/', '?', '#']).next().unwrap_or(port);
+    number.chars().all(|c| c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoint_is_completed_or_refused() {
+        for (endpoint, whole) in [
+            ("http://a:1/", "http://a:1"),
+            ("a", "https://a:2379"),
+            ("http://[::1]", "http://[::1]:2379"),
+            ("[::1]:1", "https://[::1]:1"),
+        ] {
+            assert_eq!(check_endpoint(endpoint), Ok(()), "{endpoint}");
+            assert_eq!(url(endpoint, "https"), whole);
+        }
+        for (endpoint, message) in [
+            ("http://me:secret@a:1", "use `user`"),
+            ("http://a:1,http://b:1", "each one its own"),
+            ("fd00::10", "in brackets"),
+            ("ftp://a:1", "scheme"),
+            ("http://a b:1", "space"),
+            ("http://a:1/v3", "path"),
+            ("http://a:99999", "65535"),
+            ("http://", "empty"),
+        ] {
+            let wrong = check_endpoint(endpoint).unwrap_err();
+            assert!(wrong.contains(message) && !wrong.contains("secret"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn endpoints_are_shown_without_users_and_passwords() {
+        for (endpoints, expected) in [
+            ("http://me:tiger@a:1,http://b:1", "***@a:1,http://b:1"),
+            ("http://me:ti@ger@a:1", "***@a:1"),
+            ("http://me:7,tiger@a:1,b:1", "***,***@a:1,b:1"),
+            ("http://me:tiger", "http://me:***"),
+            ("me:tiger", "me:***"),
+            ("http://a:1,https://b,c:2379", "http://a:1,https://b,c:2379"),
+            ("http://[::1]:2379,http://[::1]", "http://[::1]:2379,http://[::1]"),
+            ("http://a:99999,http://a:1/v3,http://a:", "http://a:99999,http://a:1/v3,http://a:"),
+        ] {
+            let endpoints: Vec<_> = endpoints.split(',').map(str::to_owned).collect();
+            assert_eq!(shown_endpoints(&endpoints).join(","), expected);
+        }
+    }
+}
