@@ -1,6 +1,5 @@
 //! tonic: a `LockError` as a `Status`.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,25 +28,16 @@ impl From<LockError> for Status {
 }
 
 /// Source of a status. tonic prints it with the status, in `Display` too, so it says no more than the message.
+#[derive(thiserror::Error)]
+#[error("{text}")]
 struct Origin {
     text: String,
+    #[source]
     error: LockError,
 }
 
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl Error for Origin {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.error)
     }
 }

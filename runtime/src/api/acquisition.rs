@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::current::{self, HeldLock};
+use super::current;
 use super::grant::Grant;
 use super::lock_order::Orders;
 use super::locks::Locks;
@@ -21,7 +21,7 @@ use crate::metrics::Measurement;
 use crate::values::config::{check_at_least, check_ttl};
 use crate::values::error::LockError;
 use crate::values::name::{Name, templates};
-use crate::values::wait::{Wait, within};
+use crate::values::wait::Wait;
 
 /// What a call wants: which names, how, for how long, and how long it waits.
 #[derive(Debug, Clone)]
@@ -29,7 +29,6 @@ pub(crate) struct Wanted {
     pub(crate) locks: Option<Locks>,
     /// At least one, once the call begins.
     pub(crate) names: Vec<Name>,
-    /// The function that is annotated, if one is.
     pub(crate) function: Option<&'static str>,
     pub(crate) wait: Option<Wait>,
     pub(crate) ttl: Option<Duration>,
@@ -119,7 +118,11 @@ impl Wanted {
         }
         let left = self.deadline.map(Due::left);
         if let Some(left) = left {
-            wait = within(wait, left);
+            wait = match wait {
+                Wait::Once => Wait::Once,
+                Wait::For(time) => Wait::For(time.min(left)),
+                Wait::Forever => Wait::For(left),
+            };
         }
         if left == Some(Duration::ZERO)
             && let Some((name, _)) = names.first()
@@ -202,7 +205,7 @@ impl Wanted {
         let mut again = Vec::new();
         let mut may = self.reentrant;
         for (name, key) in names {
-            if let Some(HeldLock { lock, among, here }) = current::held_lock(engine, key) {
+            if let Some((lock, among, here)) = current::held_lock(engine, key) {
                 let name = name.clone();
                 again.push((OwnedLock { name, ..lock }, among));
                 may &= here;
@@ -241,7 +244,6 @@ impl Acquisition {
         Self(State::New(Box::new(wanted)))
     }
 
-    /// Changes what the call wants, unless it has begun.
     pub(crate) fn change(&mut self, how: impl FnOnce(&mut Wanted)) {
         if let State::New(wanted) = &mut self.0 {
             how(wanted);
@@ -256,7 +258,6 @@ enum State {
     Done,
 }
 
-/// How a call has begun.
 enum Begun {
     Sent(Sent),
     /// Its task holds all names already.

@@ -24,7 +24,6 @@ pub struct Current(Arc<Held>);
 struct Held {
     locks: Arc<OwnedLocks>,
     engine: Engine,
-    /// The locks that the task held already.
     outer: Option<Current>,
     /// For the locks of a detached body's caller, and of that one's caller: they count here only while each awaits its body.
     awaited: Vec<Awaited>,
@@ -39,7 +38,6 @@ impl Awaited {
         Self(Arc::new(AtomicBool::new(true)))
     }
 
-    /// Notes that the caller no longer awaits the body.
     pub(crate) fn end(&self) {
         self.0.store(false, Ordering::Release);
     }
@@ -47,21 +45,8 @@ impl Awaited {
 
 /// The innermost lock under which the running code runs; `None` outside any protected body.
 ///
-/// For code that cannot be handed the proof of its lock ([`Locked`](crate::Locked)), such as what writes a log.
-///
-/// ```
-/// # use etcd_locked::{etcd_locked, LockError};
-/// #[etcd_locked("accounts/<id>")]
-/// async fn withdraw(id: u64, amount: i64) -> Result<(), LockError> {
-///     note("withdraws");
-///     Ok(())
-/// }
-///
-/// fn note(what: &str) {
-///     let under = etcd_locked::current().map(|lock| lock.name().to_string());
-///     println!("{what}, under {under:?}"); // Some("accounts/<id>")
-/// }
-/// ```
+/// For code that cannot be handed the proof of its lock ([`Locked`](crate::Locked)), such as what writes a log:
+/// `etcd_locked::current().map(|lock| lock.name().to_string())`.
 #[must_use]
 pub fn current() -> Option<Current> {
     CURRENT.try_with(Clone::clone).ok()
@@ -109,7 +94,6 @@ impl Current {
         self.0.locks.until_lost().await
     }
 
-    /// The locks of the call.
     pub(crate) fn locks(&self) -> &Arc<OwnedLocks> {
         &self.0.locks
     }
@@ -146,7 +130,6 @@ impl Current {
     }
 }
 
-/// The lock of this name among those of one call.
 pub(crate) fn lock_of<'a>(locks: &'a OwnedLocks, name: &Name) -> Option<&'a OwnedLock> {
     locks.locks().find(|lock| lock.name.text() == name.text())
 }
@@ -156,7 +139,6 @@ pub(crate) fn holds(engine: &Engine) -> Vec<CallId> {
     held(engine).filter_map(|(Current(held), _)| held.locks.call()).collect()
 }
 
-/// The names of this engine that the task holds, innermost first.
 pub(crate) fn held_names(engine: &Engine) -> Vec<Name> {
     let own = held(engine).filter(|(Current(held), _)| held.locks.call().is_some());
     own.flat_map(|(Current(held), _)| {
@@ -166,19 +148,12 @@ pub(crate) fn held_names(engine: &Engine) -> Vec<Name> {
     .collect()
 }
 
-/// A lock that the task holds, with the others of its call.
-pub(crate) struct HeldLock {
-    pub(crate) lock: OwnedLock,
-    pub(crate) among: Arc<OwnedLocks>,
-    /// A body in this very task holds it, which does not run while another body does here.
-    pub(crate) here: bool,
-}
-
-/// The lock of this very name, if the task holds it.
-pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<HeldLock> {
+/// A lock that the task holds, with the others of its call, and whether a body in this very task holds it, which does not run while
+/// another body does here.
+pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<(OwnedLock, Arc<OwnedLocks>, bool)> {
     held(engine).find_map(|(Current(held), here)| {
         let lock = held.locks.locks().find(|lock| lock.is_of(name))?;
-        Some(HeldLock { lock: lock.clone(), among: held.locks.clone(), here })
+        Some((lock.clone(), held.locks.clone(), here))
     })
 }
 

@@ -41,7 +41,6 @@ use crate::engine::{OwnedLock, OwnedLocks};
 use crate::values::error::LockError;
 use crate::values::loss::LossCause;
 
-/// What sqlx calls its databases.
 const MYSQL: &str = "MySQL";
 const POSTGRES: &str = "PostgreSQL";
 const SQLITE: &str = "SQLite";

@@ -17,7 +17,6 @@ use crate::engine::{Engine, OwnedLocks, Wakeup};
 use crate::values::error::LockError;
 use crate::values::loss::LossCause;
 
-/// Body under a lock.
 pub(crate) trait Body<T> {
     /// Polls it. Once it has ended, takes the output that was kept; pending for ever if there is none.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T>;
@@ -109,7 +108,6 @@ pub(crate) struct Gate {
     current: Current,
     wakeup: Wakeup,
     on_lost: OnLost,
-    /// The body has been polled.
     begun: bool,
     stopwatch: Option<Stopwatch>,
     /// Entered while the body is polled or dropped.

@@ -27,7 +27,6 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// What the engine has granted.
     pub(crate) fn new(ownership: Ownership, engine: Engine) -> Self {
         Self::of(ownership.locks().clone(), Some(ownership), engine)
     }
@@ -48,7 +47,6 @@ impl Grant {
         grant
     }
 
-    /// Limits bodies to this long from now on.
     pub(crate) fn limit(&mut self, limit: Duration) {
         self.limit = Some((self.engine.now() + limit, limit));
     }
@@ -60,7 +58,6 @@ impl Grant {
         }
     }
 
-    /// The gate between a body and its polls.
     pub(crate) fn gate(&self, on_lost: OnLost) -> Gate {
         let current = Current::of(self.locks.clone(), self.engine.clone());
         let stopwatch = self.limit.map(|(over, limit)| Stopwatch {
@@ -79,13 +76,13 @@ impl Grant {
     }
 
     /// Releases the locks and waits for the confirmation; see [`LockGuard::release`](crate::LockGuard::release).
-    pub(crate) async fn release(self) -> Result<(), LockError> {
+    pub(crate) async fn release(mut self) -> Result<(), LockError> {
         let lost = match self.locks.are_held() {
             true => None,
             false => Some(self.locks.until_lost().await),
         };
         let (name, again) = (self.locks.first.name.clone(), self.is_again());
-        let confirmation = self.begin_release();
+        let confirmation = self.give_back(Release::Confirmed);
         match (lost, confirmation) {
             (Some(cause), _) => Err(LockError::Lost { name, cause }),
             (None, None) if again => Ok(()),
@@ -96,19 +93,12 @@ impl Grant {
         }
     }
 
-    /// Releases the lock; the answer comes once its key is gone. `None`: there is nothing to wait for, as the engine has ended, or the
-    /// locks are those of a call around, or of another process.
-    pub(crate) fn begin_release(mut self) -> Option<oneshot::Receiver<Result<(), LockError>>> {
-        self.give_back(Release::Confirmed)
-    }
-
-    /// Releases the lock, which lingers a moment for the next call of this process.
-    pub(crate) fn linger(mut self) {
-        self.give_back(Release::Lingering);
-    }
-
-    /// Releases the locks, once.
-    fn give_back(&mut self, how: Release) -> Option<oneshot::Receiver<Result<(), LockError>>> {
+    /// Releases the locks, once; the answer comes once their keys are gone. `None`: there is nothing to wait for, as no confirmation was asked
+    /// for, the engine has ended, or the locks are those of a call around, or of another process.
+    pub(crate) fn give_back(
+        &mut self,
+        how: Release,
+    ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
         let confirmation = self.engine.give_back(self.ownership.take()?, how);
         // Last: a recorder or a subscriber is the user's code, and may panic.
         if let Some(measurement) = &self.measurement {

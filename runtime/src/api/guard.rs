@@ -24,14 +24,6 @@ use crate::values::token::Token;
 /// Run what it protects with [`hold`](Self::hold), which stops when the lock is lost. Dropped, it is released in the
 /// background; [`release`](Self::release) waits until etcd has confirmed that.
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), etcd_locked::LockError> {
-/// let held = etcd_locked::lock("reports/today").await?;
-/// held.hold(async { /* … */ }).await?;
-/// held.release().await?;
-/// # Ok(()) }
-/// ```
-///
 /// It has its name in its type: `lock(Order { id })` gives a `LockGuard<Order>`, a text a `LockGuard<Name>`, which is a plain
 /// `LockGuard`, and [`and`](crate::Acquire::and) a `LockGuard<(Account, Account)>`. With a reader's, which is a
 /// `LockGuard<N, Shared>`, nothing can be called that needs the lock alone: see [`locked`](Self::locked).

@@ -32,7 +32,6 @@ pub(crate) fn trace_of(span: &Span) -> Option<String> {
     })
 }
 
-/// Links a span to the trace of a holder, if that says where it is.
 pub(crate) fn link(span: &Span, holder: Option<&Holder>) {
     if let Some(context) = holder.and_then(Holder::trace).and_then(parse) {
         span.add_link(context);

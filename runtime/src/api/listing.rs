@@ -13,7 +13,6 @@ use crate::values::queue::{Contender, Queue, Queues};
 #[derive(Debug)]
 pub struct Listing {
     engine: Engine,
-    /// What the names begin with that are asked for.
     below: String,
     queues: Queues,
     whole: VecDeque<Queue>,
@@ -76,7 +75,6 @@ impl Listing {
     }
 }
 
-/// The key after all that begin with this.
 fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {

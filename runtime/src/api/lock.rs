@@ -62,28 +62,16 @@ impl<N: LockName + 'static> Acquire<N> {
 }
 
 impl<N: Group, M: LockMode> Acquire<N, M> {
-    /// This name too: all of them or none. Calls that take several names this way, and whose tasks hold nothing
-    /// else, never wait for one another in a cycle; a name that comes twice is locked once. At most 32, or [`LockError::Config`].
-    ///
-    /// The guard has all names in its type, and their proofs in this order; eight at most, and any number by
-    /// [`and_all`](Self::and_all).
+    /// This name too: all of them or none. Calls that take several names this way, and whose tasks hold nothing else, never wait for one
+    /// another in a cycle; a name that comes twice is locked once. At most 32, or [`LockError::Config`]. The guard has the first eight
+    /// names in its type, and their proofs in this order; more by [`and_all`](Self::and_all).
     ///
     /// ```no_run
-    /// # use etcd_locked::{LockError, Locked};
-    /// etcd_locked::lock_names! {
-    ///     pub Account = "accounts/<id: u64>";
-    /// }
-    ///
-    /// # async fn debit(_: &Locked<Account>) -> Result<(), LockError> { Ok(()) }
-    /// # async fn credit(_: &Locked<Account>) -> Result<(), LockError> { Ok(()) }
-    /// # async fn example(from: u64, to: u64) -> Result<(), LockError> {
+    /// # etcd_locked::lock_names! { pub Account = "accounts/<id: u64>"; }
+    /// # async fn example(from: u64, to: u64) -> Result<(), etcd_locked::LockError> {
     /// let both = etcd_locked::lock(Account { id: from }).and(Account { id: to }).await?;
-    /// let (from, to) = both.locked();
-    /// both.hold(async {
-    ///     debit(from).await?;
-    ///     credit(to).await
-    /// }).await??;
-    /// # Ok(()) }
+    /// let (from, to) = both.locked(); // `&Locked<Account>` each
+    /// # let _ = (from, to); Ok(()) }
     /// ```
     pub fn and<B: LockName>(mut self, name: B) -> Acquire<N::With, M>
     where

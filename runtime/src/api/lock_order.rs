@@ -30,7 +30,6 @@ pub(crate) struct Orders {
 struct Seen {
     /// What was held, what was asked for under it, and where.
     pairs: BTreeMap<(Family, Family), Place>,
-    /// The pairs that have been reported.
     reported: BTreeSet<(Family, Family)>,
 }
 
@@ -47,7 +46,6 @@ struct Inversion {
     wanted: Name,
     here: Place,
     there: Place,
-    /// It was not reported before.
     first: bool,
 }
 
@@ -150,7 +148,6 @@ impl Seen {
     }
 }
 
-/// What names count by.
 fn family(name: &Name) -> Option<Family> {
     match name.template() {
         Some(template) => Some(Cow::Borrowed(template)),

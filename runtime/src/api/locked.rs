@@ -44,19 +44,17 @@ use crate::values::token::Token;
 /// }
 /// ```
 ///
-/// The lock of a template or of a text is a `Locked<Name>`. `M` says how it is held, [`Exclusive`] unless said otherwise: a
-/// reader has a `Locked<N, Shared>`, and a call with one of several permits a `Locked<N, Permit>`, so that neither may call
-/// what needs the lock alone. What does not mind is generic: `async fn show<M: LockMode>(order: &Locked<Order, M>)`.
+/// The lock of a template or of a text is a `Locked<Name>`. A reader has a `Locked<N, Shared>` and a permit a `Locked<N, Permit>`, so that
+/// neither may call what needs the lock alone; what does not mind is generic: `async fn show<M: LockMode>(order: &Locked<Order, M>)`.
 ///
-/// The lock can be lost while the proof is there: the body is stopped then, at its next await. What must not reach a store
-/// too late carries the [`token`](Self::token).
+/// The lock can be lost while the proof is there: the body is stopped then, at its next await. What must not reach a store too late
+/// carries the [`token`](Self::token).
 pub struct Locked<N: LockName, M: LockMode = Exclusive> {
     /// Boxed, because it lives in the user's future (row B12).
     held: Box<Held<N>>,
     mode: PhantomData<fn() -> M>,
 }
 
-/// A lock that is held, and its name as it was given.
 struct Held<N: LockName> {
     locks: Arc<OwnedLocks>,
     lock: OwnedLock,
@@ -153,7 +151,7 @@ pub(crate) fn fence(locks: &OwnedLocks, lock: &OwnedLock) -> Compare {
 
 /// How a lock is held, in its type: [`Exclusive`], [`Shared`] or [`Permit`].
 pub trait LockMode: sealed::Sealed + 'static {
-    /// The same as a value.
+    /// The mode as a value.
     const SHARING: Sharing;
 }
 
@@ -189,20 +187,14 @@ mod sealed {
 }
 
 /// Proof of a lock that is still to be granted. One pointer, because it lives in the user's future (row B12).
-pub struct Proof<N: LockName>(Box<Wanted<N>>);
-
-/// A name as it will be locked, and as it was given.
-struct Wanted<N: LockName> {
-    name: Name,
-    kept: N::Kept,
-}
+pub struct Proof<N: LockName>(Box<(Name, N::Kept)>);
 
 /// Renders a name, once: the name to lock, and what its proof is to give.
 pub fn prove<T: LockName>(given: T) -> (Proof<T::Held>, Name) {
     let name = given.lock_name();
     let kept = given.keep(&name);
     let wanted = name.clone();
-    (Proof(Box::new(Wanted { name, kept })), wanted)
+    (Proof(Box::new((name, kept))), wanted)
 }
 
 impl<N: LockName> Proof<N> {
@@ -218,7 +210,7 @@ impl<N: LockName> Proof<N> {
     /// The proof, once the locks of its call are granted.
     pub(crate) fn among<M: LockMode>(self, locks: &Arc<OwnedLocks>) -> Locked<N, M> {
         // Each name of a call is among its locks; one that the call names twice is there once.
-        let Wanted { name, kept } = *self.0;
+        let (name, kept) = *self.0;
         let lock = lock_of(locks, &name).unwrap_or(&locks.first).clone();
         let locks = locks.clone();
         Locked { held: Box::new(Held { locks, lock, kept }), mode: PhantomData }
@@ -233,14 +225,12 @@ fn outside() -> ! {
 
 impl<N: LockName<Kept: Clone>> Clone for Proof<N> {
     fn clone(&self) -> Self {
-        let Wanted { name, kept } = &*self.0;
-        let (name, kept) = (name.clone(), kept.clone());
-        Self(Box::new(Wanted { name, kept }))
+        Self(self.0.clone())
     }
 }
 
 impl<N: LockName> fmt::Debug for Proof<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Proof").field(&format_args!("{}", self.0.name)).finish()
+        f.debug_tuple("Proof").field(&format_args!("{}", self.0.0)).finish()
     }
 }

@@ -38,14 +38,11 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Starts an engine and waits until etcd has granted it a lease, so that a bad endpoint, certificate or password is
-    /// found now.
+    /// Starts an engine and waits until etcd has granted it a lease, so that a bad endpoint, certificate or password is found now.
     ///
     /// # Errors
-    /// [`LockError::Config`] for what can be seen in the configuration; [`LockError::Backend`] or
-    /// [`LockError::PermissionDenied`] within the connect time-out for what etcd says, with the endpoint and the reason.
-    ///
-    /// Cancel safe: dropped, it ends the engine.
+    /// [`LockError::Config`] for what can be seen in the configuration; [`LockError::Backend`] or [`LockError::PermissionDenied`] within
+    /// the connect time-out for what etcd says. Cancel safe: dropped, it ends the engine.
     pub async fn connect(config: Config) -> Result<Self, LockError> {
         Self::start(config)?.warmed().await
     }
@@ -101,13 +98,11 @@ impl Locks {
         Status::of(&self.engine)
     }
 
-    /// Waits until etcd has granted a lease.
     pub(crate) async fn warmed(self) -> Result<Self, LockError> {
         self.engine.warm().await?;
         Ok(self)
     }
 
-    /// Starts an engine that connects when first used.
     pub(crate) fn start(config: Config) -> Result<Self, LockError> {
         Self::start_on(config, Arc::new(BootClock), runtime)
     }
@@ -121,21 +116,19 @@ impl Locks {
         Ok(Self { engine: Engine::start(config, clock, runtime)?, orders: Arc::default() })
     }
 
-    /// Ends the engine: refuses new locks with [`LockError::ShuttingDown`] (but admits those of tasks that hold one), waits
-    /// up to `grace` for the bodies that run, cancels the rest, releases the keys, revokes the leases.
-    ///
-    /// A body that does not end when cancelled leaves its lease to run out; the answer says so. Cancel safe: the shutdown goes on.
+    /// Ends the engine: refuses new locks with [`LockError::ShuttingDown`] (but admits those of tasks that hold one), waits up to `grace`
+    /// for the bodies that run, cancels the rest, releases the keys, revokes the leases. A body that does not end when cancelled leaves
+    /// its lease to run out. Cancel safe: the shutdown goes on.
     pub async fn shutdown(&self, grace: Duration) -> Drained {
         self.engine.shutdown(grace).await
     }
 
-    /// An etcd client of the caller's own to the same cluster, on connections of its own: bulk traffic on a shared one
-    /// would delay the renewal of leases. To be called on a tokio runtime, which carries the connections.
+    /// An etcd client to the same cluster, on connections of its own: bulk traffic on a shared one would delay renewals. Call it on a tokio
+    /// runtime, which carries the connections.
     ///
-    /// It talks to one endpoint at a time, and to another one when the connection to that is gone: calls that are under way fail
-    /// then, and are the caller's to repeat, those after them do not. It stays with a member that can be reached and has no
-    /// leader; another client may begin elsewhere. (Of several `https` endpoints etcd-client chooses one for each call,
-    /// also one that is down.)
+    /// It talks to one endpoint at a time, and to another one when that connection is gone: calls that are under way then fail, and are
+    /// the caller's to repeat. It stays with a member that can be reached and has no leader. (Of several `https` endpoints etcd-client
+    /// chooses one for each call, also one that is down.)
     ///
     /// # Errors
     /// [`LockError::Backend`] if the credentials are refused.
@@ -163,7 +156,6 @@ impl Locks {
         DefaultGuard { number, not_send: PhantomData }
     }
 
-    /// Runs one poll in which this engine is used.
     pub(crate) fn within(&self, f: impl FnOnce()) {
         SCOPE.sync_scope(self.clone(), f);
     }
@@ -172,12 +164,10 @@ impl Locks {
         &self.engine
     }
 
-    /// The orders in which this engine's locks have been taken.
     pub(crate) fn orders(&self) -> &Arc<Orders> {
         &self.orders
     }
 
-    /// The engine of the scope or of the thread, if there is one.
     pub(crate) fn chosen() -> Option<Self> {
         if let Ok(locks) = SCOPE.try_with(Clone::clone) {
             return Some(locks);

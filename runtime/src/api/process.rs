@@ -16,17 +16,16 @@ use crate::values::error::LockError;
 /// The process's engine; `None` if it was shut down before it was ever started.
 static ENGINE: OnceCell<Option<Locks>> = OnceCell::new();
 
-/// [`shutdown`] was called.
 static ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Starts the process's engine with a configuration and waits until etcd can be reached. Answers a handle on it, for what annotated
 /// functions do not need: [`Locks::list`], [`Locks::client`], `locks = expr`. It may be dropped.
 ///
-/// Call it once, before the first lock; without it the first lock starts the engine from the environment (see
-/// [`Config::from_env`]). After [`shutdown`] it is not started again.
+/// Call it once, before the first lock; without it the first lock starts the engine from the environment ([`Config::from_env`]).
 ///
 /// # Errors
-/// [`LockError::AlreadyInitialized`], [`LockError::ShuttingDown`] after [`shutdown`], or those of [`Locks::connect`]; after an error it may be called again. Cancel safe.
+/// [`LockError::AlreadyInitialized`], [`LockError::ShuttingDown`] after [`shutdown`], or those of [`Locks::connect`]; then it may be called
+/// again. Cancel safe.
 pub async fn init(config: Config) -> Result<Locks, LockError> {
     if ENGINE.get().is_some() {
         return Err(refused());
@@ -36,7 +35,6 @@ pub async fn init(config: Config) -> Result<Locks, LockError> {
     Ok(locks)
 }
 
-/// What a further `init` answers.
 fn refused() -> LockError {
     match ENDED.load(Ordering::Acquire) {
         true => LockError::ShuttingDown,
@@ -54,16 +52,10 @@ pub async fn shutdown(grace: Duration) -> Drained {
     }
 }
 
-/// Shows what the engine is at the moment that annotated functions use here: that of the scope, else of the thread, else of the
-/// process. See [`Status`].
+/// Shows what the engine is at the moment that annotated functions use here: that of the scope, else of the thread, else of the process.
 ///
-/// It starts no engine, so that it cannot come before [`init`]: while the process has none, nothing is reachable, and the status is
-/// not [`ready`](Status::ready). A service that asks it for its readiness calls `init`.
-///
-/// ```
-/// let status = etcd_locked::status();
-/// assert!(!status.ready() && !status.draining()); // no engine yet
-/// ```
+/// It starts no engine: without one, nothing is reachable, and the status is not [`ready`](Status::ready). A service whose readiness
+/// depends on it calls [`init`].
 #[must_use]
 pub fn status() -> Status {
     if let Some(locks) = Locks::chosen() {

@@ -28,7 +28,6 @@ struct Open {
 }
 
 impl WaitSpan {
-    /// The span of a call that begins now.
     pub(crate) fn begin<'a>(
         engine: &Engine,
         templates: Option<&str>,
@@ -73,7 +72,6 @@ impl WaitSpan {
         }
     }
 
-    /// The call has its answer.
     pub(crate) fn answered(&self, refused: Option<&LockError>, now: impl FnOnce() -> Moment) {
         #[cfg(feature = "opentelemetry")]
         if let (
@@ -86,7 +84,6 @@ impl WaitSpan {
         self.ends(LockError::outcome(refused), now);
     }
 
-    /// Notes how and when the wait ended.
     pub(crate) fn ends(&self, outcome: &'static str, now: impl FnOnce() -> Moment) {
         if let Some(open) = &self.0 {
             let waited = now() - open.since;
@@ -111,7 +108,6 @@ pub(crate) fn held(locks: &OwnedLocks, engine: &Engine) -> Span {
     )
 }
 
-/// Notes in that span how it ended.
 pub(crate) fn ended(span: &Span, how: Option<&LockError>) {
     span.record(
         "lock.outcome",

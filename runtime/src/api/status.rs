@@ -10,8 +10,7 @@ use crate::values::token::Token;
 
 /// What an engine is at one moment: by [`status`](crate::status()) or [`Locks::status`](crate::Locks::status).
 ///
-/// It is a snapshot, which is made on the caller's thread, of what its calls have noted. The engine goes on meanwhile: a health check
-/// each second may ask for it, with ten thousand locks held.
+/// It is a snapshot, made on the caller's thread: a health check may ask for it each second, with ten thousand locks held.
 ///
 /// ```
 /// # async fn start() -> Result<(), etcd_locked::LockError> {
@@ -73,7 +72,6 @@ impl Status {
         status
     }
 
-    /// The status where there is no engine.
     pub(crate) fn of_none(draining: bool) -> Self {
         Self { draining, ..Self::default() }
     }
@@ -105,7 +103,6 @@ impl Status {
     /// Whether calls can be served: etcd is reachable, and no shutdown has begun. What a readiness probe asks.
     ///
     /// For liveness it is the wrong question: a restart does not bring etcd back, and loses the locks that are held.
-    #[must_use]
     pub fn ready(&self) -> bool {
         self.reachable && !self.draining
     }
@@ -115,32 +112,27 @@ impl Status {
     ///
     /// An engine without locks and leases is made to ask etcd by a status that finds the last answer more than five seconds old: the
     /// next status has the result. Where there is no engine yet, nothing is asked.
-    #[must_use]
     pub fn reachable(&self) -> bool {
         self.reachable
     }
 
     /// Whether a shutdown has begun, or is over.
-    #[must_use]
     pub fn draining(&self) -> bool {
         self.draining
     }
 
     /// The leases that the engine keeps alive, by their ids: one for each TTL in use, and more for very many locks.
-    #[must_use]
     pub fn leases(&self) -> &[LeaseStatus] {
         &self.leases
     }
 
     /// The locks that calls of this process hold, the oldest first; not those that were lost. A lock that is used again (`reentrant`)
     /// is listed once.
-    #[must_use]
     pub fn held(&self) -> &[LockStatus] {
         &self.held
     }
 
     /// The locks that calls of this process wait for, the longest wait first.
-    #[must_use]
     pub fn waiting(&self) -> &[LockStatus] {
         &self.waiting
     }
@@ -148,14 +140,12 @@ impl Status {
 
 impl LeaseStatus {
     /// Its id, which `etcdctl lease timetolive` takes in hexadecimal digits.
-    #[must_use]
     pub fn id(&self) -> i64 {
         self.id
     }
 
     /// How long etcd keeps it at most, if it is not renewed. Renewals are sent three times within a TTL, so less than half the TTL says
     /// that they fail.
-    #[must_use]
     pub fn left(&self) -> Duration {
         self.left
     }
@@ -163,37 +153,31 @@ impl LeaseStatus {
 
 impl LockStatus {
     /// The name. Its text may be personal data.
-    #[must_use]
     pub fn name(&self) -> &Name {
         &self.name
     }
 
     /// The template of the name; `None` for a name given at run time.
-    #[must_use]
     pub fn template(&self) -> Option<&'static str> {
         self.name.template()
     }
 
     /// Path of the annotated function; `None` for a call of [`lock`](crate::lock()).
-    #[must_use]
     pub fn function(&self) -> Option<&'static str> {
         self.function
     }
 
     /// Since when it is held, or waited for, by this host's wall clock.
-    #[must_use]
     pub fn since(&self) -> SystemTime {
         self.since
     }
 
     /// The fencing token; `None` while it is waited for.
-    #[must_use]
     pub fn token(&self) -> Option<Token> {
         self.token
     }
 
     /// With whom the call shares the name.
-    #[must_use]
     pub fn sharing(&self) -> Sharing {
         self.mode.into()
     }

@@ -9,20 +9,31 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
-use super::site::Site;
 use crate::api::acquisition::{Acquisition, Wanted, mode_of_permits};
 use crate::api::gate::{Body, Gate, OnLost, Slot};
 use crate::api::grant::Grant;
 use crate::api::locked::{Proof, prove};
 use crate::api::locks::Locks;
 use crate::clock::Deadline;
-use crate::engine::Mode;
+use crate::engine::{Mode, Release};
 use crate::values::error::LockError;
 use crate::values::name::{LockName, Name};
 use crate::values::wait::Wait;
 
+/// What is constant in an annotation.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Site {
+    pub function: &'static str,
+    /// How long to queue, if that is a literal; `None`: not given, or an expression, which [`Lock::wait`] brings.
+    pub wait: Option<Wait>,
+    /// Lease TTL, if that is a literal; `None`: likewise.
+    pub ttl: Option<Duration>,
+}
+
 /// The lock of one annotated call. One pointer, because it lives in the user's future.
 #[derive(Debug)]
+#[must_use]
 pub struct Lock(Box<State>);
 
 #[derive(Debug)]
@@ -30,8 +41,7 @@ struct State {
     phase: Phase,
     /// The body has ended, and its output waits for the release.
     ended: bool,
-    /// `release = "background"`.
-    linger: bool,
+    release: Release,
     on_lost: OnLost,
 }
 
@@ -56,7 +66,6 @@ pub fn lock(names: &[Name], site: &'static Site) -> Lock {
 }
 
 /// No lock: `when = false`.
-#[must_use]
 pub fn unlocked() -> Lock {
     Lock::of(Phase::Unlocked)
 }
@@ -71,80 +80,73 @@ impl Lock {
     }
 
     fn of(phase: Phase) -> Self {
-        Self(Box::new(State { phase, ended: false, linger: false, on_lost: OnLost::Cancel }))
+        Self(Box::new(State {
+            phase,
+            ended: false,
+            release: Release::Confirmed,
+            on_lost: OnLost::Cancel,
+        }))
     }
 
     /// `release = "background"`.
-    #[must_use]
     pub fn released_in_background(mut self) -> Self {
-        self.0.linger = true;
+        self.0.release = Release::Lingering;
         self
     }
 
     /// `on_lost = "continue"`.
-    #[must_use]
     pub fn continued_when_lost(mut self) -> Self {
         self.0.on_lost = OnLost::Continue;
         self
     }
 
     /// This name too, and the proof of its lock. By value: what an expansion borrows stays in the user's future.
-    #[must_use]
     pub fn prove<T: LockName>(self, given: T) -> (Self, Proof<T::Held>) {
         let (proof, name) = prove(given);
         (self.called(|wanted| wanted.names.push(name)), proof)
     }
 
     /// `locks = expr`.
-    #[must_use]
     pub fn on(self, locks: &Locks) -> Self {
         self.called(|wanted| wanted.locks = Some(locks.clone()))
     }
 
     /// `wait = expr`.
-    #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         self.called(|wanted| wanted.wait = Some(Wait::For(wait)))
     }
 
     /// `ttl = expr`.
-    #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         self.called(|wanted| wanted.ttl = Some(ttl))
     }
 
     /// `deadline = expr`.
-    #[must_use]
     pub fn deadline(self, deadline: impl Deadline) -> Self {
         self.called(|wanted| wanted.deadline(deadline))
     }
 
     /// `at_most = "5s"`.
-    #[must_use]
     pub fn at_most(self, limit: Duration) -> Self {
         self.called(|wanted| wanted.at_most = Some(limit))
     }
 
     /// `at_least = "5s"`.
-    #[must_use]
     pub fn at_least(self, time: Duration) -> Self {
         self.called(|wanted| wanted.at_least = Some(time))
     }
 
     /// `shared`.
-    #[must_use]
     pub fn shared(self) -> Self {
         self.called(|wanted| wanted.mode = Ok(Mode::Shared))
     }
 
     /// `permits = 5`.
-    #[must_use]
     pub fn permits(self, permits: u16) -> Self {
         self.called(|wanted| wanted.mode = mode_of_permits(permits))
     }
 
     /// `reentrant`.
-    #[must_use]
     pub fn reentrant(self) -> Self {
         self.called(|wanted| wanted.reentrant = true)
     }
@@ -196,7 +198,7 @@ impl Lock {
                 }
                 Err(error) => {
                     body.end(None);
-                    self.abandon();
+                    self.0.phase = Phase::Done; // what it holds, if anything, is released in the background
                     return Poll::Ready(Err(error));
                 }
             }
@@ -225,12 +227,10 @@ impl Lock {
     #[inline(never)]
     fn released(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Phase::Holding { .. } = &self.0.phase
-            && let Phase::Holding { gate, grant } = mem::replace(&mut self.0.phase, Phase::Done)
+            && let Phase::Holding { gate, mut grant } = mem::replace(&mut self.0.phase, Phase::Done)
         {
             drop(gate); // before the key goes (invariant I11): a release wakes the gate, and so this very task
-            if self.0.linger {
-                grant.linger();
-            } else if let Some(confirmation) = grant.begin_release() {
+            if let Some(confirmation) = grant.give_back(self.0.release) {
                 self.0.phase = Phase::Releasing(confirmation);
             }
         }
@@ -240,12 +240,6 @@ impl Lock {
             self.0.phase = Phase::Done;
         }
         Poll::Ready(())
-    }
-
-    /// The call ends with an error: what it holds, if anything, is released in the background.
-    #[inline(never)]
-    fn abandon(&mut self) {
-        self.0.phase = Phase::Done;
     }
 }
 

@@ -8,7 +8,7 @@
 //! at once under one lock. So its body stays where it is, in the task of that one.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::mem;
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -81,11 +81,7 @@ impl<T: Send + 'static> Detached<T> {
                 Stage::InPlace(call)
             } else {
                 let awaited = Awaited::new();
-                let task = Task {
-                    call,
-                    current: current().map(|it| it.awaiting(awaited.clone())),
-                    locks: Locks::chosen(),
-                };
+                let task = in_task(call, current().map(|it| it.awaiting(awaited.clone())));
                 let task = runtime.spawn(task.instrument(Span::current()));
                 Stage::Running(Awaiting { task, awaited })
             };
@@ -117,41 +113,29 @@ impl<T: Send + 'static> Future for Detached<T> {
 
 impl<T> fmt::Debug for Detached<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = match &self.0 {
-            Stage::Waiting(call) | Stage::InPlace(call) => {
-                return f.debug_tuple("Detached").field(&call.lock).finish();
-            }
-            Stage::Running(_) => "running",
-            Stage::Done => "done",
-        };
-        f.debug_tuple("Detached").field(&stage).finish()
+        f.debug_struct("Detached").finish_non_exhaustive()
     }
 }
 
 /// The call in its task, with what it takes along of the caller's: under which lock it runs, and which engine it is to use.
-struct Task<T> {
-    call: Call<T>,
+fn in_task<T>(
+    mut call: Call<T>,
     current: Option<Current>,
-    locks: Option<Locks>,
-}
-
-impl<T> Future for Task<T> {
-    type Output = Result<T, LockError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Task { call, current, locks } = &mut *self;
+) -> impl Future<Output = Result<T, LockError>> {
+    let locks = Locks::chosen();
+    poll_fn(move |cx| {
         let mut polled = Poll::Pending;
         let mut run = || polled = call.run(cx);
-        let mut run = || match &*current {
+        let mut run = || match &current {
             Some(current) => current.within(&mut run),
             None => run(),
         };
-        match locks {
+        match &locks {
             Some(locks) => locks.within(run),
             None => run(),
         }
         polled
-    }
+    })
 }
 
 const NO_RUNTIME: &str = "`detach` runs the body in a task of its own, and the caller runs on no tokio runtime; \

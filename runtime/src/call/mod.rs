@@ -5,4 +5,3 @@ pub(crate) mod call;
 pub(crate) mod detached;
 pub(crate) mod outcome;
 pub(crate) mod register;
-pub(crate) mod site;

@@ -106,7 +106,8 @@ pub async fn start_with(configure: impl FnOnce(Config) -> Config) -> Result<Etcd
     let config = configure(Config::by(connector(&link)));
     let engines = Mutex::default();
     let locks = engine(&engines, &clock, &config, &link).await?;
-    Ok(Etcd { default: locks.set_default(), reserved, locks, etcd, link, clock, config, engines })
+    let (_default, _reserved) = (locks.set_default(), reserved);
+    Ok(Etcd { _default, _reserved, locks, etcd, link, clock, config, engines })
 }
 
 /// An etcd in the process and an engine on it, for one test; made by [`start`].
@@ -117,11 +118,9 @@ pub async fn start_with(configure: impl FnOnce(Config) -> Config) -> Result<Etcd
 #[must_use = "dropped, it ends"]
 pub struct Etcd {
     /// Keeps it on its thread.
-    #[allow(dead_code)] // its drop is what it is for
-    default: DefaultGuard,
+    _default: DefaultGuard,
     /// Keeps calls that are in no scope of a kit away from a real etcd.
-    #[allow(dead_code)] // its drop is what it is for
-    reserved: Reserved,
+    _reserved: Reserved,
     locks: Locks,
     etcd: etcd_locked_embedded::Etcd,
     /// The way of the first engine; the others have ways without faults.

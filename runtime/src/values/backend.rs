@@ -1,14 +1,14 @@
 //! Source of a `LockError::Backend`: which endpoint failed and why, and whether time alone can mend it.
 
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 
 /// Source of errors, as the core and `LockError` carry it.
 type Source = Arc<dyn Error + Send + Sync>;
 
 /// One failure of etcd, or of the way to it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
 pub(crate) struct BackendError {
     message: String,
     /// An operator has to change something: a configuration, a certificate, a password.
@@ -16,12 +16,10 @@ pub(crate) struct BackendError {
 }
 
 impl BackendError {
-    /// Makes a failure that may pass by itself.
     pub(crate) fn passing(message: String) -> Self {
         Self { message, permanent: false }
     }
 
-    /// Makes a failure that stays until an operator changes something.
     pub(crate) fn permanent(message: String) -> Self {
         Self { message, permanent: true }
     }
@@ -33,14 +31,6 @@ impl BackendError {
         Self { message: messages.join("; "), permanent }
     }
 }
-
-impl fmt::Display for BackendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for BackendError {}
 
 /// Tells whether the failure stays until an operator changes something.
 pub(crate) fn is_permanent(source: &(dyn Error + Send + Sync + 'static)) -> bool {

@@ -39,14 +39,11 @@ use super::name::Name;
 #[doc = include_str!("../../docs/answers.md")]
 #[non_exhaustive]
 #[derive(Debug, Clone, thiserror::Error)]
+#[allow(missing_docs)] // of fields whose names say all
 pub enum LockError {
-    /// Nothing says where etcd is; or this process was forked from one that had connected to etcd, which it cannot use: fork before the
-    /// first lock.
+    /// Nothing says where etcd is; or this process was forked from one that had connected to etcd: fork before the first lock.
     #[error("etcd-locked is not initialised: {reason}")]
-    NotInitialized {
-        /// What to set.
-        reason: String,
-    },
+    NotInitialized { reason: String },
 
     /// [`init`](crate::init) was called twice, or after the first lock had started the process's engine from the
     /// environment.
@@ -55,27 +52,21 @@ pub enum LockError {
 
     /// The configuration cannot work.
     #[error("bad configuration: {message}")]
-    Config {
-        /// What is wrong, and what to write.
-        message: String,
-    },
+    Config { message: String },
 
     /// One try (`wait = "none"`), and the name was taken.
     #[error("lock `{name}` is held{}{}", by(.holder), stuck(.unleased))]
     Held {
-        /// The lock.
         name: Name,
-        /// Who has it, if that is known.
         holder: Option<Holder>,
-        /// The key in the way, if it hangs on no lease, such as one that an operator put: it never expires. Delete it once its owner is
-        /// known to be gone. `Display` does not show it, because values of the name are in it; `Debug` does.
+        /// The key in the way, if it hangs on no lease: it never expires. Delete it once its owner is known to be gone. Only `Debug` shows
+        /// it, because values of the name are in it.
         unleased: Option<Arc<str>>,
     },
 
     /// The lock was not to be had within the wait, or before the deadline.
     #[error("lock `{name}` {}{}{}", not_free(.waited), held(.holder), stuck(.unleased))]
     Timeout {
-        /// The lock.
         name: Name,
         /// Who had it when the wait was over, if that is known.
         holder: Option<Holder>,
@@ -88,30 +79,17 @@ pub enum LockError {
     /// The lock was lost while the body ran: the body was dropped at its next await point and will not be polled again. As the answer of
     /// `fenced` (feature `sqlx`): the transaction was rolled back.
     #[error("lock `{name}` was lost: {cause}")]
-    Lost {
-        /// The lock.
-        name: Name,
-        /// How.
-        cause: LossCause,
-    },
+    Lost { name: Name, cause: LossCause },
 
-    /// The body did not end within its hold limit (`at_most`): it was dropped at an await point, and its lock is released then.
-    /// Half of its work may be done. Not said to be retryable: what took too long once may do so again.
+    /// The body did not end within its hold limit (`at_most`): it was dropped at an await point, then its lock was released. Half of its
+    /// work may be done. Not retryable: what took too long once may do so again.
     #[error("the body under lock `{name}` did not end within its hold limit of {limit:?}")]
-    HoldLimit {
-        /// The lock.
-        name: Name,
-        /// The limit.
-        limit: Duration,
-    },
+    HoldLimit { name: Name, limit: Duration },
 
     /// The calling task holds this very lock: waiting for it would never end. With
     /// [`reentrant`](crate::Acquire::reentrant) it is used again, unless the call names others too that the task does not hold.
     #[error("lock `{name}` is held by this very task, which would wait for itself")]
-    SelfDeadlock {
-        /// The lock.
-        name: Name,
-    },
+    SelfDeadlock { name: Name },
 
     /// The calling task holds a lock that others wait for, and they hold what it asked for: a cycle. One call of it is refused, and this
     /// is the one; the others go on.
@@ -123,26 +101,16 @@ pub enum LockError {
     /// there in the moment of the refusal. Only what is held by way of bodies counts
     /// ([`LockGuard::hold`](crate::LockGuard::hold), annotated functions), of one engine and in the same task.
     #[error("lock `{name}` is part of a deadlock: {cycle}")]
-    Deadlock {
-        /// The lock that was asked for.
-        name: Name,
-        /// Who waits for whom.
-        cycle: Cycle,
-    },
+    Deadlock { name: Name, cycle: Cycle },
 
-    /// Only under test (feature `testing`): the calling task holds a lock under which this one is asked for, and elsewhere it is
-    /// the other way round. Two tasks that do so at once are a [`Deadlock`](Self::Deadlock); outside tests this is a `tracing`
-    /// warning, once for each pair.
-    ///
-    /// Names count by their templates. What to change: take both in one call, or everywhere in the same order.
+    /// Only under test (feature `testing`): two functions take two locks in opposite order. Two tasks that do so at once are a
+    /// [`Deadlock`](Self::Deadlock). Outside tests this is a `tracing` warning, once for each pair. Names count by their templates.
     #[error(
         "lock `{name}` is asked for under `{held}` in `{here}`, and the other way round in `{there}`: these can wait for each \
              other; take both in one call, or everywhere in one order"
     )]
     OrderInversion {
-        /// The lock that was asked for.
         name: Name,
-        /// The lock that is held.
         held: Box<Name>,
         /// The function that asked; `lock()`, if it was called by hand.
         here: &'static str,
@@ -150,15 +118,11 @@ pub enum LockError {
         there: &'static str,
     },
 
-    /// As many calls wait in this process as [`Config::max_waiters`](crate::Config::max_waiters) lets: this one was refused at
-    /// once instead of being one more.
+    /// As many calls wait in this process as [`Config::max_waiters`](crate::Config::max_waiters) allows.
     #[error(
         "lock `{name}` was not queued for: as many calls wait in this process as `max_waiters` lets"
     )]
-    Overloaded {
-        /// The lock.
-        name: Name,
-    },
+    Overloaded { name: Name },
 
     /// [`shutdown`](crate::shutdown) has begun, and the body has not. A body that outlasts the grace ends by [`Lost`](Self::Lost).
     #[error("etcd-locked is shutting down: no new locks")]
@@ -166,28 +130,19 @@ pub enum LockError {
 
     /// The name cannot be locked.
     #[error("lock name `{name}` is invalid: {reason}")]
-    InvalidName {
-        /// The name.
-        name: Name,
-        /// Why, and what to do.
-        reason: String,
-    },
+    InvalidName { name: Name, reason: String },
 
     /// etcd's user may not use the key.
     #[error("etcd denies permission for {}: {source}", what(.name))]
     PermissionDenied {
         /// The lock, of several names the first, as etcd does not say which; `None`: the session keys next to the prefix.
         name: Option<Name>,
-        /// What etcd said.
         source: Arc<dyn Error + Send + Sync>,
     },
 
     /// etcd could not be reached, or refused.
     #[error("etcd failed: {source}")]
-    Backend {
-        /// Which endpoint, and why.
-        source: Arc<dyn Error + Send + Sync>,
-    },
+    Backend { source: Arc<dyn Error + Send + Sync> },
 }
 
 impl LockError {
@@ -202,11 +157,9 @@ impl LockError {
         }
     }
 
-    /// Whether the same call may succeed later with nothing changed in the code: another call had the lock, or etcd failed. A task in
-    /// a [`Deadlock`](Self::Deadlock) is to let go of what it holds first.
-    /// A [`Backend`](Self::Backend) is retryable unless an operator has to change something first: a password or a certificate that is
-    /// refused, a wrong scheme, endpoints of two clusters.
-    #[must_use]
+    /// Whether the same call may succeed later with nothing changed in the code: another call had the lock, or etcd failed. In a
+    /// [`Deadlock`](Self::Deadlock), let go of what is held first. A [`Backend`](Self::Backend) is not retryable if an operator has to
+    /// change something first: a password or a certificate that is refused, a wrong scheme, endpoints of two clusters.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Held { .. }
@@ -220,13 +173,11 @@ impl LockError {
     }
 
     /// Whether another call had the lock, [`Held`](Self::Held) or [`Timeout`](Self::Timeout): what `on_held = "skip"` skips.
-    #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::Timeout { .. })
     }
 
     /// The lock that it is about, of several names the one that could not be had; `None` where it is about all locks.
-    #[must_use]
     pub fn name(&self) -> Option<&Name> {
         match self {
             Self::Held { name, .. }
@@ -244,7 +195,6 @@ impl LockError {
     }
 
     /// Who has the lock, of [`Held`](Self::Held) and [`Timeout`](Self::Timeout), if that is known.
-    #[must_use]
     pub fn holder(&self) -> Option<&Holder> {
         match self {
             Self::Held { holder, .. } | Self::Timeout { holder, .. } => holder.as_ref(),

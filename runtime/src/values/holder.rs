@@ -23,12 +23,9 @@ const END: &[u8] = b"\"}";
 
 /// Who holds a lock, as the holder wrote it when it queued, and again once it had held the lock for a second.
 ///
-/// Host, process and service are always those of the holder. Function, template and times are those of the call that holds the lock,
-/// of readers the first, once it has held it for a second. Until then, and if that write fails, they may be those of a call of the
-/// same process whose place or lock it took over.
-///
-/// Other clients of etcd may write anything there, so no text is longer than 200 characters, and what would not stand in a line as
-/// it is written (control characters, escape sequences, changes of direction) is escaped, as in `\u{1b}`.
+/// Host, process and service are always those of the holder. Function, template and times are those of the call that holds the lock, of
+/// readers the first, once it has held it for a second; before, they may be those of a call of the same process whose place or lock it
+/// took over. Other clients of etcd may write anything there, so texts are escaped and cut to 200 characters.
 // One pointer, because it travels in errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder(Arc<Record>);
@@ -48,63 +45,53 @@ struct Record {
 
 impl Holder {
     /// The host's name.
-    #[must_use]
     pub fn host(&self) -> &str {
         &self.0.host
     }
 
     /// The process id on that host.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.0.pid
     }
 
     /// The service, as configured there.
-    #[must_use]
     pub fn service(&self) -> &str {
         &self.0.service
     }
 
     /// Path of the annotated function; `None` for a lock taken by `lock(..)`.
-    #[must_use]
     pub fn function(&self) -> Option<&str> {
         self.0.function.as_deref()
     }
 
     /// The template of the name, or of all names of the call, `accounts/<from>, accounts/<to>`; `None` for what was given at
     /// run time.
-    #[must_use]
     pub fn template(&self) -> Option<&str> {
         self.0.template.as_deref()
     }
 
     /// The call's place in a trace, as W3C's `traceparent` writes it; `None` if its process has no
     /// [OpenTelemetry](crate#spans-and-traces).
-    #[must_use]
     pub fn trace(&self) -> Option<&str> {
         self.0.trace.as_deref()
     }
 
     /// Of how many permits the call asked for one; `None` if it asked for none, or its process does not say so.
-    #[must_use]
     pub fn permits(&self) -> Option<u16> {
         self.0.permits
     }
 
     /// When the call queued for the lock, by the wall clock of the holder's host (RFC 3339, UTC).
-    #[must_use]
     pub fn queued_since(&self) -> &str {
         &self.0.queued_since
     }
 
     /// When the call was granted the lock, by the same clock. `None` in its first second, and if that could not be written.
-    #[must_use]
     pub fn held_since(&self) -> Option<&str> {
         self.0.held_since.as_deref()
     }
 
     /// Reads the value of a lock's key; `None` for what is not one of ours, such as the value of another language's lock.
-    #[must_use]
     pub fn parse(json: &[u8]) -> Option<Self> {
         if json.len() > RECORD {
             return None;
@@ -132,7 +119,6 @@ impl Holder {
 pub(crate) struct Author(Vec<u8>);
 
 impl Author {
-    /// This process.
     pub(crate) fn here(host: &str, service: &str) -> Self {
         let mut json = Vec::new();
         text(&mut json, "{\"host\":", Some(host));

@@ -7,22 +7,16 @@ use std::num::NonZero;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The longest rendered name, in bytes.
 const LONGEST: usize = 1024;
 
 /// A value that may stand in a placeholder of a lock name.
 ///
-/// Implemented for integers, `NonZero` integers, `bool`, `char`, strings, IP addresses, `Uuid` (feature `uuid`), and
-/// references, `Box`, `Rc`, `Arc` and `Cow` of those; `#[derive(LockKey)]` is for a struct around one of them and for an enum
-/// without fields. Not for floats (two that differ may print alike), collections or `Option` (what would `None` lock?).
+/// Implemented for integers, `NonZero` integers, `bool`, `char`, strings, IP addresses, `Uuid` (feature `uuid`), and references, `Box`,
+/// `Rc`, `Arc` and `Cow` of those; `#[derive(LockKey)]` is for a struct around one of them and for an enum without fields. Not for floats
+/// (two that differ may print alike), collections or `Option` (what would `None` lock?).
 ///
-/// ```
-/// #[derive(etcd_locked::LockKey)]
-/// struct OrderId(u64);
-/// ```
-///
-/// An implementation by hand writes the value's text; the [`Segment`] escapes it, so that a value is always exactly one segment of
-/// the name. Two values that should lock different things must write different texts, and none may write nothing.
+/// An implementation by hand writes the value's text, which the [`Segment`] escapes. Two values that should lock different things must
+/// write different texts, and none may write nothing.
 ///
 /// ```
 /// use std::fmt::{self, Write};
@@ -76,7 +70,6 @@ impl Write for Segment<'_> {
     }
 }
 
-/// Whether a byte stands for itself in a name.
 fn is_literal(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._~:@=+-".contains(&byte)
 }
@@ -95,13 +88,11 @@ impl Name {
     /// The rendered text, as it stands in etcd between prefix and lease id.
     ///
     /// `None` if the name is invalid: then taking the lock fails with [`LockError::InvalidName`](crate::LockError::InvalidName).
-    #[must_use]
     pub fn text(&self) -> Option<&str> {
         self.text.as_deref().ok()
     }
 
     /// The template it was rendered from, if any.
-    #[must_use]
     pub fn template(&self) -> Option<&'static str> {
         self.template
     }
@@ -111,12 +102,10 @@ impl Name {
         matches!(&self.text, Err(reason) if reason == UNFILLED)
     }
 
-    /// The text, or the reason why there is none.
     pub(crate) fn checked(&self) -> Result<&Arc<str>, &str> {
         self.text.as_ref().map_err(AsRef::as_ref)
     }
 
-    /// Takes a text as it is, if it could have been rendered.
     fn given(text: &str) -> Self {
         let checked = check(text).map_err(Into::into);
         Self { text: checked.map(|()| text.into()), template: None }
@@ -124,13 +113,11 @@ impl Name {
 }
 
 /// Fills the placeholders of a template, which the macro has checked, with these values.
-#[must_use]
 pub fn render(template: &'static str, values: &[&dyn LockKey]) -> Name {
     Name { text: fill(template, values).map(Into::into), template: Some(template) }
 }
 
 /// The name a user's expression stands for.
-#[must_use]
 pub fn name_of(name: &dyn LockName) -> Name {
     name.lock_name()
 }
@@ -180,7 +167,6 @@ const UNFILLED: &str = "`<` begins a placeholder, and a template is a lone strin
      write the text with `format!`, or declare the name by `lock_names!`";
 const TOO_LONG: &str = "it is longer than 1024 bytes; lock a digest of the value instead";
 
-/// Whether a text given at run time is a name.
 fn check(text: &str) -> Result<(), &'static str> {
     if text.is_empty() {
         return Err("it is empty");

@@ -44,7 +44,6 @@ pub enum Sharing {
 
 impl Sharing {
     /// One word for it, in small letters: `exclusive`, `shared` or `permit`.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
@@ -77,7 +76,6 @@ pub enum Standing {
 }
 
 impl Queue {
-    /// Makes the queue of a name from the keys below it.
     pub(crate) fn new(name: String, mut keys: Vec<Kv>) -> Self {
         keys.sort_by_key(|kv| kv.create_revision);
         let mut contenders = Vec::with_capacity(keys.len());
@@ -105,13 +103,11 @@ impl Queue {
     }
 
     /// The name as it stands in etcd, without the prefix; what is not text is escaped.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// All contenders, oldest first.
-    #[must_use]
     pub fn contenders(&self) -> &[Contender] {
         &self.contenders
     }
@@ -131,40 +127,33 @@ impl Queue {
 
 impl Contender {
     /// Its key in etcd.
-    #[must_use]
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
     /// Its key as it may be shown: escaped and cut.
-    #[must_use]
     pub fn shown_key(&self) -> String {
         shown(&String::from_utf8_lossy(&self.key), KEY)
     }
 
     /// The revision at which its key was created, which is its place in the queue. With the key it identifies the contender: keys
     /// are used again.
-    #[must_use]
     pub fn created(&self) -> i64 {
         self.created
     }
 
     /// The revision at which its key was last written: a process hands a key on from one of its calls to the next without a write, and
     /// writes it when a call has held it for a second.
-    #[must_use]
     pub fn changed(&self) -> i64 {
         self.changed
     }
 
-    /// The lease its key hangs on. `None`: on none, so the key never expires, and an operator has to delete it once its owner is
-    /// known to be gone.
-    #[must_use]
+    /// The lease its key hangs on. `None`: the key never expires, and an operator has to delete it once its owner is known to be gone.
     pub fn lease(&self) -> Option<LeaseId> {
         self.lease
     }
 
     /// How it takes part.
-    #[must_use]
     pub fn sharing(&self) -> Sharing {
         match self.seat {
             Seat::Exclusive => Sharing::Exclusive,
@@ -174,19 +163,16 @@ impl Contender {
     }
 
     /// Whether it holds the name.
-    #[must_use]
     pub fn standing(&self) -> Standing {
         self.standing
     }
 
     /// What its process wrote of itself. `None`: it is a client of another kind, or something an operator put there.
-    #[must_use]
     pub fn holder(&self) -> Option<&Holder> {
         self.holder.as_ref()
     }
 
     /// The other keys of its call, if that asked for several names at once: they are lost together.
-    #[must_use]
     pub fn group(&self) -> &[String] {
         &self.group
     }
@@ -215,7 +201,6 @@ impl Standing {
 /// Queues made of the keys of many names, which come in the order of etcd: a name is whole once a key comes that is not below it.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    /// What names begin with in etcd.
     prefix: String,
     /// The families that are not over: each is below the one before it.
     open: Vec<(Vec<u8>, Vec<Kv>)>,
@@ -243,12 +228,10 @@ impl Queues {
         whole
     }
 
-    /// Takes out the keys of no name that have come.
     pub(crate) fn strays(&mut self) -> Vec<Contender> {
         Queue::new(String::new(), take(&mut self.strays)).contenders
     }
 
-    /// Returns the rest once no key is left.
     pub(crate) fn end(&mut self) -> Vec<Queue> {
         self.close(0)
     }

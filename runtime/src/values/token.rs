@@ -18,19 +18,16 @@ impl Token {
     }
 
     /// One number for a database column: `revision << 16 | handover`.
-    #[must_use]
     pub fn as_i64(self) -> i64 {
         self.revision << 16 | i64::from(self.handover)
     }
 
     /// The etcd revision at which the lock was owned: comparable with what Go's clients publish.
-    #[must_use]
     pub fn revision(self) -> i64 {
         self.revision
     }
 
     /// How often the lock was handed on inside this process since that revision.
-    #[must_use]
     pub fn handover(self) -> u16 {
         self.handover
     }

@@ -16,24 +16,12 @@ use super::source::{Provider, Source};
 
 /// Where etcd is, who asks, and what locks do by default.
 ///
-/// ```no_run
-/// # async fn start() -> Result<(), etcd_locked::LockError> {
-/// use std::time::Duration;
-/// use etcd_locked::Config;
-///
-/// let config = Config::new(["http://10.0.0.1:2379", "http://10.0.0.2:2379"])
-///     .prefix("shop/locks/")
-///     .ttl(Duration::from_secs(20));
-/// etcd_locked::init(config).await?;
-/// # Ok(()) }
-/// ```
-///
 /// [`from_env`](Self::from_env) has the default of each setting, and its variable. The methods check nothing: [`init`](crate::init) and
 /// [`Locks::connect`](crate::Locks::connect) do, and return [`LockError::Config`](crate::LockError::Config) with what to write instead.
 #[derive(Clone)]
+#[must_use]
 pub struct Config {
     pub(crate) endpoints: Vec<String>,
-    /// Instead of endpoints.
     pub(crate) connector: Option<Connector>,
     pub(crate) prefix: String,
     pub(crate) ttl: Duration,
@@ -87,21 +75,8 @@ impl Config {
     /// Each call makes one. Clones of the `Config` and all [`Locks`](crate::Locks) connected by them share it: calls of other processes
     /// are not excluded. It is gone with the last of them. [`user`](Self::user) and `tls` mean nothing to it.
     ///
-    /// ```
-    /// # async fn start() -> Result<(), etcd_locked::LockError> {
-    /// use etcd_locked::{Config, Locks};
-    ///
-    /// let config = Config::embedded();
-    /// let (one, other) = (Locks::connect(config.clone()).await?, Locks::connect(config).await?);
-    /// let held = one.lock("jobs/nightly").await?;
-    /// assert!(other.lock("jobs/nightly").try_once().await.is_err());
-    /// # held.release().await }
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(start()).unwrap();
-    /// ```
-    ///
     /// For tests there is the feature `testing`.
     #[cfg(feature = "embedded")]
-    #[must_use]
     pub fn embedded() -> Self {
         Self::embedded_in(&etcd_locked_embedded::Etcd::new())
     }
@@ -109,7 +84,6 @@ impl Config {
     /// [`embedded`](Self::embedded) in an etcd of the caller's own (crate `etcd-locked-embedded`, in exactly the version of this one), who may
     /// serve it on TCP too, or read what is in it.
     #[cfg(feature = "embedded")]
-    #[must_use]
     pub fn embedded_in(etcd: &etcd_locked_embedded::Etcd) -> Self {
         let etcd = etcd.clone();
         let connector = Connector::new("the embedded etcd", move |_| {
@@ -119,7 +93,6 @@ impl Config {
         Self::by(connector.at_hand())
     }
 
-    /// etcd by this connector, everything else by default.
     pub(crate) fn by(connector: Connector) -> Self {
         Self::at(Vec::new(), Some(connector))
     }
@@ -142,35 +115,30 @@ impl Config {
 
     /// What every key begins with: letters, digits, `._~:@=+-` and `/`, with a `/` at the end, at most 256 bytes. Processes exclude each
     /// other only if their prefixes are equal.
-    #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
     /// The lease's time to live, where the call gives none: see the option [`ttl`](crate::options#ttl).
-    #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
     /// How long to queue for a lock, where the call does not say: see the option [`wait`](crate::options#wait).
-    #[must_use]
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Wait::For(wait);
         self
     }
 
     /// Queue for as long as others hold the lock.
-    #[must_use]
     pub fn wait_forever(mut self) -> Self {
         self.wait = Wait::Forever;
         self
     }
 
     /// Do not queue: a lock that is held answers [`LockError::Held`](crate::LockError::Held).
-    #[must_use]
     pub fn try_once(mut self) -> Self {
         self.wait = Wait::Once;
         self
@@ -183,7 +151,6 @@ impl Config {
     /// A call waits from when it is awaited until it has its lock or is refused, whether for others or for etcd: leave room for those
     /// that begin within one round trip. A single try does not wait. A call of a task that holds a lock counts, but is not refused:
     /// others wait for that task.
-    #[must_use]
     pub fn max_waiters(mut self, max: usize) -> Self {
         self.max_waiters = Some(max);
         self
@@ -196,7 +163,6 @@ impl Config {
     /// those are used that have the same scheme, and those on `localhost` only if the configuration names one too; learners and members
     /// of another cluster are left out. [`Locks::client`](crate::Locks::client) knows the configured endpoints only. It needs endpoints:
     /// [`connect_with`](Self::connect_with) and `embedded` refuse it.
-    #[must_use]
     pub fn follow_members(mut self, follow: bool) -> Self {
         self.follow_members = follow;
         self
@@ -204,21 +170,18 @@ impl Config {
 
     /// Puts names with their values into [spans](crate#spans-and-traces), as `lock.name`. Off by default, because a value may be personal
     /// data; the template is always there.
-    #[must_use]
     pub fn names_in_spans(mut self, shown: bool) -> Self {
         self.names_in_spans = shown;
         self
     }
 
     /// The service's name in the holder record, which says who holds a lock.
-    #[must_use]
     pub fn service(mut self, service: impl Into<String>) -> Self {
         self.service = service.into();
         self
     }
 
     /// The etcd user to authenticate as. For a password that changes while the process runs: [`credentials`](Self::credentials).
-    #[must_use]
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.source.files.user = None;
         self.source.configured = self.source.configured.user(name, password);
@@ -227,7 +190,6 @@ impl Config {
 
     /// Certificates for `https` endpoints. For certificates that change while the process runs: [`credentials`](Self::credentials).
     #[cfg(feature = "tls")]
-    #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         (self.source.files.authorities, self.source.files.identity) = (None, None);
         self.source.configured.tls = Some(tls);
@@ -260,7 +222,6 @@ impl Config {
     /// ```
     ///
     /// Endpoints must have their schemes. A client of [`Locks::client`](crate::Locks::client) keeps the credentials it was made with.
-    #[must_use]
     pub fn credentials<F, C, E>(mut self, provide: F) -> Self
     where
         F: Fn() -> C + Send + Sync + 'static,
@@ -276,19 +237,16 @@ impl Config {
     ///
     /// It is also how long a call waits for an etcd that cannot be reached: after about this time it is refused with
     /// [`LockError::Backend`](crate::LockError::Backend), whatever its wait.
-    #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// The endpoints with their schemes and ports.
     pub(crate) fn urls(&self) -> Vec<String> {
         let scheme = if self.has_tls() { "https" } else { "http" };
         self.endpoints.iter().map(|endpoint| url(endpoint, scheme)).collect()
     }
 
-    /// Where the credentials of connections come from.
     pub(crate) fn source(&self) -> Source {
         self.source.clone()
     }
@@ -322,7 +280,6 @@ impl fmt::Debug for Config {
     }
 }
 
-/// The executable's file name.
 fn executable() -> String {
     std::env::current_exe()
         .ok()

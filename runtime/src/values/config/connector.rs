@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use etcd_client::{Client, ConnectOptions, Error};
 
-/// A client that is being made.
 type Connecting = Pin<Box<dyn Future<Output = Result<Client, Error>> + Send>>;
 
 /// How a client is made; clones make clients of the same etcd.
@@ -19,7 +18,6 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// `name` is what errors call it.
     pub(crate) fn new<F, C>(name: &'static str, make: F) -> Self
     where
         F: Fn(ConnectOptions) -> C + Send + Sync + 'static,

@@ -6,6 +6,7 @@ use super::endpoint::HIDDEN;
 
 /// User, password and certificates, as a closure given to [`Config::credentials`](crate::Config::credentials) provides them.
 #[derive(Clone, Default, PartialEq, Eq)]
+#[must_use]
 pub struct Credentials {
     pub(crate) user: Option<(String, String)>,
     #[cfg(feature = "tls")]
@@ -14,13 +15,11 @@ pub struct Credentials {
 
 impl Credentials {
     /// Nothing but what the [`Config`](crate::Config) has.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// The etcd user to authenticate as, in place of [`Config::user`](crate::Config::user).
-    #[must_use]
     pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
         self.user = Some((name.into(), password.into()));
         self
@@ -28,7 +27,6 @@ impl Credentials {
 
     /// Certificates for `https` endpoints, in place of all of [`Config::tls`](crate::Config::tls).
     #[cfg(feature = "tls")]
-    #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
@@ -57,6 +55,7 @@ impl fmt::Debug for Credentials {
 /// Certificates for `https` endpoints, all of them PEM texts (not file names).
 #[cfg(feature = "tls")]
 #[derive(Clone, Default, PartialEq, Eq)]
+#[must_use]
 pub struct Tls {
     authorities: Option<Vec<u8>>,
     identity: Option<(Vec<u8>, Vec<u8>)>,
@@ -66,14 +65,12 @@ pub struct Tls {
 #[cfg(feature = "tls")]
 impl Tls {
     /// The system's authorities, no certificate of one's own, each endpoint's own host name.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Trust these authorities' certificates, and only these. Variable: `ETCD_LOCKED_CACERT` (a file, read again
     /// for each connection).
-    #[must_use]
     pub fn ca_pem(mut self, certificates: impl Into<Vec<u8>>) -> Self {
         self.authorities = Some(certificates.into());
         self
@@ -84,7 +81,6 @@ impl Tls {
     ///
     /// From two weeks before its end, a warning (`certificate.ends`) is logged once a day; for a certificate that lives for less than six
     /// weeks, in the last third of that time.
-    #[must_use]
     pub fn identity_pem(
         mut self,
         certificate: impl Into<Vec<u8>>,
@@ -95,13 +91,11 @@ impl Tls {
     }
 
     /// The name the server's certificate must be for, where it is not the endpoint's host.
-    #[must_use]
     pub fn domain(mut self, name: impl Into<String>) -> Self {
         self.domain = Some(name.into());
         self
     }
 
-    /// The client's certificate.
     pub(crate) fn certificate(&self) -> Option<&[u8]> {
         self.identity.as_ref().map(|(certificate, _)| &**certificate)
     }
@@ -123,7 +117,6 @@ impl Tls {
         Ok(())
     }
 
-    /// What etcd-client takes.
     pub(crate) fn options(&self) -> etcd_client::TlsOptions {
         let mut options = etcd_client::TlsOptions::new();
         options = match &self.authorities {

@@ -54,7 +54,6 @@ pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether this can be an endpoint.
 pub(crate) fn is_endpoint(url: &str) -> bool {
     check_endpoint(url).is_ok()
 }

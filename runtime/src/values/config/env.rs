@@ -28,15 +28,14 @@ impl Config {
     /// | `ETCD_LOCKED_CACERT` | file with the authorities' certificates (PEM) | `ETCDCTL_CACERT` |
     /// | `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY` | files with the client's certificate and key (PEM) | `ETCDCTL_CERT`, `ETCDCTL_KEY` |
     ///
-    /// Durations are `<integer>(ms|s|m|h)`. An empty variable counts as unset. Where every endpoint is
-    /// `http://`, etcdctl's certificate variables mean nothing, as with `etcdctl` itself.
+    /// Durations are `<integer>(ms|s|m|h)`. An empty variable counts as unset. Where every endpoint is `http://`, etcdctl's certificate
+    /// variables mean nothing, as with `etcdctl` itself.
     ///
     /// Files are read now, and again for each new connection and when etcd refuses a login: a certificate or a password that is replaced
-    /// needs no restart. A file that cannot be read then, or is not whole, leaves the last good credentials in use. A warning says so,
-    /// with the field `code = "credentials.unreadable"`, and the next connection tries again.
+    /// needs no restart. While a file cannot be read or is incomplete, the last good credentials stay in use, and a warning says so
+    /// (`credentials.unreadable`).
     ///
     /// # Errors
-    ///
     /// [`LockError::NotInitialized`] if no endpoint is set; [`LockError::Config`] if a value is not what it should be.
     pub fn from_env() -> Result<Self, LockError> {
         Self::from_lookup(|variable| {
@@ -111,13 +110,11 @@ impl Config {
     }
 }
 
-/// In the place of endpoints: an etcd in the process.
 const EMBEDDED: &str = "embedded";
 
 /// The environment's variables; an empty one counts as unset.
 struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
 
-/// A variable that is set.
 struct Variable {
     name: &'static str,
     value: String,
@@ -158,7 +155,6 @@ impl Environment<'_> {
         }
     }
 
-    /// All files that are named.
     fn files(&self, config: &Config) -> Result<Files, LockError> {
         let mut files = Files::default();
         if let Some(file) = self.get("ETCD_LOCKED_PASSWORD_FILE") {
@@ -203,7 +199,6 @@ impl Variable {
         LockError::Config { message: format!("`{}`: {what}", self.name) }
     }
 
-    /// The configuration for these endpoints.
     fn config(&self) -> Result<Config, LockError> {
         let parts: Vec<_> = self.value.split(',').map(str::trim).collect();
         match &parts[..] {
@@ -223,13 +218,11 @@ impl Variable {
         }
     }
 
-    /// The file that the variable names.
     fn file(self) -> File {
         File { variable: self.name, path: self.value.into() }
     }
 }
 
-/// What [`duration`] accepts.
 const DURATION: &str = "must be an integer and a unit (`ms`, `s`, `m`, `h`), e.g. `15s`";
 
 /// `<integer>(ms|s|m|h)`, like in the attribute.

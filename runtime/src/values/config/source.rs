@@ -16,7 +16,6 @@ use crate::values::text::shown;
 /// How much of a closure's error is shown, in characters.
 const MESSAGE: usize = 200;
 
-/// Credentials that are being provided.
 type Providing = Pin<Box<dyn Future<Output = Result<Credentials, String>> + Send>>;
 
 /// The user's closure that provides credentials.
@@ -46,7 +45,6 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// Where the credentials of connections come from.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Source {
     /// As the configuration has them; those in files as they were when it was made.
