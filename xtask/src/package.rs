@@ -10,7 +10,6 @@ use crate::{Result, say, workspace};
 /// What is published, in the order in which it must be.
 const PACKAGES: &[&str] = &[
     "etcd-locked-core",
-    "etcd-locked-combiner",
     "etcd-locked-macros",
     "etcd-locked-embedded",
     "etcd-locked",

@@ -12,7 +12,6 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use etcd_locked_combiner::{Combiner, Machine, contain};
 use etcd_locked_core::{
     Acquire, CallId, Core, Failure, Grant, Input, Output, Refused, Release, Request, RequestId,
     Response, Settings,
@@ -23,7 +22,8 @@ use tokio::task::unconstrained;
 
 use super::effects::{Effect, Taker};
 use super::losses::Losses;
-use super::ownership::{OwnedLock, OwnedLocks, Ownership, Releaser, Reply};
+use super::ownership::{OwnedLock, OwnedLocks, Ownership, Reply};
+use super::runner::{Runner, contain};
 use crate::clock::{Alarm, Clock, Moment};
 use crate::metrics::{self, Asked};
 use crate::transport::client::Client;
@@ -139,8 +139,8 @@ pub(super) struct Driver {
     client: Client,
     watches: Watches,
     /// The driver itself, for tasks that submit answers and for ownerships that submit releases.
-    combiner: Weak<Combiner<Self>>,
-    /// What the combiner performs once it has unlocked the driver.
+    runner: Weak<Runner>,
+    /// What the runner performs once it has unlocked the driver.
     pub(super) effects: Vec<Effect>,
     pub(super) waiting: BTreeMap<CallId, (Arc<[Name]>, Taker)>,
     pub(super) held: BTreeMap<CallId, Held>,
@@ -172,7 +172,7 @@ impl Driver {
         clock: Arc<dyn Clock>,
         client: Client,
         on: (Handle, Arc<Alarm>),
-        combiner: Weak<Combiner<Self>>,
+        runner: Weak<Runner>,
     ) -> Self {
         let process = std::process::id();
         let settings = Settings {
@@ -187,7 +187,7 @@ impl Driver {
             seed: RandomState::new().hash_one(process),
         };
         let (runtime, alarm) = on;
-        let driver = combiner.clone();
+        let driver = runner.clone();
         let submit: Submit = Arc::new(move |event| {
             if let Some(driver) = driver.upgrade() {
                 driver.submit(Message::Event(Event::Watch(event)));
@@ -202,7 +202,7 @@ impl Driver {
             alarm,
             runtime,
             client,
-            combiner,
+            runner,
             effects: Vec::new(),
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -224,6 +224,40 @@ impl Driver {
             self.follow(output);
         }
         self.report_losses();
+    }
+
+    /// Handles one message.
+    pub(super) fn handle(&mut self, message: Message) {
+        match message {
+            Message::Command(command) => self.carry_out(command),
+            Message::Event(Event::Answer { request, result, asked }) => {
+                let etcd = || metrics::Etcd {
+                    reachable: self.client.reach().is_reached(),
+                    shortest: self.client.live_leases().iter().map(|it| it.1).min(),
+                };
+                let measured = asked.answered(&result, || self.clock.now(), etcd);
+                self.effects.extend(measured.map(Effect::Run));
+                self.report_history();
+                self.step(Input::Answer { request, result });
+            }
+            Message::Event(Event::Watch(event)) => {
+                if matches!(event, StreamEvent::Ended) {
+                    self.effects.push(Effect::LogWatchesEnded);
+                }
+                if let Some((watch, event)) = self.watches.take(event) {
+                    self.step(Input::Watch { watch, event });
+                }
+            }
+            Message::Event(Event::Time) => self.step(Input::Tick),
+        }
+        if let Some(due) = self.core.next_timeout() {
+            self.alarm.set(self.now, due);
+        }
+    }
+
+    /// True once it handles nothing any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.finished
     }
 
     fn carry_out(&mut self, command: Command) {
@@ -397,9 +431,9 @@ impl Driver {
         let asked = Asked::now(&request, || self.clock.now());
         // Should it panic, the core must still get its answer, or it waits for ever.
         let exchange = Caught(Box::pin(async move { client.exchange(request).await }));
-        let (runtime, combiner) = (self.runtime.clone(), self.combiner.clone());
+        let (runtime, runner) = (self.runtime.clone(), self.runner.clone());
         if !self.client.answers_at_once() {
-            return await_answer(&runtime, combiner, (id, asked), exchange);
+            return await_answer(&runtime, runner, (id, asked), exchange);
         }
         // An etcd in the process has answered after one poll, which may write log lines.
         self.effects.push(Effect::Run(Box::new(move || {
@@ -410,8 +444,8 @@ impl Driver {
                 Pin::new(&mut unconstrained(&mut exchange)).poll(&mut no_task)
             };
             match polled {
-                Poll::Ready(result) => answer(&combiner, (id, asked), result),
-                Poll::Pending => await_answer(&runtime, combiner, (id, asked), exchange),
+                Poll::Ready(result) => answer(&runner, (id, asked), result),
+                Poll::Pending => await_answer(&runtime, runner, (id, asked), exchange),
             }
         })));
     }
@@ -436,7 +470,7 @@ impl Driver {
         let all = (first, locks.collect());
         let denied = self.client.denied();
         let clock = self.clock.clone();
-        let engine = self.combiner.clone();
+        let engine = self.runner.clone();
         let taken = (self.process, self.now);
         let locks = OwnedLocks::new(call, all, deadline, clock, denied, engine, taken);
         let locks = Arc::new(locks);
@@ -456,60 +490,6 @@ impl Driver {
     }
 }
 
-impl Machine for Driver {
-    type Command = Message;
-    type Effect = Effect;
-
-    fn handle(&mut self, message: Message) {
-        match message {
-            Message::Command(command) => self.carry_out(command),
-            Message::Event(Event::Answer { request, result, asked }) => {
-                let etcd = || metrics::Etcd {
-                    reachable: self.client.reach().is_reached(),
-                    shortest: self.client.live_leases().iter().map(|it| it.1).min(),
-                };
-                let measured = asked.answered(&result, || self.clock.now(), etcd);
-                self.effects.extend(measured.map(Effect::Run));
-                self.report_history();
-                self.step(Input::Answer { request, result });
-            }
-            Message::Event(Event::Watch(event)) => {
-                if matches!(event, StreamEvent::Ended) {
-                    self.effects.push(Effect::LogWatchesEnded);
-                }
-                if let Some((watch, event)) = self.watches.take(event) {
-                    self.step(Input::Watch { watch, event });
-                }
-            }
-            Message::Event(Event::Time) => self.step(Input::Tick),
-        }
-    }
-
-    fn rest(&mut self) {
-        if let Some(due) = self.core.next_timeout() {
-            self.alarm.set(self.now, due);
-        }
-    }
-
-    fn has_ended(&self) -> bool {
-        self.finished
-    }
-
-    fn effects(&mut self) -> &mut Vec<Effect> {
-        &mut self.effects
-    }
-
-    fn perform(effect: Effect) {
-        effect.perform();
-    }
-}
-
-impl Releaser for Combiner<Driver> {
-    fn release(&self, call: CallId, how: Release, fenced: bool, reply: Option<Reply>) -> bool {
-        self.submit(Message::Command(Command::Release { call, how, fenced, reply }))
-    }
-}
-
 impl Drop for Driver {
     fn drop(&mut self) {
         self.alarm.ring_for_ever(); // until the thread finds that the driver has ended
@@ -524,20 +504,20 @@ impl Drop for Driver {
 /// Spawns a task that awaits an exchange and submits its answer.
 fn await_answer(
     runtime: &Handle,
-    combiner: Weak<Combiner<Driver>>,
+    runner: Weak<Runner>,
     request: (RequestId, Asked),
     exchange: impl Future<Output = Result<Response, Failure>> + Send + 'static,
 ) {
-    runtime.spawn(async move { answer(&combiner, request, exchange.await) });
+    runtime.spawn(async move { answer(&runner, request, exchange.await) });
 }
 
 fn answer(
-    combiner: &Weak<Combiner<Driver>>,
+    runner: &Weak<Runner>,
     (request, asked): (RequestId, Asked),
     result: Result<Response, Failure>,
 ) {
-    if let Some(combiner) = combiner.upgrade() {
-        combiner.submit(Message::Event(Event::Answer { request, result, asked }));
+    if let Some(runner) = runner.upgrade() {
+        runner.submit(Message::Event(Event::Answer { request, result, asked }));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Effects: what callers, logs and metrics learn from the driver, performed after the core is unlocked.
 //!
-//! Each of them may run code of users: a waker of any executor, a tracing subscriber, a metrics recorder. The combiner performs
+//! Each of them may run code of users: a waker of any executor, a tracing subscriber, a metrics recorder. The runner performs
 //! them one at a time, in the order in which the driver produced them. The order matters to a caller: a grant comes before the
 //! wake-up for its loss, a line in the log before the answer that it is about, all losses before the end of a shutdown.
 //!

@@ -2,8 +2,8 @@
 //!
 //! The thread has a current-thread tokio runtime of its own, for all exchanges with etcd and for the timer, so that a handler
 //! that blocks its executor cannot starve the renewal of leases. The core itself is run by the thread that submits a command or
-//! an event: a caller on its own thread, for the microseconds that takes (see the crate `etcd-locked-combiner`). User futures only wait on channels,
-//! so they run on any executor.
+//! an event: a caller on its own thread, for the microseconds that takes (`runner.rs`). User futures only wait on
+//! channels, so they run on any executor.
 
 use std::io;
 use std::process;
@@ -14,7 +14,6 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use etcd_locked_combiner::Combiner;
 use etcd_locked_core::{Acquire, CallId, Key, LeaseId, Mode, NAMES, Release};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
@@ -23,6 +22,7 @@ use tokio::task::JoinHandle;
 use super::driver::{Command, Driver, Event, Message};
 use super::ownership::{Answer, Ownership};
 use super::registry::{Call, Registry};
+use super::runner::Runner;
 use crate::clock::{Alarm, Clock, Moment};
 use crate::transport::client::{Client, WeakClient};
 use crate::transport::page::Page;
@@ -39,7 +39,7 @@ pub(crate) struct Engine(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    driver: Arc<Combiner<Driver>>,
+    driver: Arc<Runner>,
     clock: Arc<dyn Clock>,
     /// The engine's own, until it ends.
     client: WeakClient,
@@ -104,7 +104,7 @@ pub(crate) fn runtime() -> io::Result<Runtime> {
 /// Starts the thread that awaits exchanges, and that submits the time to the driver until the driver has ended.
 fn time_keeper(
     alarm: Arc<Alarm>,
-    driver: Arc<Combiner<Driver>>,
+    driver: Arc<Runner>,
     runtime: impl FnOnce() -> io::Result<Runtime> + Send + 'static,
 ) -> io::Result<Handle> {
     let (started, start) = std::sync::mpsc::sync_channel(1);
@@ -137,10 +137,7 @@ impl Engine {
         let broken = |message: String| LockError::Config { message };
         config.check().map_err(broken)?;
         let alarm = Arc::new(Alarm::new(clock.clone()));
-        let call = Arc::clone(&alarm);
-        let time = clock.clone();
-        let now = move || time.now().since_boot();
-        let driver = Arc::new(Combiner::new(now, move || call.ring()));
+        let driver = Arc::new(Runner::new(Arc::clone(&alarm)));
         let client = Client::new(&config, clock.clone())
             .map_err(|message| broken(format!("the engine does not start: {message}")))?;
         let runtime = time_keeper(Arc::clone(&alarm), Arc::clone(&driver), runtime)

@@ -10,6 +10,7 @@ mod ownership;
 #[cfg(feature = "testing")]
 mod probe;
 mod registry;
+mod runner;
 
 #[cfg(feature = "testing")]
 pub(crate) use handle::WeakEngine;

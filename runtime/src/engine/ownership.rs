@@ -18,18 +18,14 @@ use etcd_locked_core::{CallId, Deadline, Key, Mode, Release, Revision};
 use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, oneshot};
 
+use super::driver::{Command, Message};
+use super::runner::Runner;
 use crate::clock::{Clock, Moment};
 use crate::metrics::Predecessor;
 use crate::values::error::LockError;
 use crate::values::loss::LossCause;
 use crate::values::name::Name;
 use crate::values::token::Token;
-
-/// The engine, as far as an ownership calls it.
-pub(super) trait Releaser: Send + Sync {
-    /// Submits the release of a call's locks; false if the engine has ended: keys that are left go with their lease.
-    fn release(&self, call: CallId, how: Release, fenced: bool, reply: Option<Reply>) -> bool;
-}
 
 /// What a call gets. An error is boxed, because very many calls may wait, each with room for its answer.
 pub(crate) type Answer = Result<Ownership, Box<LockError>>;
@@ -80,7 +76,9 @@ impl Ownership {
         let engine = own.engine.upgrade()?;
         let (reply, answer) = (how == Release::Confirmed).then(oneshot::channel).unzip();
         let fenced = self.locks.is_fenced();
-        engine.release(own.call, how, fenced, reply).then_some(answer)?
+        let release = Command::Release { call: own.call, how, fenced, reply };
+        // Refused once the engine has ended: keys that are left go with their lease.
+        engine.submit(Message::Command(release)).then_some(answer)?
     }
 }
 
@@ -117,7 +115,7 @@ enum Ground {
 #[derive(Debug)]
 struct Own {
     call: CallId,
-    engine: Weak<dyn Releaser>,
+    engine: Weak<Runner>,
     /// The process whose engine that is. One that was forked from it has nothing to release.
     process: u32,
     deadline: Arc<Deadline>,
@@ -183,7 +181,7 @@ impl OwnedLocks {
         deadline: Arc<Deadline>,
         clock: Arc<dyn Clock>,
         denied: Arc<AtomicBool>,
-        engine: Weak<dyn Releaser>,
+        engine: Weak<Runner>,
         (process, since): (u32, Moment),
     ) -> Self {
         let ground = Ground::Own(Own {

@@ -1,7 +1,7 @@
 //! Registry of an engine's calls: which of them wait and which hold, to be read without the engine.
 //!
 //! A call is one entry from the moment it queues until its caller begins to give it back. Entering and leaving take one of sixteen
-//! locks for one step in a small map. A reader takes each of them for as long as it copies its entries. The combiner's lock
+//! locks for one step in a small map. A reader takes each of them for as long as it copies its entries. The mutex
 //! around the core has no part in this, so that a status holds up no hand-over.
 
 use std::collections::BTreeMap;

@@ -1,0 +1,226 @@
+//! Runner of the driver: the thread that submits a message handles it, under a mutex, and then performs its effects.
+//!
+//! No switch to another thread is needed: waking a processor that sleeps takes longer than the message.
+//!
+//! Invariants:
+//! - Each message is handled once; those of one thread in the order in which it submitted them.
+//! - Each effect is performed once, without the driver's mutex. One thread at a time performs, in the order in which the driver
+//!   produced them. An effect may submit messages; the same thread performs their effects later, so nothing recurses.
+//! - A thread performs at most [`BUDGET`] effects of others, then calls the engine's thread.
+//! - A driver that has ended or panicked is dropped, and refuses messages from then on. Its effects are performed.
+//! - A panic in the driver, in an effect or in a drop reaches neither the submitter nor another effect.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::driver::{Driver, Message};
+use super::effects::Effect;
+use crate::clock::Alarm;
+
+/// How many effects a thread performs before it calls the engine's thread for the rest.
+const BUDGET: usize = 32;
+
+/// A driver that every thread may submit messages to.
+pub(super) struct Runner {
+    /// `None`: not begun yet, or ended.
+    driver: Mutex<Option<Driver>>,
+    effects: Effects,
+    /// Calls the engine's thread, which submits the time until the driver has ended.
+    alarm: Arc<Alarm>,
+}
+
+impl Runner {
+    /// Makes a runner without a driver; it refuses messages until it has one.
+    pub(super) fn new(alarm: Arc<Alarm>) -> Self {
+        Self { driver: Mutex::new(None), effects: Effects::default(), alarm }
+    }
+
+    pub(super) fn begin(&self, driver: Driver) {
+        *lock(&self.driver) = Some(driver);
+    }
+
+    /// Handles a message; false if there is no driver.
+    pub(super) fn submit(&self, message: Message) -> bool {
+        let mut running = lock(&self.driver);
+        let Some(driver) = &mut *running else {
+            drop(running);
+            contain(|| drop(message)); // which may wake a task
+            return false;
+        };
+        // The thread is a user's, which a mistake of ours must not end.
+        let handled = catch_unwind(AssertUnwindSafe(|| driver.handle(message)));
+        let ended = handled.is_err() || driver.has_ended();
+        self.effects.add(&mut driver.effects, ended);
+        let ended = running.take_if(|_| ended);
+        drop(running);
+        contain(|| drop(ended));
+        if !self.effects.perform() {
+            self.alarm.ring();
+        }
+        true
+    }
+}
+
+impl fmt::Debug for Runner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").finish_non_exhaustive()
+    }
+}
+
+/// Effects that are still to be performed.
+#[derive(Default)]
+struct Effects(Mutex<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    effects: VecDeque<Effect>,
+    /// A thread performs effects.
+    performing: bool,
+    /// The driver has ended: no effects follow, and the engine's thread may have gone.
+    last: bool,
+}
+
+impl Effects {
+    /// Adds effects, while the driver is locked.
+    fn add(&self, effects: &mut Vec<Effect>, last: bool) {
+        if last || !effects.is_empty() {
+            let mut queue = lock(&self.0);
+            queue.effects.extend(effects.drain(..));
+            queue.last |= last;
+        }
+    }
+
+    /// Performs the effects that are there, unless another thread does; false if some are left for the engine's thread.
+    fn perform(&self) -> bool {
+        let mut queue = lock(&self.0);
+        if queue.performing {
+            return true; // that thread performs these as well
+        }
+        queue.performing = true;
+        for performed in 0.. {
+            if performed >= BUDGET && !queue.last {
+                break;
+            }
+            let Some(effect) = queue.effects.pop_front() else {
+                break;
+            };
+            drop(queue);
+            contain(|| effect.perform());
+            queue = lock(&self.0);
+        }
+        queue.performing = false;
+        queue.effects.is_empty()
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs code that may call users' code; a panic there ends here.
+pub(super) fn contain(code: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(code));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn effect(run: impl FnOnce() + Send + 'static) -> Vec<Effect> {
+        vec![Effect::Run(Box::new(run))]
+    }
+
+    #[test]
+    fn effects_of_many_threads_keep_their_order() {
+        const THREADS: usize = 4;
+        const EACH: usize = 20_000;
+        let (driver, effects) = (Mutex::new(0), Effects::default());
+        let performed = Arc::<Mutex<Vec<usize>>>::default();
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..EACH {
+                        let mut running = lock(&driver);
+                        *running += 1;
+                        let (number, performed) = (*running, Arc::clone(&performed));
+                        let push = move || performed.try_lock().unwrap().push(number);
+                        effects.add(&mut effect(push), false);
+                        drop(running);
+                        while !effects.perform() {}
+                    }
+                });
+            }
+        });
+        assert!(lock(&performed).iter().copied().eq(1..=THREADS * EACH));
+    }
+
+    #[test]
+    fn effects_of_effects_need_no_deeper_stack() {
+        fn submit(effects: &Arc<Effects>, count: &Arc<Mutex<usize>>) {
+            let (own, left) = (Arc::clone(effects), Arc::clone(count));
+            let next = move || {
+                *lock(&left) -= 1;
+                if *lock(&left) > 0 {
+                    submit(&own, &left);
+                }
+            };
+            effects.add(&mut effect(next), false);
+            while !effects.perform() {}
+        }
+        let run = || {
+            let count = Arc::new(Mutex::new(100_000));
+            submit(&Arc::default(), &count);
+            assert_eq!(*lock(&count), 0);
+        };
+        let small = thread::Builder::new().stack_size(128 * 1024).spawn(run);
+        small.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn thread_leaves_effects_over_its_budget_unless_they_are_the_last() {
+        let (effects, performed) = (Effects::default(), Arc::<Mutex<usize>>::default());
+        let add = |last| {
+            for _ in 0..=BUDGET {
+                let performed = Arc::clone(&performed);
+                effects.add(&mut effect(move || *lock(&performed) += 1), last);
+            }
+        };
+        add(false);
+        assert!(!effects.perform());
+        assert_eq!(*lock(&performed), BUDGET);
+        add(true);
+        assert!(effects.perform());
+        assert_eq!(*lock(&performed), 2 * BUDGET + 2);
+    }
+
+    #[test]
+    fn panic_in_an_effect_loses_no_other() {
+        let (effects, performed) = (Effects::default(), Arc::<Mutex<bool>>::default());
+        let after = Arc::clone(&performed);
+        effects.add(&mut effect(|| panic!("on purpose")), false);
+        effects.add(&mut effect(move || *lock(&after) = true), false);
+        assert!(effects.perform());
+        assert!(*lock(&performed));
+    }
+
+    #[cfg(all(feature = "embedded", feature = "testing"))]
+    #[tokio::test]
+    async fn driver_that_panics_refuses_all_that_follows() {
+        use super::super::driver::{Command, Inspection};
+        use super::super::handle::{Engine, runtime};
+        use crate::clock::BootClock;
+        use crate::values::config::Config;
+        use crate::values::error::LockError;
+
+        let engine = Engine::start(Config::embedded(), Arc::new(BootClock), runtime).unwrap();
+        engine.warm().await.unwrap();
+        let panics = Inspection(Box::new(|_| panic!("on purpose")));
+        engine.submit(Command::Inspect(panics)).unwrap();
+        let refused = engine.warm().await;
+        assert!(matches!(refused, Err(LockError::ShuttingDown)), "{refused:?}");
+    }
+}
