@@ -13,11 +13,11 @@ use crate::engine::Names;
 /// Deletes the key that owns the name, if there is one.
 pub(super) fn delete_owner(etcd: &Etcd, prefix: &str, name: &str) -> bool {
     etcd.with_store(|store| {
-        let Some(owner) = contenders(store, prefix).remove(name).and_then(first) else {
-            return false;
-        };
-        let request = PbDeleteRequest { key: owner.key, ..PbDeleteRequest::default() };
-        store.delete_range(&request).is_ok()
+        let contenders = contenders(store, prefix).remove(name).unwrap_or_default();
+        contenders.into_iter().next().is_some_and(|owner| {
+            let request = PbDeleteRequest { key: owner.key, ..PbDeleteRequest::default() };
+            store.delete_range(&request).is_ok()
+        })
     })
 }
 
@@ -86,8 +86,4 @@ fn below(store: &Store, prefix: &str) -> Vec<PbKeyValue> {
     let request =
         PbRangeRequest { key: prefix.as_bytes().to_vec(), range_end, ..PbRangeRequest::default() };
     store.range(&request).map(|found| found.kvs).unwrap_or_default()
-}
-
-fn first(contenders: Vec<PbKeyValue>) -> Option<PbKeyValue> {
-    contenders.into_iter().next()
 }

@@ -35,24 +35,19 @@
 //!
 //! # Time
 //!
-//! The engine, its timers and the leases at etcd share a clock of the test's: it goes on by itself, and
-//! [`advance`](Etcd::advance) moves it. It stops wherever a timer is due, and goes on when all that came of it has been done:
-//! leases are renewed on the way as they would be, so that an hour does no harm, but after
-//! [`freeze_keepalives`](Etcd::freeze_keepalives) a TTL is the end of every lock.
-//!
-//! Time in the functions under test is tokio's: `tokio::time::sleep` in a body is not moved. Do not pause it
-//! (`start_paused`): tokio would then take the time in which it waits for the engine's thread for idle, and leap over every
-//! time-out of the test.
+//! The engine, its timers and the leases at etcd share a clock of the test's: it goes on by itself, and [`advance`](Etcd::advance)
+//! moves it from timer to timer. Leases are renewed on the way, so an hour does no harm; after
+//! [`freeze_keepalives`](Etcd::freeze_keepalives) a TTL is the end of every lock. Time in the functions under test is tokio's:
+//! `tokio::time::sleep` in a body is not moved. Do not pause it (`start_paused`): tokio would take the time in which it waits for the
+//! engine's thread for idle, and leap over every time-out of the test.
 //!
 //! # Which calls use it
 //!
-//! Those of the thread that called [`start`]: under `#[tokio::test]`, which runs everything on one thread, all of them,
-//! spawned tasks and `tokio::join!` included. On a multi-threaded runtime, put what is to use it into
-//! [`etcd.locks().scope(..)`](crate::Locks::scope), in spawned tasks too, or hand out [`Etcd::locks`]. A call that is in no scope of
-//! a kit never reaches a real etcd: as long as any kit of the process lives, it is refused with [`LockError::Config`], which says so. Tests
-//! that use the process's own engine are a test target of their own. What waits for the
-//! test's tasks to settle ([`advance`](Etcd::advance), [`held`](Etcd::held), [`waiting`](Etcd::waiting)) knows those of its
-//! own thread only.
+//! Those of the thread that called [`start`]: under `#[tokio::test]` all of them, spawned tasks and `tokio::join!` included. On a
+//! multi-threaded runtime, run them in [`etcd.locks().scope(..)`](crate::Locks::scope), in spawned tasks too, or hand out
+//! [`Etcd::locks`]. While any kit of the process lives, a call in no scope of a kit is refused with [`LockError::Config`] and never
+//! reaches a real etcd, so tests of the process's own engine are a test target of their own. [`advance`](Etcd::advance),
+//! [`held`](Etcd::held) and [`waiting`](Etcd::waiting) wait for tasks of their own thread only.
 
 use std::error::Error;
 use std::fmt;
@@ -85,15 +80,7 @@ pub async fn start() -> Result<Etcd, LockError> {
     start_with(|config| config).await
 }
 
-/// The same with a configuration of one's own, made from the default one: [`wait`](Config::wait), [`ttl`](Config::ttl),
-/// [`prefix`](Config::prefix) and so on.
-///
-/// ```
-/// # use std::time::Duration;
-/// # async fn example() -> Result<(), etcd_locked::LockError> {
-/// let etcd = etcd_locked::testing::start_with(|config| config.ttl(Duration::from_secs(5))).await?;
-/// # drop(etcd); Ok(()) }
-/// ```
+/// [`start`] with a configuration made from the default one, such as `start_with(|config| config.ttl(Duration::from_secs(5)))`.
 ///
 /// # Errors
 /// [`LockError::Config`] for what can be seen in the configuration, or if no thread can be started.
@@ -177,11 +164,9 @@ impl Etcd {
         self.etcd.client().await
     }
 
-    /// Moves the test's clock, from timer to timer, and lets everything happen on the way that would: renewals, time-outs,
-    /// losses, and what the tasks of this thread make of them. Calls made before are under way when it begins.
-    ///
-    /// `Duration::ZERO` only lets everything happen that can happen now. It takes milliseconds of real time. Cancel safe:
-    /// the clock stays where it is.
+    /// Moves the test's clock, from timer to timer, and lets everything happen on the way that would: renewals, time-outs, losses, and
+    /// what the tasks of this thread make of them. Calls made before are under way when it begins. `Duration::ZERO` only lets happen
+    /// what can happen now. Cancel safe: the clock stays where it is.
     pub async fn advance(&self, by: Duration) {
         self.settle().await;
         let end = self.clock.time() + by;
@@ -262,9 +247,8 @@ impl Etcd {
         self.settle().await;
     }
 
-    /// Lets functions of this test take locks in opposite order, to see what comes of it; in production that is only a
-    /// warning. At first such a call is refused with [`LockError::OrderInversion`], before it ever hangs: by the engines there are
-    /// now, this one and those of [`second`](Self::second), each by what it has seen itself.
+    /// Lets functions of this test take locks in opposite order on the engines there are now, as in production, where that is only a
+    /// warning. Otherwise such a call is refused with [`LockError::OrderInversion`], before it ever hangs.
     pub fn allow_order_inversions(&self) {
         for engine in self.engines() {
             engine.orders.refuse(false);
@@ -274,28 +258,28 @@ impl Etcd {
     /// The names that are held, sorted: by calls of the engines started here, as they see it, and by foreign clients; and those that
     /// [`at_least`](crate::Acquire::at_least) keeps, once etcd keeps them.
     pub async fn held(&self) -> Vec<String> {
-        let (ours, foreign) = self.names().await;
-        sorted(ours.held, foreign.held)
+        self.names().await.held
     }
 
     /// The names that are waited for, sorted, each as often as it is: by calls of the engines started here, also behind
     /// another call of the same process, and by foreign clients.
     pub async fn waiting(&self) -> Vec<String> {
-        let (ours, foreign) = self.names().await;
-        sorted(ours.waiting, foreign.waiting)
+        self.names().await.waiting
     }
 
-    async fn names(&self) -> (Names, Names) {
+    async fn names(&self) -> Names {
         self.settle().await;
-        let mut ours = Names::default();
+        let mut names = keys::foreign(&self.etcd, &self.config.prefix);
         for engine in self.engines() {
             if let Some(engine) = engine.engine.upgrade() {
                 let Names { held, waiting } = engine.names().await;
-                ours.held.extend(held);
-                ours.waiting.extend(waiting);
+                names.held.extend(held);
+                names.waiting.extend(waiting);
             }
         }
-        (ours, keys::foreign(&self.etcd, &self.config.prefix))
+        names.held.sort_unstable();
+        names.waiting.sort_unstable();
+        names
     }
 
     /// Has all engines see what an operator did, and what comes of it happen.
@@ -381,10 +365,4 @@ fn connector(link: &etcd_locked_embedded::Link) -> Connector {
         let link = link.clone();
         async move { link.client(None).await }
     })
-}
-
-fn sorted(mut names: Vec<String>, others: Vec<String>) -> Vec<String> {
-    names.extend(others);
-    names.sort_unstable();
-    names
 }
