@@ -12,13 +12,9 @@ use serde_json::Value;
 const PACKAGES: &[(&str, &[&str])] = &[
     ("etcd-locked-macros", &[]),
     ("etcd-locked-core", &[]),
-    ("etcd-locked-combiner", &[]),
     ("etcd-locked-embedded", &[]),
     ("etcd-locked-devkit", &[]),
-    (
-        "etcd-locked",
-        &["etcd-locked-macros", "etcd-locked-core", "etcd-locked-combiner", "etcd-locked-embedded"],
-    ),
+    ("etcd-locked", &["etcd-locked-macros", "etcd-locked-core", "etcd-locked-embedded"]),
     ("xtask", &["etcd-locked-devkit"]),
 ];
 
