@@ -138,9 +138,8 @@ impl Corner {
     pub(crate) async fn until_contenders(&self, name: &str, count: usize) -> Vec<Key> {
         let below = self.below(name);
         let what = format!("{count} contenders for `{name}`");
-        let keys =
-            self.until(&what, &below, |keys| direct(keys.to_vec(), &below).len() == count).await;
-        direct(keys, &below)
+        let wanted = |keys: &[Key]| direct(keys.to_vec(), &below).len() == count;
+        direct(self.until(&what, &below, wanted).await, &below)
     }
 
     /// Awaits that no key of this corner is left, long before a lease could expire.
@@ -198,7 +197,7 @@ impl Corner {
         }
     }
 
-    /// Awaits, by a watch, that the keys below a prefix satisfy `wanted`.
+    /// Awaits that the keys below a prefix satisfy `wanted`.
     pub(crate) async fn until(
         &self,
         what: &str,
@@ -207,11 +206,10 @@ impl Corner {
     ) -> Vec<Key> {
         let wait = async {
             loop {
-                if let Some(keys) = self.watch(below, &wanted).await {
-                    return keys;
+                match self.try_keys(below).await {
+                    Ok(keys) if wanted(&keys) => return keys,
+                    _ => sleep(Duration::from_millis(10)).await,
                 }
-                // etcd is down or has cancelled the watch, so a new one is opened after a pause.
-                sleep(Duration::from_millis(50)).await;
             }
         };
         match timeout(PATIENCE, wait).await {
@@ -220,23 +218,6 @@ impl Corner {
                 "{what}: not within {PATIENCE:?}; there are {:?}",
                 self.try_keys(below).await
             ),
-        }
-    }
-
-    /// Watches until the keys satisfy `wanted`. The watch is open before the first read, so no change falls between.
-    async fn watch(&self, below: &str, wanted: &impl Fn(&[Key]) -> bool) -> Option<Vec<Key>> {
-        let mut client = self.client.clone();
-        let mut watch = client.watch(below, Some(WatchOptions::new().with_prefix())).await.ok()?;
-        loop {
-            // The first message means that the watch is open, every later one that a key has changed.
-            let message = watch.message().await.ok()??;
-            if message.canceled() {
-                return None;
-            }
-            let keys = self.try_keys(below).await.ok()?;
-            if wanted(&keys) {
-                return Some(keys);
-            }
         }
     }
 

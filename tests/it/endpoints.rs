@@ -6,18 +6,17 @@ use etcd_locked::Locks;
 use etcd_locked_devkit::{Direction, Proxy};
 use tokio::time::sleep;
 
-use crate::corner::{Corner, connect};
+use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::{Cluster, Etcd, free_port};
-use crate::limit::{self, within};
+use crate::limit::{self, within, within_time};
+use crate::real_only::real_etcd_only;
+
+/// More than a body takes that works for longer than other tests.
+const LONG: Duration = Duration::from_secs(60);
 
 async fn calls(locks: &Locks, count: u32) {
     for number in 0..count {
-        let held = within("the next lock", locks.lock(format!("orders/{}", number % 10))).await;
-        let held =
-            held.unwrap_or_else(|error| panic!("call {number} of {count} failed: {error:?}"));
-        held.release()
-            .await
-            .unwrap_or_else(|error| panic!("release {number} of {count} failed: {error:?}"));
+        pass("the next lock", locks.lock(format!("orders/{}", number % 10))).await;
     }
 }
 
@@ -38,31 +37,14 @@ async fn a_refused_endpoint_of_three_is_not_noticed() {
 }
 
 #[limit::test]
-async fn a_users_client_skips_a_dead_endpoint() {
-    let etcd = Etcd::shared().await;
-    let corner = Corner::new().await;
-    let dead = || format!("http://127.0.0.1:{}", free_port());
-    for rotation in 0..3 {
-        let mut endpoints = [dead(), etcd.endpoint(), dead()];
-        endpoints.rotate_left(rotation);
-        let locks = connect(corner.config_via(endpoints)).await;
-        let mut client = locks.client().await.unwrap();
-        let key = format!("{}own", corner.prefix);
-        for number in 0..20 {
-            let put = client.put(key.clone(), number.to_string(), None).await;
-            put.unwrap_or_else(|error| panic!("call {number} failed: {error}"));
-        }
-        client.delete(key, None).await.unwrap();
-    }
-}
-
-#[limit::test]
 async fn a_users_client_survives_the_loss_of_its_endpoint() {
     let etcd = Etcd::shared().await;
     let corner = Corner::new().await;
     let mut proxies =
         [Proxy::start(etcd.address()).unwrap(), Proxy::start(etcd.address()).unwrap()];
-    let endpoints = [proxies[0].endpoint(), proxies[1].endpoint()];
+    // The third one is dead from the start.
+    let dead = format!("http://127.0.0.1:{}", free_port());
+    let endpoints = [dead, proxies[0].endpoint(), proxies[1].endpoint()];
     let locks = connect(corner.config_via(endpoints)).await;
     let mut client = locks.client().await.unwrap();
     client.get("nothing", None).await.unwrap();
@@ -90,8 +72,12 @@ async fn a_frozen_endpoint_costs_time_and_no_lock() {
     let corner = Corner::new().await;
     let proxies = [Proxy::start(etcd.address()).unwrap(), Proxy::start(etcd.address()).unwrap()];
     let endpoints = [proxies[0].endpoint(), proxies[1].endpoint(), etcd.endpoint()];
+    // Frozen already when the engine connects, which no call waits for.
+    proxies[0].freeze(Direction::Requests);
     let locks = connect(corner.config_via(endpoints).ttl(Duration::from_secs(10))).await;
-    let held = locks.lock("reports/today").await.unwrap();
+    calls(&locks, 5).await;
+    proxies[0].thaw();
+    let held = take("a free name", locks.lock("reports/today")).await;
     let kept = held.hold(async {
         // One after the other, because either may be the one in use.
         for proxy in &proxies {
@@ -103,20 +89,9 @@ async fn a_frozen_endpoint_costs_time_and_no_lock() {
             proxy.thaw();
         }
     });
-    within_the_cluster("the body's end", kept).await.unwrap();
+    within_time(LONG, "the body's end", kept).await.unwrap();
     assert!(held.is_held());
     held.release().await.unwrap();
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn an_endpoint_frozen_from_the_start_blocks_no_call() {
-    let etcd = Etcd::shared().await;
-    let corner = Corner::new().await;
-    let proxy = Proxy::start(etcd.address()).unwrap();
-    proxy.freeze(Direction::Requests);
-    let locks = connect(corner.config_via([proxy.endpoint(), etcd.endpoint()])).await;
-    calls(&locks, 5).await;
     corner.until_empty().await;
 }
 
@@ -126,7 +101,7 @@ async fn outlives(ttl: Duration, delay: Duration, body: Duration, fault: impl Fn
     proxy.delay(delay);
     let locks = connect(corner.config_via([proxy.endpoint()]).ttl(ttl)).await;
     calls(&locks, 2).await;
-    let held = locks.lock("reports/today").await.expect("a free name");
+    let held = take("a free name", locks.lock("reports/today")).await;
     let kept = held.hold(async {
         fault(&proxy);
         // The body's work, past the lease that it began with.
@@ -140,27 +115,27 @@ async fn outlives(ttl: Duration, delay: Duration, body: Duration, fault: impl Fn
     corner.until_empty().await;
 }
 
-/// A lock of a short TTL outlives its connection, though a new one takes several slow round trips.
+/// A new connection takes several slow round trips.
 #[limit::test]
 async fn a_slow_network_reconnects_within_a_short_ttl() {
     let ttl = Duration::from_secs(6);
-    let delay = Duration::from_millis(190);
-    outlives(ttl, delay, ttl * 3 / 2, Proxy::reset_all).await;
+    outlives(ttl, Duration::from_millis(190), ttl * 3 / 2, Proxy::reset_all).await;
 }
 
 /// The first renewal goes over the connection that was used before, as there is no stream yet.
 #[limit::test]
 async fn half_open_connection_costs_no_lock_of_a_short_ttl() {
     let ttl = Duration::from_secs(3);
-    let half_open = |proxy: &Proxy| {
+    outlives(ttl, Duration::ZERO, ttl * 2, |proxy| {
         proxy.freeze_existing(Direction::Requests);
         proxy.freeze_existing(Direction::Answers);
-    };
-    outlives(ttl, Duration::ZERO, ttl * 2, half_open).await;
+    })
+    .await;
 }
 
 #[limit::test]
 async fn a_dead_member_of_a_cluster_is_not_noticed() {
+    real_etcd_only!("there is one embedded etcd");
     let mut cluster = Cluster::start(3).await;
     let leader = cluster.leader();
     let follower = (leader + 1) % 3;
@@ -168,7 +143,7 @@ async fn a_dead_member_of_a_cluster_is_not_noticed() {
     let corner = Corner::of(&cluster.members[alive]).await;
     let endpoints: [String; 3] = cluster.endpoints().try_into().unwrap();
     let locks = connect(corner.config_via(endpoints).ttl(Duration::from_secs(10))).await;
-    let held = locks.lock("reports/today").await.unwrap();
+    let held = take("a free name", locks.lock("reports/today")).await;
     let kept = held.hold(async {
         calls(&locks, 20).await;
         cluster.members[follower].kill();
@@ -189,13 +164,8 @@ async fn a_dead_member_of_a_cluster_is_not_noticed() {
         // The body's work: past the TTL, so that renewals must have arrived as well.
         sleep(Duration::from_secs(11).saturating_sub(killed.elapsed())).await;
     });
-    within_the_cluster("the body's end", kept).await.unwrap();
+    within_time(LONG, "the body's end", kept).await.unwrap();
     assert!(held.is_held());
     held.release().await.unwrap();
     corner.until_empty().await;
-}
-
-/// Awaits the end of a body that works for longer than other tests take.
-async fn within_the_cluster<F: Future>(what: &str, event: F) -> F::Output {
-    crate::limit::within_time(Duration::from_secs(60), what, event).await
 }

@@ -1,7 +1,4 @@
 //! Mark of the tests that need a real etcd, in their first line. All others run on an embedded one as well, from the same source.
-//!
-//! One of those shows less there: in `endpoints::a_dead_member_of_a_cluster_is_not_noticed` three ports share one store, so there
-//! is neither an election nor replication.
 
 use std::io::{self, Write};
 use std::thread;

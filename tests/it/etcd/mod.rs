@@ -31,7 +31,7 @@ pub(crate) fn on_embedded() -> bool {
 #[derive(Debug)]
 pub(crate) enum Etcd {
     Process(Arc<Member>),
-    Embedded(embedded::Member),
+    Embedded(Box<embedded::Member>),
 }
 
 /// Name and password of the user who may do everything.
@@ -208,52 +208,46 @@ impl Etcd {
     }
 }
 
-/// Members of one cluster.
+/// Members of one cluster of real etcds; tests with one begin with `real_etcd_only!`.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) members: Vec<Etcd>,
-    /// `None` if the members are embedded.
+    /// `None` only while a member is replaced.
     real: Option<etcd_locked_devkit::Cluster>,
 }
 
 impl Cluster {
     /// Starts a cluster of this many members and awaits its leader.
     pub(crate) async fn start(size: usize) -> Cluster {
-        if !on_embedded() {
-            return Self::start_real(size, Setup::default()).await;
-        }
-        let members = embedded::Member::start_cluster(size);
-        Cluster { members: members.into_iter().map(Etcd::Embedded).collect(), real: None }
+        Self::start_with(size, Setup::default()).await
     }
 
-    /// Starts a cluster of real members that may be replaced one right after the other.
+    /// Starts a cluster of members that may be replaced one right after the other.
     pub(crate) async fn start_replaceable(size: usize) -> Cluster {
         // Without the flag, etcd wants every member connected for five seconds before the next change.
         let setup = Setup::default().flags(["--strict-reconfig-check=false"]);
-        Self::start_real(size, setup).await
+        Self::start_with(size, setup).await
     }
 
-    async fn start_real(size: usize, setup: Setup) -> Cluster {
+    async fn start_with(size: usize, setup: Setup) -> Cluster {
+        assert!(!on_embedded(), "begin the test with `real_etcd_only!`");
         let start = move || etcd_locked_devkit::Cluster::start_with(size, setup.direct());
         Self::of(blocking(start).await)
     }
 
-    /// Starts a cluster of real members, which can be cut off from each other.
+    /// Starts a cluster of members that can be cut off from each other.
     pub(crate) async fn start_separable(size: usize) -> Cluster {
         Self::of(blocking(move || etcd_locked_devkit::Cluster::start(size)).await)
     }
 
     /// Cuts the member at this index off from all others, and not from clients.
     pub(crate) fn isolate(&self, at: usize) {
-        let real = self.real.as_ref();
-        let isolated = real.expect("begin with `real_etcd_only!`").isolate(at);
-        isolated.expect("a member behind proxies");
+        self.real().isolate(at).expect("a member behind proxies");
     }
 
     /// Ends the isolation of every member.
     pub(crate) fn heal(&self) {
-        let real = self.real.as_ref();
-        real.expect("begin with `real_etcd_only!`").heal();
+        self.real().heal();
     }
 
     fn of(real: etcd_locked_devkit::Cluster) -> Cluster {
@@ -263,7 +257,7 @@ impl Cluster {
 
     /// Makes another member lead, as an operator would; removes the one at this index, and adds one with another address in its place.
     pub(crate) async fn replace(&mut self, at: usize) {
-        let mut real = self.real.take().expect("begin with `real_etcd_only!`");
+        let mut real = self.real.take().expect("no other replacement");
         self.members.clear();
         let next = (at + 1) % real.members().len();
         let replaced = move || {
@@ -280,11 +274,10 @@ impl Cluster {
 
     /// Returns the index of the leader in `members`.
     pub(crate) fn leader(&self) -> usize {
-        if let Some(real) = &self.real {
-            return real.await_leader().expect("a member leads");
-        }
-        let leads = |member: &Etcd| matches!(member, Etcd::Embedded(member) if member.leads());
-        let leader = self.members.iter().position(leads);
-        leader.expect("a member leads")
+        self.real().await_leader().expect("a member leads")
+    }
+
+    fn real(&self) -> &etcd_locked_devkit::Cluster {
+        self.real.as_ref().expect("no replacement under way")
     }
 }
