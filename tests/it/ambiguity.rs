@@ -1,10 +1,9 @@
 //! Ambiguous outcomes: requests that etcd may have applied, or may apply later. They never give a lock to two holders, and leave
 //! no key behind.
 
-use std::future::IntoFuture;
 use std::time::Duration;
 
-use etcd_locked::{LockError, Locks};
+use etcd_locked::Locks;
 use etcd_locked_devkit::{Direction, Proxy};
 use tokio::time::sleep;
 
@@ -51,23 +50,6 @@ impl Scene {
     }
 }
 
-#[limit::test]
-async fn a_late_answer_still_counts() {
-    let scene = Scene::new().await;
-    scene.proxy.freeze(Direction::Answers);
-    let call = spawn(scene.mine.lock("orders/7").wait_forever());
-    scene.corner.until_contenders("orders/7", 1).await;
-    let other = spawn(scene.theirs.lock("orders/7").wait_forever());
-    scene.corner.until_contenders("orders/7", 2).await;
-    // The answer arrives on the same connection, whether or not the engine has given it up.
-    scene.proxy.thaw();
-    let held = admitted("the waiter", call).await;
-    assert!(!other.is_finished(), "both hold the lock");
-    held.release().await.unwrap();
-    served("the waiter", other).await;
-    scene.is_clean().await;
-}
-
 /// A request that arrives after its sender has given it up must not be applied, or must do no harm.
 #[limit::test]
 async fn an_acquisition_that_arrives_late_makes_no_ghost() {
@@ -94,19 +76,6 @@ async fn an_acquisition_that_arrives_late_makes_no_ghost() {
         }
         scene.is_clean().await;
     }
-}
-
-#[limit::test]
-async fn a_wait_that_ends_unanswered_leaves_no_ghost() {
-    let scene = Scene::new().await;
-    scene.proxy.freeze(Direction::Answers);
-    let call = scene.mine.lock("orders/7").wait(Duration::from_millis(300));
-    let refused = within("the end of the wait", call.into_future()).await;
-    assert_matches!(refused, Err(LockError::Timeout { .. } | LockError::Backend { .. }));
-    scene.proxy.reset_all();
-    scene.proxy.thaw();
-    scene.corner.until_empty().await;
-    scene.is_clean().await;
 }
 
 #[limit::test]

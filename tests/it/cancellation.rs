@@ -2,14 +2,13 @@
 //!
 //! The TTL is 15 s and no test here waits that long, so no expired lease can help.
 
-use std::future::Future;
 use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, pass};
+use crate::corner::{Corner, pass, take};
 use crate::limit::{self, within};
 use crate::steps::{When, poll_then_drop};
 
@@ -26,11 +25,6 @@ async fn body(locks: &Locks, id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-async fn try_to_take(locks: &Locks) -> Result<(), LockError> {
-    drop(locks.lock("orders/7").try_once().await?);
-    Ok(())
-}
-
 /// Asserts that both engines can take the name at once, and that no key is left afterwards.
 async fn nothing_is_left(corner: &Corner, engines: [&Locks; 2]) {
     for locks in engines {
@@ -40,18 +34,13 @@ async fn nothing_is_left(corner: &Corner, engines: [&Locks; 2]) {
     corner.until_empty().await;
 }
 
-/// Drops the call after no poll, after one, after two …, until the call is done first.
-async fn dropped_at_every_point<'a, F, C>(corner: &Corner, mine: &'a Locks, call: C)
-where
-    F: Future<Output = Result<(), LockError>>,
-    C: Fn(&'a Locks) -> F,
-{
-    let theirs = corner.locks().await;
+/// Drops a call after no poll, after one, after two …, until the call is done first. `attempt` makes the call, lets it have so
+/// many polls, and checks what is left.
+async fn at_every_point(attempt: impl AsyncFn(usize, When) -> Option<Result<(), LockError>>) {
     for when in [When::AtOnce, When::WhenWoken] {
         let mut done = None;
         for polls in 0..ENDLESS {
-            done = within("a dropped call", poll_then_drop(polls, when, call(mine))).await;
-            nothing_is_left(corner, [&theirs, mine]).await;
+            done = attempt(polls, when).await;
             if done.is_some() {
                 break;
             }
@@ -64,64 +53,54 @@ where
 #[limit::test]
 async fn a_dropped_waiting_call_leaves_nothing() {
     let (corner, [mine, holder, theirs]) = Corner::with_engines().await;
-    for when in [When::AtOnce, When::WhenWoken] {
-        let mut done = None;
-        for polls in 0..ENDLESS {
-            let held = holder.lock("orders/7").await.expect("no other holder");
-            let gone = Notify::new();
-            let dropped = async {
-                let done = poll_then_drop(polls, when, body(&mine, 7)).await;
-                gone.notify_one();
-                done
-            };
-            let holding = async {
-                tokio::select! {
-                    _ = corner.until_contenders("orders/7", 2) => {}
-                    () = gone.notified() => {
-                        // The engine's earlier request is on its way to etcd by now. Its key has to go although the name
-                        // is still held.
-                        pass("another lock", mine.lock("stock/8")).await;
-                        corner.until_contenders("orders/7", 1).await;
-                    }
+    at_every_point(async |polls, when| {
+        let held = take("no other holder", holder.lock("orders/7")).await;
+        let gone = Notify::new();
+        let dropped = async {
+            let done = poll_then_drop(polls, when, body(&mine, 7)).await;
+            gone.notify_one();
+            done
+        };
+        let holding = async {
+            tokio::select! {
+                _ = corner.until_contenders("orders/7", 2) => {}
+                () = gone.notified() => {
+                    // The engine's earlier request is on its way to etcd by now. Its key has to go although the name
+                    // is still held.
+                    pass("another lock", mine.lock("stock/8")).await;
+                    corner.until_contenders("orders/7", 1).await;
                 }
-                held.release().await.expect("a release that is confirmed");
-            };
-            (done, ()) = within("a dropped call", async { tokio::join!(dropped, holding) }).await;
-            nothing_is_left(&corner, [&theirs, &mine]).await;
-            if done.is_some() {
-                break;
             }
-        }
-        done.expect("the call ends").expect("without an error");
-    }
+            held.release().await.expect("a release that is confirmed");
+        };
+        let (done, ()) = within("a dropped call", async { tokio::join!(dropped, holding) }).await;
+        nothing_is_left(&corner, [&theirs, &mine]).await;
+        done
+    })
+    .await;
 }
 
 #[limit::test]
 async fn a_dropped_try_leaves_nothing() {
-    let corner = Corner::new().await;
-    dropped_at_every_point(&corner, &corner.locks().await, try_to_take).await;
-}
-
-#[limit::test]
-async fn a_dropped_call_leaves_nothing() {
-    let corner = Corner::new().await;
-    dropped_at_every_point(&corner, &corner.locks().await, |locks| body(locks, 7)).await;
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    at_every_point(async |polls, when| {
+        let call = async { mine.lock("orders/7").try_once().await.map(drop) };
+        let done = within("a dropped try", poll_then_drop(polls, when, call)).await;
+        nothing_is_left(&corner, [&theirs, &mine]).await;
+        done
+    })
+    .await;
 }
 
 /// The first lock of an engine also creates a lease and a session key, so there are more points to interrupt.
 #[limit::test]
 async fn a_dropped_first_call_leaves_nothing() {
     let (corner, [theirs]) = Corner::with_engines().await;
-    for when in [When::AtOnce, When::WhenWoken] {
-        let mut done = None;
-        for polls in 0..ENDLESS {
-            let mine = corner.locks().await;
-            done = within("a dropped call", poll_then_drop(polls, when, body(&mine, 7))).await;
-            nothing_is_left(&corner, [&theirs, &mine]).await;
-            if done.is_some() {
-                break;
-            }
-        }
-        done.expect("the call ends").expect("without an error");
-    }
+    at_every_point(async |polls, when| {
+        let mine = corner.locks().await;
+        let done = within("a dropped call", poll_then_drop(polls, when, body(&mine, 7))).await;
+        nothing_is_left(&corner, [&theirs, &mine]).await;
+        done
+    })
+    .await;
 }

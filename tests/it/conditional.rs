@@ -25,6 +25,11 @@ async fn without_the_condition_nothing_is_taken() {
     held.release().await.unwrap();
     let locked = order(&mine, 7, &101).await.unwrap();
     assert_eq!(locked.as_deref(), Some("orders/7"));
+    // The lock of a caller stays the current one.
+    let outer = take("another lock", mine.lock("outer")).await;
+    let seen = outer.hold(order(&mine, 7, &0)).await.unwrap();
+    assert_eq!(seen.unwrap().as_deref(), Some("outer"));
+    outer.release().await.unwrap();
     corner.until_empty().await;
 }
 
@@ -33,17 +38,6 @@ async fn without_the_condition_nothing_is_taken() {
 async fn never(id: u64) -> Result<u64, LockError> {
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     Ok(id)
-}
-
-#[etcd_locked("outer", locks = locks)]
-async fn outer(locks: &Locks) -> Result<Option<String>, LockError> {
-    order(locks, 7, &0).await
-}
-
-#[limit::test]
-async fn without_the_condition_the_callers_lock_stays_current() {
-    let locks = Corner::new().await.locks().await;
-    assert_eq!(outer(&locks).await.unwrap().as_deref(), Some("outer"));
 }
 
 #[limit::test]

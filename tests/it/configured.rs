@@ -4,11 +4,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use etcd_locked::{LockError, Locked, Locks, Name, Permit, current, etcd_locked};
+use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, pass, refused_after_its_wait, take};
+use crate::corner::{Corner, pass, refused_after_its_wait};
 use crate::limit::{self, PATIENCE, within};
 use crate::under::with_locks;
 
@@ -64,11 +64,12 @@ async fn pass_by(locks: &Locks, limits: &Limits) -> Result<(), LockError> {
 }
 
 #[limit::test]
-async fn permits_are_as_many_as_the_configuration_says() {
+async fn options_are_as_the_configuration_says() {
     let (corner, [mine, theirs]) = Corner::with_engines().await;
     let short = Duration::from_secs(1);
-    let two = Limits::default();
+    let two = Limits { ttl: Duration::from_secs(7), ..Limits::default() };
     let full = Limits { wait: short, ..Limits::default() };
+    let none = Limits { wait: Duration::ZERO, ..Limits::default() };
     let three = Limits { permits: 3, ..Limits::default() };
     let (inside, leave) = (Notify::new(), [Notify::new(), Notify::new()]);
     let holders = async {
@@ -78,19 +79,33 @@ async fn permits_are_as_many_as_the_configuration_says() {
         )
     };
     let others = async {
-        inside.notified().await;
         corner.until_contenders(REGION, 2).await;
-        let began = Instant::now();
+        for lease in corner.leases(REGION).await {
+            let lease = corner.client.clone().lease_time_to_live(lease, None).await;
+            assert_eq!(lease.expect("etcd answers").granted_ttl(), 7);
+        }
         let call = async || pass_by(&theirs, &full).await;
         let refused = refused_after_its_wait("the end of the wait", call).await;
         let LockError::Timeout { waited, .. } = &refused else { panic!("{refused:?}") };
-        assert!(*waited >= short && began.elapsed() >= short, "{waited:?}");
+        assert!(*waited >= short, "{waited:?}");
+        // A wait of zero is a single try.
+        let refused = within("the refusal", pass_by(&mine, &none)).await;
+        assert_matches!(refused, Err(LockError::Held { .. }));
         pass_by(&theirs, &three).await.expect("a third permit");
         leave.iter().for_each(Notify::notify_one);
     };
     let ((one, other), ()) = within("both calls", async { tokio::join!(holders, others) }).await;
-    one.expect("held");
-    other.expect("held");
+    one.and(other).expect("held");
+    let brief = Limits { most: Duration::from_millis(100), ..Limits::default() };
+    let never = Notify::new();
+    let ended = within("the hold limit", send(&mine, "eu", &brief, &inside, &never)).await;
+    assert_matches!(ended, Err(LockError::HoldLimit { .. }));
+    // Retention: the body has gone, and the name stays locked.
+    let kept = Limits { permits: 1, least: Duration::from_secs(3), ..Limits::default() };
+    let began = Instant::now();
+    pass_by(&mine, &kept).await.expect("held");
+    pass("the next lock", theirs.lock(REGION)).await;
+    assert!(began.elapsed() >= kept.least, "{:?}", began.elapsed());
     corner.until_empty().await;
 }
 
@@ -131,53 +146,6 @@ fn a_value_out_of_range_is_an_error_of_the_configuration() {
     });
 }
 
-#[limit::test]
-async fn a_wait_by_expression_that_is_zero_is_a_single_try() {
-    let (corner, [mine, theirs]) = Corner::with_engines().await;
-    let held = take("their lock", theirs.lock(REGION)).await;
-    let none = Limits { wait: Duration::ZERO, ..Limits::default() };
-    let refused = within("the refusal", pass_by(&mine, &none)).await;
-    assert_matches!(refused, Err(LockError::Held { .. }));
-    held.release().await.unwrap();
-    let served = within("the free lock", pass_by(&mine, &none)).await;
-    assert!(served.is_ok(), "{served:?}");
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn ttl_and_limits_come_from_the_configuration() {
-    let (corner, [mine, theirs]) = Corner::with_engines().await;
-    let limits = Limits { permits: 1, ttl: Duration::from_secs(7), ..Limits::default() };
-    let (inside, leave) = (Notify::new(), Notify::new());
-    let body = send(&mine, "eu", &limits, &inside, &leave);
-    let looker = async {
-        inside.notified().await;
-        let [lease] = corner.leases(REGION).await.into_iter().collect::<Vec<_>>()[..] else {
-            panic!("one holder")
-        };
-        let lease = corner.client.clone().lease_time_to_live(lease, None).await;
-        let ttl = lease.expect("etcd answers").granted_ttl();
-        leave.notify_one();
-        ttl
-    };
-    let (ended, ttl) = within("the call", async { tokio::join!(body, looker) }).await;
-    assert_eq!(ttl, 7);
-    ended.expect("held");
-    let brief = Limits { most: Duration::from_millis(100), ..limits };
-    let (inside, never) = (Notify::new(), Notify::new());
-    let body = send(&mine, "eu", &brief, &inside, &never);
-    let ended = within("the hold limit", body).await;
-    let Err(LockError::HoldLimit { limit, .. }) = &ended else { panic!("{ended:?}") };
-    assert_eq!(*limit, brief.most);
-    // Retention: the body has gone, and the name stays locked.
-    let kept = Limits { least: Duration::from_secs(3), ..limits };
-    let began = Instant::now();
-    pass_by(&mine, &kept).await.expect("held");
-    pass("the next lock", theirs.lock(REGION)).await;
-    assert!(began.elapsed() >= kept.least, "{:?}", began.elapsed());
-    corner.until_empty().await;
-}
-
 /// Notes what is evaluated, in its order.
 struct Said(Mutex<Vec<&'static str>>);
 
@@ -209,44 +177,14 @@ async fn noted(locks: &Locks, said: &Said, wanted: bool) -> Result<(), LockError
     Ok(())
 }
 
-/// The same with `guard`, which does not go with `when`.
-#[etcd_locked(
-    said.note("name", "orders/7"),
-    said.note("another name", "orders/8"),
-    permits = said.note("permits", 5),
-    at_least = said.note("at_least", Duration::ZERO),
-    at_most = said.note("at_most", PATIENCE),
-    ttl = said.note("ttl", Duration::from_secs(15)),
-    wait = said.note("wait", PATIENCE),
-    deadline = said.note("deadline", Instant::now() + PATIENCE),
-    locks = said.note("locks", locks),
-    guard = (_, _another),
-)]
-async fn noted_with_guard(locks: &Locks, said: &Said) -> Result<(), LockError> {
-    said.note("body", ());
-    Ok(())
-}
-
 #[test]
 fn expressions_are_evaluated_once_in_the_order_of_the_docs() {
     with_locks(async |locks| {
         let said = Said(Mutex::default());
-        let order = [
-            "name",
-            "another name",
-            "wait",
-            "ttl",
-            "at_most",
-            "at_least",
-            "permits",
-            "locks",
-            "deadline",
-            "body",
-        ];
-        noted_with_guard(locks, &said).await.expect("held");
-        assert_eq!(said.all(), order);
         noted(locks, &said, true).await.expect("held");
-        assert_eq!(said.all(), [&["when"], &order[..]].concat());
+        let names = ["when", "name", "another name"];
+        let options = ["wait", "ttl", "at_most", "at_least", "permits", "locks", "deadline"];
+        assert_eq!(said.all(), [&names[..], &options, &["body"]].concat());
         noted(locks, &said, false).await.expect("no lock");
         assert_eq!(said.all(), ["when", "body"]);
     });
@@ -305,48 +243,5 @@ fn an_expression_keeps_nothing_borrowed_over_the_body() {
         let refused = awaited(locks, 7, &calls).await;
         assert_matches!(refused, Err(LockError::ShuttingDown));
         assert_eq!(calls.into_inner(), 2, "each call asks once");
-    });
-}
-
-struct Mailer {
-    locks: Locks,
-    region: &'static str,
-    limits: Limits,
-}
-
-/// A permit of the mailer, which a body must have.
-fn mode(mail: &Locked<Name, Permit>) -> &'static str {
-    assert!(mail.is_held());
-    "permit"
-}
-
-#[etcd_locked("smtp/<self.region>", locks = &self.locks, permits = self.limits.permits, wait = self.limits.wait, guard = mail)]
-impl Mailer {
-    async fn send(&self) -> Result<&'static str, LockError> {
-        Ok(mode(mail))
-    }
-
-    #[etcd_locked(permits = 1_024, at_most = self.limits.most)]
-    async fn flush(&mut self) -> Result<&'static str, LockError> {
-        self.limits.permits = 0;
-        Ok(mode(mail))
-    }
-
-    #[etcd_locked(shared, wait = "none")]
-    async fn queued(&self) -> Result<u16, LockError> {
-        assert!(current().is_some_and(|it| it.is_held()) && mail.is_held());
-        Ok(self.limits.permits)
-    }
-}
-
-#[test]
-fn methods_replace_expressions_of_their_block() {
-    with_locks(async |locks| {
-        let mut mailer = Mailer { locks: locks.clone(), region: "eu", limits: Limits::default() };
-        assert_eq!(mailer.send().await.expect("held"), "permit");
-        assert_eq!(mailer.flush().await.expect("held"), "permit");
-        assert_eq!(mailer.queued().await.expect("held"), 0);
-        let refused = mailer.send().await;
-        assert_matches!(refused, Err(LockError::Config { .. }));
     });
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use etcd_locked::etcd_client::{Client, Error};
 use etcd_locked::{Config, LockError, Locks};
-use etcd_locked_devkit::Direction;
 
 use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::free_port;
@@ -40,22 +39,6 @@ async fn a_closure_makes_the_engines_client_on_its_thread() {
     client.get("x", None).await.unwrap();
     assert_eq!(threads.lock().unwrap().len(), 2);
     assert_ne!(threads.lock().unwrap()[1], "etcd-locked");
-}
-
-#[limit::test]
-async fn a_silent_connection_is_replaced() {
-    let (corner, proxy) = Corner::with_proxy().await;
-    let threads = Arc::default();
-    let config = noting(proxy.endpoint(), &threads);
-    let locks = connect(config.prefix(&corner.prefix)).await;
-    pass("the first", locks.lock("orders/7")).await;
-    proxy.freeze(Direction::Answers);
-    let refused = within("a refusal", locks.lock("orders/7").try_once()).await;
-    assert!(refused.is_err(), "{refused:?}");
-    proxy.thaw();
-    pass("the second", locks.lock("orders/8")).await;
-    let made = threads.lock().unwrap().len();
-    assert!(made > 1, "it is still the first client");
 }
 
 #[limit::test]

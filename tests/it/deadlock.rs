@@ -1,13 +1,13 @@
 //! Deadlock detection: of tasks in a cycle exactly one gets `Deadlock`, within seconds.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::sync::Barrier;
 
 use crate::corner::Corner;
-use crate::limit::{self, within};
+use crate::limit::{self, within_time};
 use crate::worker::Worker;
 
 /// The time within which a cycle across processes is broken.
@@ -30,29 +30,15 @@ async fn inner(locks: &Locks, name: &str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Runs two tasks that take two locks in opposite order, each on its engine; returns their results and the time they took.
-async fn crosswise(one: Locks, other: Locks) -> ([Result<(), LockError>; 2], Duration) {
-    let both = Arc::new(Barrier::new(2));
-    let began = Instant::now();
-    let one = tokio::spawn(outer(one, "alice", "bob", both.clone()));
-    let other = tokio::spawn(outer(other, "bob", "alice", both));
-    let ends = async { [one.await.expect("no panic"), other.await.expect("no panic")] };
-    (within("the end of both", ends).await, began.elapsed())
-}
-
-/// Checks that exactly one of the two tasks was refused, and returns its error.
-fn the_one_refused(ends: [Result<(), LockError>; 2]) -> LockError {
-    let mut refused: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
-    assert_eq!(refused.len(), 1, "{refused:?}");
-    refused.remove(0)
-}
-
 #[limit::test]
 async fn detects_cycle_across_engines() {
     let (corner, [one, other]) = Corner::with_engines().await;
-    let (ends, took) = crosswise(one, other).await;
-    assert!(took < SOON, "{took:?}");
-    let error = the_one_refused(ends);
+    let both = Arc::new(Barrier::new(2));
+    let one = tokio::spawn(outer(one, "alice", "bob", both.clone()));
+    let other = tokio::spawn(outer(other, "bob", "alice", both));
+    let ends = within_time(SOON, "the end of both", async { [one.await, other.await] }).await;
+    let ends = ends.map(|ended| ended.expect("no panic"));
+    let ([Ok(()), Err(error)] | [Err(error), Ok(())]) = ends else { panic!("{ends:?}") };
     assert!(error.is_retryable());
     let LockError::Deadlock { name, cycle } = &error else { panic!("{error:?}") };
     assert_eq!(name.template(), Some("accounts/<name>"));
@@ -78,15 +64,12 @@ async fn detects_cycle_across_processes() {
     for (worker, [first, second]) in workers.iter_mut().zip([["a", "b"], ["b", "a"]]) {
         assert_eq!(worker.asked(&format!("nest {first} {second}"), "holds").await, first);
     }
-    let began = Instant::now();
     for (worker, first) in workers.iter_mut().zip(["a", "b"]) {
         worker.send(&format!("done {first}"));
     }
-    let mut ends = Vec::new();
-    for worker in &mut workers {
-        ends.push(worker.line().await);
-    }
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    let [one, other] = &mut workers;
+    let ends = async { [one.line().await, other.line().await] };
+    let mut ends = within_time(SOON, "the end of both", ends).await;
     ends.sort();
     assert!(ends[0].starts_with("failed ") && ends[0].contains(" Deadlock "), "{ends:?}");
     assert!(ends[1].starts_with("nested "), "{ends:?}");

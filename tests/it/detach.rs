@@ -1,9 +1,7 @@
 //! `detach`: a body that has begun runs to its end, even if its caller is dropped.
 
-use std::future::{Future, pending, poll_fn};
-use std::pin::pin;
+use std::future::{Future, pending};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, current, etcd_locked};
@@ -64,16 +62,6 @@ async fn a_detached_body_outlives_its_caller() {
 }
 
 #[limit::test]
-async fn a_caller_that_stays_gets_the_answer_after_the_release() {
-    let (_, [mine, theirs]) = Corner::with_engines().await;
-    let signs = Arc::new(Signs::default());
-    signs.go.notify_one();
-    let shipped = within("the call", ship(mine, 7, signs)).await;
-    assert_eq!(shipped.unwrap(), "orders/7");
-    pass("the next lock", theirs.lock("orders/7").try_once()).await;
-}
-
-#[limit::test]
 async fn an_aborted_waiter_never_starts_its_detached_body() {
     let (corner, [mine, theirs]) = Corner::with_engines().await;
     let held = take("their lock", theirs.lock("orders/7")).await;
@@ -88,24 +76,10 @@ async fn an_aborted_waiter_never_starts_its_detached_body() {
     assert!(never.is_err(), "the body has begun");
 }
 
-/// A panic payload that no library makes.
-#[derive(Debug, PartialEq)]
-struct Payload(u32);
-
 #[etcd_locked("orders/<id>", locks = &locks, detach)]
 async fn fail(locks: Locks, id: u32) -> Result<(), LockError> {
     tokio::task::yield_now().await;
-    std::panic::panic_any(Payload(id))
-}
-
-#[limit::test]
-async fn a_panic_reaches_the_caller_and_frees_the_lock() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let caller = tokio::spawn(fail(locks.clone(), 7));
-    let panic = within("the panic", caller).await.unwrap_err().into_panic();
-    assert_eq!(panic.downcast_ref(), Some(&Payload(7)));
-    pass("the next lock", locks.lock("orders/7")).await;
-    corner.until_empty().await;
+    std::panic::panic_any(id)
 }
 
 #[etcd_locked("orders/<id>", locks = &locks, detach, at_most = "100ms")]
@@ -113,64 +87,44 @@ async fn limited(locks: Locks, id: u64) -> Result<(), LockError> {
     pending().await
 }
 
-#[etcd_locked("orders/<id>", locks = &locks, detach)]
-async fn lost(locks: Locks, id: u64, signs: Arc<Signs>) -> Result<(), LockError> {
-    signs.inside.notify_one();
-    pending().await
-}
-
 #[limit::test]
-async fn a_caller_gets_the_error_that_ended_its_detached_body() {
+async fn a_caller_gets_what_ended_its_detached_body() {
     let (corner, [locks]) = Corner::with_engines().await;
+    let caller = tokio::spawn(fail(locks.clone(), 7));
+    let panic = within("the panic", caller).await.unwrap_err().into_panic();
+    assert_eq!(panic.downcast_ref(), Some(&7_u32));
     let ended = within("the limit", limited(locks.clone(), 7)).await;
     assert_matches!(ended, Err(LockError::HoldLimit { .. }));
-    let (caller, _signs) = inside(|signs| lost(locks.clone(), 7, signs)).await;
+    let (caller, _signs) = inside(|signs| ship(locks.clone(), 7, signs)).await;
     corner.take_away("orders/7").await;
     let ended = within("the loss", caller).await.unwrap();
     assert_matches!(ended, Err(LockError::Lost { .. }));
+    let (caller, signs) = inside(|signs| ship(locks.clone(), 7, signs)).await;
+    signs.go.notify_one();
+    assert_eq!(within("the call", caller).await.unwrap().unwrap(), "orders/7");
+    pass("the next lock", locks.lock("orders/7").try_once()).await;
     corner.until_empty().await;
 }
 
-struct Shop {
-    shard: u8,
-}
-
-impl Shop {
-    #[etcd_locked("shops/<self.shard>/<id>", detach)]
-    async fn keep(self: Arc<Self>, id: u64) -> Result<(String, u8), LockError> {
-        Ok((name(), self.shard))
-    }
-}
+struct Shop;
 
 #[async_trait::async_trait]
 trait Keeper {
-    async fn keep_behind(self: Arc<Self>, id: u64) -> Result<(String, u64), LockError>;
+    async fn keep(self: Arc<Self>, id: u64) -> Result<(String, u64), LockError>;
 }
 
 #[async_trait::async_trait]
 impl Keeper for Shop {
     #[etcd_locked("behind/<id>", detach)]
-    async fn keep_behind(self: Arc<Self>, id: u64) -> Result<(String, u64), LockError> {
+    async fn keep(self: Arc<Self>, id: u64) -> Result<(String, u64), LockError> {
         Ok((name(), id))
     }
 }
 
-#[etcd_locked("generic/<id>", detach, on_held = "skip")]
-async fn generic<T: Clone + Send + 'static>(
-    id: u64,
-    of: impl Fn(&str) -> T + Send + 'static,
-) -> Option<T> {
-    Some(of(&name()))
-}
-
 #[test]
-fn any_function_that_owns_its_arguments_may_be_detached() {
+fn a_method_of_async_trait_may_be_detached() {
     alone(async {
-        let shop = Arc::new(Shop { shard: 3 });
-        let kept = shop.clone().keep(7).await.unwrap();
-        assert_eq!(kept, ("shops/3/7".to_owned(), 3));
-        assert_eq!(shop.keep_behind(7).await.unwrap(), ("behind/7".to_owned(), 7));
-        assert_eq!(generic(7, str::len).await, Some("generic/7".len()));
+        assert_eq!(Arc::new(Shop).keep(7).await.unwrap(), ("behind/7".to_owned(), 7));
     });
 }
 
@@ -266,45 +220,12 @@ async fn a_detached_reentrant_body_ends_with_its_caller() {
         }
         drop(call);
         // The body is dropped with the call, not later in another task.
-        poll_fn(|cx| {
-            let done = pin!(signs.done.notified()).poll(cx);
-            assert!(done.is_ready(), "two bodies under one lock");
-            Poll::Ready(())
-        })
-        .await;
+        let done = tokio::time::timeout(Duration::ZERO, signs.done.notified()).await;
+        done.expect("one body under the lock");
     };
     held.hold(outer).await.unwrap();
     held.release().await.unwrap();
     corner.until_empty().await;
-}
-
-#[limit::test]
-async fn a_detached_reentrant_body_outlives_a_caller_without_lock() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let (caller, signs) = inside(|signs| again(locks.clone(), signs)).await;
-    caller.abort();
-    let cut = tokio::time::timeout(Duration::from_millis(100), signs.done.notified()).await;
-    assert!(cut.is_err(), "the body ended with its caller");
-    within("the shutdown", locks.shutdown(Duration::ZERO)).await;
-    within("the body's end", signs.done.notified()).await;
-    corner.until_empty().await;
-}
-
-#[etcd_locked("large", locks = &locks, detach)]
-async fn large(locks: Locks) -> Result<u8, LockError> {
-    let room = [1_u8; 100_000];
-    tokio::task::yield_now().await;
-    Ok(room[7])
-}
-
-#[test]
-fn the_body_takes_no_room_in_the_caller_s_future() {
-    with_locks(async |locks: &Locks| {
-        let call = large(locks.clone());
-        let size = size_of_val(&call);
-        assert!(size < 1_000, "{size} bytes");
-        assert_eq!(call.await.unwrap(), 1);
-    });
 }
 
 #[etcd_locked("traced", locks = &locks, detach)]
@@ -328,29 +249,4 @@ fn a_detached_body_keeps_its_span() {
         traced(locks).await.unwrap();
         assert_eq!(spans.named("lock.held")[1].parent, None);
     });
-}
-
-/// A call may move to another executor, or be dropped in between; its body goes on all the while.
-#[limit::test]
-async fn a_detached_body_runs_on_without_polls() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let signs = Arc::new(Signs::default());
-    let mut call = Box::pin(ship(locks, 7, signs.clone()));
-    // Polls the call until the body signals that it has begun.
-    let mut inside = pin!(signs.inside.notified());
-    within(
-        "the body inside",
-        poll_fn(|cx| {
-            let _ = call.as_mut().poll(cx);
-            match inside.as_mut().poll(cx) {
-                Poll::Ready(()) => Poll::Ready(()),
-                Poll::Pending => Poll::Pending,
-            }
-        }),
-    )
-    .await;
-    signs.go.notify_one();
-    within("the body's end", signs.done.notified()).await;
-    corner.until_empty().await;
-    assert_eq!(call.await.unwrap(), "orders/7");
 }

@@ -1,4 +1,4 @@
-//! Mutual exclusion: a name has at most one holder across tasks, engines and processes.
+//! Mutual exclusion: a name has at most one holder across tasks, leases, engines and processes, in the order of arrival.
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 use etcd_locked_tests::Witness;
@@ -6,7 +6,7 @@ use tempfile::tempdir;
 use tokio::task::JoinSet;
 
 use crate::corner::Corner;
-use crate::limit::{self, run, within};
+use crate::limit::{self, within};
 use crate::worker::Worker;
 
 #[etcd_locked("orders/<id>", locks = locks, wait = "forever")]
@@ -22,36 +22,27 @@ async fn visit_seven(locks: &Locks, witness: &Witness) -> Result<(), LockError> 
     Ok(())
 }
 
-/// Has tasks of so many engines visit a place, each so many times; every other task under the second lease.
-async fn visits(engines: usize, tasks: usize, times: u64) {
-    let corner = Corner::new().await;
-    let directory = tempdir().expect("a directory");
+#[limit::test]
+async fn tasks_leases_and_engines_exclude_each_other() {
+    let (_, engines) = Corner::with_engines::<3>().await;
+    let directory = tempdir().unwrap();
     let witness = Witness::new(directory.path());
     let mut visitors = JoinSet::new();
-    for _ in 0..engines {
-        let locks = corner.locks().await;
-        for task in 0..tasks {
-            let (locks, witness) = (locks.clone(), witness.clone());
-            visitors.spawn(async move {
-                for _ in 0..times {
-                    match task % 2 {
-                        0 => visit(&locks, 7, &witness).await.expect("served"),
-                        _ => visit_seven(&locks, &witness).await.expect("served"),
-                    }
+    for (locks, task) in engines.iter().flat_map(|locks| (0..4).map(move |task| (locks, task))) {
+        let (locks, witness) = (locks.clone(), witness.clone());
+        visitors.spawn(async move {
+            for _ in 0..12 {
+                match task % 2 {
+                    0 => visit(&locks, 7, &witness).await.expect("served"),
+                    _ => visit_seven(&locks, &witness).await.expect("served"),
                 }
-            });
-        }
+            }
+        });
     }
     while let Some(ended) = within("the next task's end", visitors.join_next()).await {
         ended.expect("a task that does not panic");
     }
-    let visits = (engines * tasks) as u64 * times;
-    assert_eq!(witness.count().expect("a count"), visits);
-}
-
-#[test]
-fn tasks_leases_and_engines_exclude_each_other() {
-    run(visits(3, 4, 12));
+    assert_eq!(witness.count().unwrap(), 3 * 4 * 12);
 }
 
 #[limit::test]
@@ -69,4 +60,25 @@ async fn processes_exclude_each_other() {
         worker.says("churned").await;
     }
     assert_eq!(Witness::new(directory.path()).count().unwrap(), 90);
+}
+
+#[limit::test]
+async fn processes_are_served_in_order() {
+    let corner = Corner::new().await;
+    let held = corner.locks().await.lock("jobs/till").await.unwrap();
+    let mut workers = Vec::new();
+    for who in 0..3 {
+        let mut worker = Worker::start(corner.environment());
+        worker.send("work till");
+        corner.until_contenders("jobs/till", who + 2).await;
+        workers.push(worker);
+    }
+    held.release().await.unwrap();
+    let mut entries = Vec::new();
+    for worker in &mut workers {
+        let entry = worker.says("held").await;
+        worker.asked("done till", "released").await;
+        entries.push(entry.split(' ').nth(2).unwrap().parse::<u64>().unwrap());
+    }
+    assert!(entries.is_sorted(), "the times of entry, in the order of arrival: {entries:?}");
 }

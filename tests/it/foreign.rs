@@ -7,7 +7,7 @@ use etcd_client::PutOptions;
 use etcd_locked::LockError;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, served, spawn, take};
+use crate::corner::{Corner, pass, served, spawn, take};
 use crate::etcd::etcdctl;
 use crate::limit;
 use crate::worker::Worker;
@@ -51,24 +51,21 @@ async fn etcdctl_and_we_share_one_queue() {
 #[limit::test]
 async fn tokens_increase_across_languages() {
     let (corner, [locks]) = Corner::with_engines().await;
-    let mut last = 0;
-    for _ in 0..3 {
-        let held = locks.lock("orders/42").await.unwrap();
-        assert!(held.token().revision() > last, "{} after {last}", held.token().revision());
-        last = held.token().revision();
-        let mut etcdctl = etcdctl_lock(&corner, "orders/42", &["env"]);
-        corner.until_contenders("orders/42", 2).await;
-        held.release().await.unwrap();
-        let theirs = loop {
-            let line = etcdctl.line().await;
-            if let Some(revision) = line.strip_prefix("ETCD_LOCK_REV=") {
-                break revision.parse::<i64>().unwrap();
-            }
-        };
-        assert!(theirs > last, "etcdctl's {theirs} after our {last}");
-        last = theirs;
-        corner.until_empty().await;
-    }
+    let before = take("a free name", locks.lock("orders/42")).await;
+    let mut etcdctl = etcdctl_lock(&corner, "orders/42", &["env"]);
+    corner.until_contenders("orders/42", 2).await;
+    let token = before.token().revision();
+    before.release().await.unwrap();
+    let theirs = loop {
+        let line = etcdctl.line().await;
+        if let Some(revision) = line.strip_prefix("ETCD_LOCK_REV=") {
+            break revision.parse::<i64>().unwrap();
+        }
+    };
+    assert!(theirs > token, "etcdctl's {theirs} after our {token}");
+    corner.until_empty().await;
+    let after = take("the lock again", locks.lock("orders/42")).await.token().revision();
+    assert!(after > theirs, "our {after} after etcdctl's {theirs}");
 }
 
 #[limit::test]
@@ -79,14 +76,7 @@ async fn deeper_keys_do_not_block() {
     for deeper in ["lines/1", "lines/2", "a/b/c"] {
         client.put(format!("{}{deeper}", corner.below("orders/42")), "", None).await.unwrap();
     }
-    locks
-        .lock("orders/42")
-        .try_once()
-        .await
-        .expect("a try is not blocked")
-        .release()
-        .await
-        .unwrap();
+    pass("a try, which is not blocked", locks.lock("orders/42").try_once()).await;
     let held = take("a lock above them", locks.lock("orders/42")).await;
     // A key directly below the name still blocks.
     let refused = corner.locks().await.lock("orders/42").try_once().await;

@@ -2,21 +2,20 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::thread;
 
 use actix_web::error::ErrorLocked;
 use actix_web::{App, HttpResponse, test as actix, web};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, State};
-use axum::http::{Request, StatusCode};
+use axum::http::Request;
 use axum::routing::post;
 use etcd_locked::{LockError, Locks, etcd_locked};
 use tokio::task::yield_now;
 use tower::ServiceExt as _;
 
 use crate::corner::Corner;
-use crate::under::{AppError, alone, name, with_locks};
+use crate::under::{AppError, alone, name};
 
 #[tracing::instrument(err)]
 #[etcd_locked("traced/<n>")]
@@ -25,29 +24,18 @@ async fn below_instrument(n: u8) -> Result<String, AppError> {
     Ok(name())
 }
 
-#[etcd_locked("traced/<n>")]
-#[tracing::instrument(skip(secret), fields(id = n), ret)]
-async fn above_instrument(n: u8, secret: &str) -> Result<String, AppError> {
-    if n == 0 {
-        return Ok(secret.to_owned());
-    }
-    yield_now().await;
-    Ok(name())
-}
-
 struct Traced(u32);
 
 impl Traced {
-    #[tracing::instrument(skip_all)]
-    #[etcd_locked("traced/<self.0>/below")]
-    async fn below(&self) -> Result<(String, &u32), AppError> {
-        Ok((name(), &self.0))
-    }
-
     #[etcd_locked("traced/<self.0>/above")]
-    #[tracing::instrument(skip_all)]
-    async fn above(&mut self) -> Result<(String, &mut u32), AppError> {
-        Ok((name(), &mut self.0))
+    #[tracing::instrument(skip(self, secret), fields(id = self.0), ret)]
+    async fn above_instrument(&mut self, secret: &str) -> Result<String, AppError> {
+        if self.0 == 0 {
+            return Ok(secret.to_owned());
+        }
+        self.0 -= 1;
+        yield_now().await;
+        Ok(name())
     }
 }
 
@@ -55,12 +43,9 @@ impl Traced {
 fn above_and_below_tracing_instrument() {
     alone(async {
         assert_eq!(below_instrument(7).await.unwrap(), "traced/7");
-        assert_eq!(above_instrument(7, "secret").await.unwrap(), "traced/7");
-        assert_eq!(above_instrument(0, "secret").await.unwrap(), "secret");
-        let mut traced = Traced(3);
-        assert_eq!(traced.below().await.unwrap().0, "traced/3/below");
-        let (seen, number) = traced.above().await.unwrap();
-        assert_eq!((seen.as_str(), *number), ("traced/3/above", 3));
+        let mut traced = Traced(1);
+        assert_eq!(traced.above_instrument("secret").await.unwrap(), "traced/1/above");
+        assert_eq!(traced.above_instrument("secret").await.unwrap(), "secret");
     });
 }
 
@@ -90,14 +75,6 @@ async fn detached_handler(Path(id): Path<u64>) -> Result<String, AppError> {
     Ok(format!("{} {id}", name()))
 }
 
-async fn answer(router: &Router, uri: &str, body: &'static str) -> (StatusCode, String) {
-    let request = Request::post(uri).body(Body::from(body)).expect("a request");
-    let answer = router.clone().oneshot(request).await.expect("an answer");
-    let status = answer.status();
-    let body = to_bytes(answer.into_body(), 1024).await.expect("a short body");
-    (status, String::from_utf8_lossy(&body).into_owned())
-}
-
 #[test]
 fn axum_handlers() {
     let router = Router::new()
@@ -106,21 +83,19 @@ fn axum_handlers() {
         .route("/parcels/{id}", post(detached_handler))
         .with_state(Shop("shop"));
     alone(async {
-        assert_eq!(
-            answer(&router, "/orders/7", "body").await,
-            (StatusCode::OK, "shop orders/7 body".to_owned())
-        );
-        assert_eq!(
-            answer(&router, "/orders/7/1", "").await,
-            (StatusCode::OK, "orders/7/1".to_owned())
-        );
-        assert_eq!(
-            answer(&router, "/parcels/7", "").await,
-            (StatusCode::OK, "parcels/7 7".to_owned())
-        );
+        let answer = async |uri: &str| {
+            let request = Request::post(uri).body(Body::from("body")).expect("a request");
+            let answer = router.clone().oneshot(request).await.expect("an answer");
+            let status = answer.status().as_u16();
+            let body = to_bytes(answer.into_body(), 1024).await.expect("a short body");
+            (status, String::from_utf8_lossy(&body).into_owned())
+        };
+        assert_eq!(answer("/orders/7").await, (200, "shop orders/7 body".to_owned()));
+        assert_eq!(answer("/orders/7/1").await, (200, "orders/7/1".to_owned()));
+        assert_eq!(answer("/parcels/7").await, (200, "parcels/7 7".to_owned()));
         let held = etcd_locked::lock("orders/7/2").await.unwrap();
-        let (status, said) = answer(&router, "/orders/7/2", "").await;
-        assert_eq!(status, StatusCode::LOCKED, "{said}");
+        let (status, said) = answer("/orders/7/2").await;
+        assert_eq!(status, 423, "{said}");
         held.release().await.unwrap();
     });
 }
@@ -141,21 +116,10 @@ async fn above_route(path: web::Path<(u64, u8)>) -> actix_web::Result<String> {
     Ok(format!("{} {order} {line}", name()))
 }
 
-async fn plain_route(path: web::Path<(u64,)>) -> Result<String, AppError> {
-    #[etcd_locked("lines/<id>")]
-    async fn line(id: u64) -> Result<String, AppError> {
-        Ok(name())
-    }
-    line(path.0).await
-}
-
 #[test]
 fn actix_handlers() {
     alone(async {
-        let app = App::new()
-            .service(below_route)
-            .service(above_route)
-            .route("/lines/{id}", web::post().to(plain_route));
+        let app = App::new().service(below_route).service(above_route);
         let app = actix::init_service(app).await;
         let answer = async |uri: &str| {
             let request = actix::TestRequest::post().uri(uri).set_payload("body");
@@ -166,7 +130,6 @@ fn actix_handlers() {
         };
         assert_eq!(answer("/orders/7").await, (200, "orders/7 7 body".to_owned()));
         assert_eq!(answer("/orders/7/1").await, (200, "orders/7/1 7 1".to_owned()));
-        assert_eq!(answer("/lines/7").await, (200, "lines/7".to_owned()));
         let held = etcd_locked::lock("orders/7/2").await.unwrap();
         let (status, said) = answer("/orders/7/2").await;
         assert_eq!(status, 423, "{said}");
@@ -174,20 +137,12 @@ fn actix_handlers() {
     });
 }
 
-struct Ship {
-    order: u64,
-}
-
 /// A service trait as tonic-build writes it.
 #[tonic::async_trait]
 trait Warehouse: Send + Sync + 'static {
     async fn ship(
         &self,
-        request: tonic::Request<Ship>,
-    ) -> Result<tonic::Response<String>, tonic::Status>;
-    async fn close(
-        &self,
-        request: tonic::Request<()>,
+        order: tonic::Request<u64>,
     ) -> Result<tonic::Response<String>, tonic::Status>;
 }
 
@@ -199,32 +154,21 @@ fn unavailable(error: LockError) -> tonic::Status {
     tonic::Status::unavailable(error.to_string())
 }
 
-etcd_locked::lock_names! {
-    /// One order of the warehouse.
-    Shipped = "shipped/<order: u64>";
-}
-
 #[tonic::async_trait]
 impl Warehouse for Desk {
-    #[etcd_locked(Shipped { order: request.get_ref().order }, map_err = unavailable)]
+    #[etcd_locked(
+        format!("shipped/{}", order.get_ref()),
+        wait = "none",
+        map_err = unavailable
+    )]
     async fn ship(
         &self,
-        request: tonic::Request<Ship>,
+        order: tonic::Request<u64>,
     ) -> Result<tonic::Response<String>, tonic::Status> {
-        let Ship { order } = request.into_inner();
-        if order == 0 {
+        if order.into_inner() == 0 {
             return Err(tonic::Status::not_found("no order"));
         }
         Ok(tonic::Response::new(format!("{} at {}", name(), self.number)))
-    }
-
-    #[etcd_locked("desks/<self.number>", wait = "none", map_err = unavailable)]
-    async fn close(
-        &self,
-        _request: tonic::Request<()>,
-    ) -> Result<tonic::Response<String>, tonic::Status> {
-        yield_now().await;
-        Ok(tonic::Response::new(name()))
     }
 }
 
@@ -232,17 +176,12 @@ impl Warehouse for Desk {
 fn tonic_service_methods() {
     alone(async {
         let desk: Arc<dyn Warehouse> = Arc::new(Desk { number: 3 });
-        let ship = |order| desk.ship(tonic::Request::new(Ship { order }));
+        let ship = |order| desk.ship(tonic::Request::new(order));
         assert_eq!(ship(7).await.unwrap().into_inner(), "shipped/7 at 3".to_owned());
-        assert_eq!(
-            ship(0).await.unwrap_err().code(),
-            tonic::Code::NotFound,
-            "the body's own error"
-        );
-        let close = || desk.close(tonic::Request::new(()));
-        assert_eq!(close().await.unwrap().into_inner(), "desks/3");
-        let held = etcd_locked::lock("desks/3").await.unwrap();
-        assert_eq!(close().await.unwrap_err().code(), tonic::Code::Unavailable, "the lock's");
+        let own = ship(0).await.unwrap_err();
+        assert_eq!(own.code(), tonic::Code::NotFound, "the body's own error");
+        let held = etcd_locked::lock("shipped/7").await.unwrap();
+        assert_eq!(ship(7).await.unwrap_err().code(), tonic::Code::Unavailable, "the lock's");
         held.release().await.unwrap();
     });
 }
@@ -258,24 +197,4 @@ async fn works_above_tokio_test() -> Result<(), AppError> {
     yield_now().await;
     assert_eq!(name(), "tests/one-at-a-time");
     Ok(())
-}
-
-#[etcd_locked("main/<n>", on_error = |error| panic!("{error}"))]
-#[tokio::main(flavor = "current_thread")]
-async fn below_is_tokio_main(n: u8) -> String {
-    yield_now().await;
-    name()
-}
-
-#[test]
-fn works_above_tokio_main() {
-    with_locks(async |locks| {
-        let locks = locks.clone();
-        // A thread without a runtime, like that of `main`.
-        let main = thread::spawn(move || {
-            let _default = locks.set_default();
-            below_is_tokio_main(7)
-        });
-        assert_eq!(main.join().expect("no panic"), "main/7");
-    });
 }

@@ -15,11 +15,11 @@ const HOSTILE: &str = "x`\n2026-01-01 ERROR forged\r\u{1b}[2J\u{1b}]0;t\u{7}\u{9
 const LONGEST: usize = 2_100;
 
 fn record(text: &str) -> String {
-    let fields = ["host", "service", "function", "template", "queued_since", "held_since"];
-    let fields = fields.map(|field| (field.to_owned(), text.into()));
-    let mut record: serde_json::Map<String, serde_json::Value> = fields.into_iter().collect();
-    record.insert("pid".to_owned(), 7.into());
-    serde_json::Value::from(record).to_string()
+    serde_json::json!({
+        "host": text, "service": text, "function": text, "template": text,
+        "queued_since": text, "held_since": text, "pid": 7,
+    })
+    .to_string()
 }
 
 fn is_one_short_line(what: &str, text: &str) {

@@ -24,6 +24,7 @@ mod limit {
 
 mod after_outage;
 mod ambiguity;
+mod bounds;
 mod cancellation;
 mod clusters;
 mod codes;
@@ -32,7 +33,6 @@ mod configured;
 mod connect_with;
 mod credentials;
 mod current;
-mod deadline;
 mod deadlock;
 mod declared;
 mod detach;
@@ -40,13 +40,12 @@ mod drained;
 mod endpoints;
 mod exclusion;
 mod fenced;
-mod fifo;
 mod foreign;
 mod forked;
 mod frameworks;
 mod grpc_proxy;
 mod history;
-mod hold_limit;
+
 mod hostile_record;
 mod idle_requests;
 mod listing;

@@ -1,0 +1,136 @@
+//! Bounds of a call: a deadline ends its wait, and a hold limit (`at_most`) its body.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use etcd_locked::{Acquire, Current, LockError, Locks, current, etcd_locked};
+
+use crate::corner::{Corner, pass, refused_after_its_wait, take};
+use crate::limit::{self, within};
+use crate::under::with_locks;
+
+const SOON: Duration = Duration::from_millis(500);
+const LATE: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_millis(200);
+
+#[limit::test]
+async fn the_earlier_of_wait_and_deadlines_wins() {
+    let (_, [mine, theirs]) = Corner::with_engines().await;
+    let held = take("their lock", theirs.lock("orders/7")).await;
+    let bounds: [fn(Acquire) -> Acquire; 5] = [
+        |call| call.wait(SOON).deadline(Instant::now() + LATE),
+        |call| call.wait(LATE).deadline(Instant::now() + SOON),
+        |call| call.wait_forever().deadline(Some(Instant::now() + SOON)),
+        |call| call.wait(SOON).deadline(None::<tokio::time::Instant>),
+        |call| {
+            let now = tokio::time::Instant::now();
+            call.wait(LATE).deadline(now + SOON).deadline(now + LATE)
+        },
+    ];
+    for bound in bounds {
+        let call = async || bound(mine.lock("orders/7")).await;
+        let refused = refused_after_its_wait("the earlier", call).await;
+        let LockError::Timeout { waited, .. } = refused else { panic!("{refused:?}") };
+        assert!(waited >= SOON / 2, "over before it began: {waited:?}");
+        assert!(waited < Duration::from_secs(10), "{waited:?}");
+    }
+    held.release().await.unwrap();
+}
+
+#[etcd_locked("orders/<id>", locks = locks, wait = "forever", deadline = due)]
+async fn by(locks: &Locks, id: u64, due: Instant) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+#[etcd_locked("orders/<id>", locks = locks, deadline = due, on_held = "skip")]
+async fn skipped(locks: &Locks, id: u64, due: tokio::time::Instant) -> Option<u64> {
+    Some(id)
+}
+
+#[limit::test]
+async fn a_passed_deadline_refuses_at_once_without_asking_etcd() {
+    let (corner, [locks]) = Corner::with_engines().await;
+    // Not even a free lock is taken. A write would show as an event.
+    let (passed, before) = (Instant::now(), corner.revision().await);
+    let tried = locks.lock("orders/7").try_once().deadline(passed).await.map(|_| 7);
+    for ended in [by(&locks, 7, passed).await, tried] {
+        let never = matches!(ended, Err(LockError::Timeout { waited: Duration::ZERO, .. }));
+        assert!(never, "{ended:?}");
+    }
+    let text = by(&locks, 7, passed).await.unwrap_err().to_string();
+    assert_eq!(text, "lock `orders/<id>` was not asked for: the deadline has passed");
+    assert_eq!(skipped(&locks, 7, passed.into()).await, None);
+    assert_eq!(corner.changes_after(before).await, 0);
+    // An invalid name is refused all the same.
+    let never = locks.lock("orders//7").deadline(passed).await;
+    assert_matches!(never, Err(LockError::InvalidName { .. }));
+}
+
+#[test]
+fn a_deadline_does_not_bound_the_body() {
+    with_locks(async |locks: &Locks| {
+        let due = Instant::now() + Duration::from_secs(3);
+        let held = take("a free name", locks.lock("orders/7").deadline(due)).await;
+        let past = due + Duration::from_millis(100);
+        held.hold(tokio::time::sleep_until(past.into())).await.unwrap();
+        held.release().await.unwrap();
+    });
+}
+
+/// Records whether the lock was still held when this was dropped.
+struct DroppedUnder {
+    lock: Current,
+    held: Arc<AtomicBool>,
+}
+
+impl Drop for DroppedUnder {
+    fn drop(&mut self) {
+        self.held.store(self.lock.is_held(), Ordering::SeqCst);
+    }
+}
+
+#[etcd_locked("orders/<id>", locks = locks, at_most = "200ms")]
+async fn stay(locks: &Locks, id: u64, held: Arc<AtomicBool>) -> Result<(), LockError> {
+    let lock = current().expect("inside");
+    let _under = DroppedUnder { lock, held };
+    pending().await
+}
+
+#[limit::test]
+async fn a_body_beyond_its_limit_is_dropped_before_its_key_goes() {
+    let (corner, [mine, theirs]) = Corner::with_engines().await;
+    let held = Arc::new(AtomicBool::new(false));
+    let ended = within("the limit", stay(&mine, 7, held.clone())).await;
+    assert_matches!(ended, Err(LockError::HoldLimit { limit: LIMIT, .. }));
+    assert_eq!(
+        ended.unwrap_err().to_string(),
+        "the body under lock `orders/<id>` did not end within its hold limit of 200ms"
+    );
+    assert!(held.load(Ordering::SeqCst), "the lock went before the body did");
+    pass("the next lock", theirs.lock("orders/7")).await;
+    corner.until_empty().await;
+}
+
+#[test]
+fn a_guard_limits_its_bodies_and_stays_held() {
+    with_locks(async |locks: &Locks| {
+        let held = locks.lock("orders/7").at_most(LIMIT).await.unwrap();
+        assert_eq!(held.hold(async { 5 }).await.unwrap(), 5);
+        // A body that is polled all the time needs no wake-up, and is stopped before its next poll.
+        let busy = async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        };
+        let late: Result<(), _> = within("the limit", held.hold(busy)).await;
+        assert_matches!(late, Err(LockError::HoldLimit { .. }));
+        let mut ran = false;
+        let later = held.hold(async { ran = true }).await;
+        assert_matches!(later, Err(LockError::HoldLimit { .. }));
+        assert!(!ran, "a body began after the limit");
+        assert!(held.is_held());
+        held.release().await.unwrap();
+    });
+}
