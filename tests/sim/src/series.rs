@@ -5,13 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
-
 use crate::world::schedules::play;
 use crate::world::tally::Tally;
 use crate::world::violation::Violation;
 
-/// How often progress is shown, and after which share of the work a log does.
+/// How often it is looked how far it is, and after which share of the work it is shown.
 const TICK: Duration = Duration::from_millis(100);
 const SHARES: u64 = 10;
 
@@ -20,11 +18,7 @@ const SHARES: u64 = 10;
 pub(crate) struct Series {
     pub(crate) schedules: u64,
     pub(crate) steps: u64,
-    pub(crate) grants: u64,
-    pub(crate) handovers: u64,
-    pub(crate) together: u64,
-    pub(crate) deadlocks: u64,
-    pub(crate) faults: Tally,
+    pub(crate) tally: Tally,
     /// Lowest seed first.
     pub(crate) violations: Vec<(u64, Violation)>,
     pub(crate) took: Duration,
@@ -56,11 +50,7 @@ pub(crate) fn play_all(
                 let played = play(seed, 0);
                 mine.schedules += 1;
                 mine.steps += played.steps;
-                mine.grants += played.grants;
-                mine.handovers += played.handovers;
-                mine.together += played.together;
-                mine.deadlocks += played.deadlocks;
-                mine.faults.add(&played.faults);
+                mine.tally.add(&played.tally);
                 if let Some(violation) = played.violation {
                     mine.violations.push((seed, violation));
                     if first_only {
@@ -87,31 +77,22 @@ impl Series {
     fn add(&mut self, other: Self) {
         self.schedules += other.schedules;
         self.steps += other.steps;
-        self.grants += other.grants;
-        self.handovers += other.handovers;
-        self.together += other.together;
-        self.deadlocks += other.deadlocks;
-        self.faults.add(&other.faults);
+        self.tally.add(&other.tally);
         self.violations.extend(other.violations);
     }
 }
 
-/// Shows how far it is until all is over: a bar on a terminal, else a row now and then.
+/// Shows how far it is until all is over: a row now and then.
 fn show(count: u64, done: impl Fn() -> u64, is_over: impl Fn() -> bool) {
-    let style = ProgressStyle::with_template("[{bar:40}] {pos}/{len} schedules, {eta} left");
-    let style = style.expect("a template").progress_chars("#.");
-    let bar = ProgressBar::new(count).with_style(style);
+    let began = Instant::now();
     let mut shown = 0;
     while !is_over() {
         let done = done();
-        bar.set_position(done);
         let share = done * SHARES / count.max(1);
-        if bar.is_hidden() && share > shown {
+        if share > shown {
             shown = share;
-            let seconds = bar.elapsed().as_secs_f64();
-            eprintln!("{done}/{count} schedules, {seconds:.0} s");
+            eprintln!("{done}/{count} schedules, {:.0} s", began.elapsed().as_secs_f64());
         }
         thread::sleep(TICK);
     }
-    bar.finish_and_clear();
 }

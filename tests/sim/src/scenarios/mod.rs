@@ -2,15 +2,6 @@
 //!
 //! They drive cores by inputs, outputs and requests alone, on the [`stage`]; work is counted in steps, never in time.
 
-pub(crate) mod barrier;
-mod compaction;
-mod idle;
-mod nested;
-mod outage;
-pub(crate) mod restore;
-mod retention;
-mod shutdown;
+mod costs;
+pub(crate) mod faults;
 mod stage;
-mod steps;
-mod tries;
-mod waits;

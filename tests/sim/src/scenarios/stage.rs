@@ -1,25 +1,21 @@
-//! Stage of the scenarios: processes around one etcd, a network with one delay, and a rule for the fate of each request.
+//! Stage of the scenarios: processes around one etcd, and a network with one delay.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::world::CallId;
-use crate::world::Revision;
-use crate::world::etcd::{Etcd, Snapshot, revision_of, settings, unavailable, unknown};
-use crate::world::violation::{Violation, must};
-use etcd_locked_core::LossCause;
-use etcd_locked_core::Mode;
-use etcd_locked_core::Moment;
-use etcd_locked_core::Wait;
 use etcd_locked_core::{
-    Acquire, Core, Grant, Input, Name, Output, Refused, Release, RequestId, Settings, WatchId,
+    Acquire, Core, Event, Failure, Grant, Input, Key, LossCause, Mode, Moment, Op, Output, Refused,
+    Release, Request, RequestId, Response, Settings, Wait, WatchEvent, WatchId,
 };
-use etcd_locked_core::{Event, Failure, Key, Op, Request, Response, WatchEvent};
+
+use crate::world::etcd::{Etcd, settings, unknown};
+use crate::world::violation::{Violation, must};
+use crate::world::{CallId, Revision};
 
 /// One way of every message.
 const WAY: Duration = Duration::from_micros(500);
-/// How long a process waits for an answer, renewals apart.
+/// How long a process waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// More happenings than this, and a core runs without pause.
 const HAPPENINGS: u64 = 5_000_000;
@@ -34,22 +30,6 @@ pub(super) fn plays(scenario: impl FnOnce()) {
         panic!("{}", Violation::caught(payload));
     }
 }
-
-/// What becomes of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// etcd carries it out and answers.
-    Served,
-    /// etcd carries it out, and the answer is lost.
-    Unanswered,
-    /// It never arrives.
-    Lost,
-    /// No endpoint takes the connection.
-    Refused,
-}
-
-/// The fate of a request that a process sends.
-type Fates = dyn Fn(usize, &Request) -> Fate;
 
 /// How a call asks for its lock.
 #[derive(Debug)]
@@ -84,13 +64,10 @@ impl Ask {
 #[derive(Debug)]
 pub(super) struct Call {
     process: usize,
-    names: Vec<Key>,
     hold: Option<Duration>,
     at_least: Option<Duration>,
-    asked: Moment,
-    pub(super) granted: Option<(Moment, Grant)>,
-    pub(super) refused: Option<(Moment, Refused)>,
-    stopped: bool,
+    pub(super) granted: bool,
+    pub(super) refused: Option<Refused>,
     pub(super) lost: Option<LossCause>,
     /// Its body is gone.
     dropped: bool,
@@ -100,8 +77,6 @@ pub(super) struct Call {
 struct Process {
     core: Core,
     watches: BTreeMap<WatchId, Watch>,
-    /// When it has sent a request, and how many reads that carried.
-    sent: Vec<(Moment, usize)>,
     finished: bool,
 }
 
@@ -125,9 +100,8 @@ pub(super) struct Stage {
     processes: Vec<Process>,
     pub(super) calls: BTreeMap<CallId, Call>,
     agenda: BTreeMap<(Moment, u64), Happening>,
-    fate: Box<Fates>,
-    /// Up to there watches have their events.
-    delivered: Revision,
+    /// Puts of keys with this in them are carried out, and the answer is lost.
+    pub(super) unanswered: Option<&'static str>,
     sequence: u64,
     happenings: u64,
 }
@@ -140,51 +114,35 @@ impl Stage {
                 ..settings(n as u64 + 1)
             }),
             watches: BTreeMap::new(),
-            sent: Vec::new(),
             finished: false,
         };
-        let store = Etcd::new();
         Self {
             now: Moment::after_boot(Duration::from_secs(1000)),
-            delivered: store.revision(),
-            store,
+            store: Etcd::new(),
             processes: (0..processes).map(process).collect(),
             calls: BTreeMap::new(),
             agenda: BTreeMap::new(),
-            fate: Box::new(|_, _| Fate::Served),
+            unanswered: None,
             sequence: 0,
             happenings: 0,
         }
     }
 
-    /// From now on requests of processes fare like this.
-    pub(super) fn fate(&mut self, fate: impl Fn(usize, &Request) -> Fate + 'static) {
-        self.fate = Box::new(fate);
-    }
-
-    pub(super) fn fair(&mut self) {
-        self.fate(|_, _| Fate::Served);
-    }
-
     pub(super) fn ask(&mut self, n: usize, ask: Ask) -> CallId {
         let call = self.calls.len() as CallId + 1;
-        let names: Vec<Key> = ask.names.iter().map(|name| format!("locks/{name}").into()).collect();
         let known = Call {
             process: n,
-            names: names.clone(),
             hold: ask.hold,
             at_least: ask.at_least,
-            asked: self.now,
-            granted: None,
+            granted: false,
             refused: None,
-            stopped: false,
             lost: None,
             dropped: false,
         };
         self.calls.insert(call, known);
         let acquire = Acquire {
             call: call.into(),
-            names: names.iter().map(|name| Name::from(name.clone())).collect(),
+            names: ask.names.iter().map(|name| Key::from(format!("locks/{name}")).into()).collect(),
             ttl_secs: ask.ttl_secs,
             mode: ask.mode,
             wait: ask.wait,
@@ -216,7 +174,7 @@ impl Stage {
     /// The body of a call ends.
     pub(super) fn release(&mut self, call: CallId) {
         let known = self.calls.get_mut(&call).expect("a call");
-        if known.granted.is_none() || std::mem::replace(&mut known.dropped, true) {
+        if !known.granted || std::mem::replace(&mut known.dropped, true) {
             return;
         }
         let n = known.process;
@@ -237,26 +195,7 @@ impl Stage {
     /// The call has been granted, and its body runs.
     pub(super) fn has(&self, call: CallId) -> bool {
         let call = &self.calls[&call];
-        call.granted.is_some() && !call.dropped
-    }
-
-    /// How long after it was made a call was refused, and why.
-    pub(super) fn refusal(&self, call: CallId) -> Option<(Duration, &Refused)> {
-        let call = &self.calls[&call];
-        let (at, why) = call.refused.as_ref()?;
-        Some((*at - call.asked, why))
-    }
-
-    /// Requests of a process from then on.
-    pub(super) fn requests(&self, n: usize, since: Moment) -> usize {
-        let sent = self.processes[n].sent.iter();
-        sent.filter(|(at, _)| *at >= since).count()
-    }
-
-    /// Reads that those carried.
-    pub(super) fn reads(&self, n: usize, since: Moment) -> usize {
-        let sent = self.processes[n].sent.iter();
-        sent.filter(|(at, _)| *at >= since).map(|(_, reads)| reads).sum()
+        call.granted && !call.dropped
     }
 
     /// All keys below a name.
@@ -266,24 +205,6 @@ impl Stage {
         keys.filter(|key| key.starts_with(family.as_bytes()))
             .map(|key| String::from_utf8_lossy(key).into_owned())
             .collect()
-    }
-
-    /// etcd comes back from a snapshot.
-    pub(super) fn restore(&mut self, snapshot: Snapshot) {
-        self.store.restore(self.now, snapshot);
-        self.delivered = self.store.revision();
-    }
-
-    /// Calls that have a name, as far as their tasks can know.
-    pub(super) fn owners(&self, name: &str) -> Vec<CallId> {
-        let name = format!("locks/{name}");
-        let owns = |call: &Call| {
-            let granted = call.granted.as_ref();
-            let valid = granted.is_some_and(|(_, grant)| !grant.deadline.is_over(self.now));
-            valid && !call.stopped && !call.dropped && call.names.iter().any(|of| **of == *name)
-        };
-        let calls = self.calls.iter().filter(|(_, call)| owns(call));
-        calls.map(|(id, _)| *id).collect()
     }
 
     pub(super) fn run(&mut self, time: Duration) {
@@ -367,26 +288,14 @@ impl Stage {
         match output {
             Output::Send { id, request } => self.send(n, id, request),
             Output::Watch { id, prefix, from, puts } => {
-                let from = from.get();
-                let Some(missed) = self.store.events(&prefix, from) else {
-                    let (watch, event) = (id, WatchEvent::Compacted);
-                    let input = Input::Watch { watch, event };
-                    return self.after(2 * WAY, Happening::Submit { to: n, input });
-                };
-                for event in missed {
-                    self.deliver(n, id, puts, event);
-                }
-                let next = from.max(self.store.revision() + 1);
+                let next = from.get();
                 self.processes[n].watches.insert(id, Watch { prefix, puts, next });
+                self.deliver_events();
             }
             Output::Unwatch(id) => drop(self.processes[n].watches.remove(&id)),
             Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
-                let now = self.now;
-                self.calls.get_mut(&call.get()).expect("a call").refused = Some((now, why));
-            }
-            Output::Stopped(call) => {
-                self.calls.get_mut(&call.get()).expect("a call").stopped = true;
+                self.calls.get_mut(&call.get()).expect("a call").refused = Some(why);
             }
             Output::Lost { call, cause } => {
                 let call = call.get();
@@ -394,14 +303,14 @@ impl Stage {
                 self.after(Duration::ZERO, Happening::End(call));
             }
             Output::Finished => self.processes[n].finished = true,
-            Output::Released { .. } | Output::Ready(..) => {}
+            Output::Stopped(_) | Output::Released { .. } | Output::Ready(..) => {}
         }
     }
 
     fn grant(&mut self, grant: Grant) {
         let call = grant.call.get();
         let known = self.calls.get_mut(&call).expect("a call");
-        known.granted = Some((self.now, grant));
+        known.granted = true;
         let (n, hold) = (known.process, known.hold);
         if let Some(at_least) = known.at_least {
             let until = self.now + at_least;
@@ -414,101 +323,43 @@ impl Stage {
     }
 
     fn send(&mut self, from: usize, id: RequestId, request: Request) {
-        self.processes[from].sent.push((self.now, reads(&request)));
-        let patience = match &request {
-            Request::KeepAlive { timeout, .. } => *timeout,
-            _ => PATIENCE,
-        };
-        let fate = (self.fate)(from, &request);
-        match fate {
-            Fate::Refused => return self.answer(from, id, WAY, Err(unavailable())),
-            Fate::Lost | Fate::Unanswered => self.answer(from, id, patience, Err(unknown())),
-            Fate::Served => {}
+        let lost = self.unanswered.is_some_and(|word| puts(&request, word));
+        if lost {
+            self.answer(from, id, PATIENCE, Err(unknown()));
         }
-        if fate != Fate::Lost {
-            let answered = fate == Fate::Served;
-            let arrive = Happening::Arrive { from, id, request, answered };
-            self.after(WAY, arrive);
-        }
+        self.after(WAY, Happening::Arrive { from, id, request, answered: !lost });
     }
 
+    /// Delivers to the watches what has happened since.
     fn deliver_events(&mut self) {
         let revision = self.store.revision();
-        if revision <= self.delivered {
-            return;
-        }
-        let events = self.store.events("locks", self.delivered + 1).unwrap_or_default();
-        self.delivered = revision;
-        let mut all = Vec::new();
-        for event in events {
-            let (key, at) = (key_of(&event).to_vec(), revision_of(&event));
-            let mut due = Vec::new();
-            for (n, process) in self.processes.iter_mut().enumerate() {
-                for (id, watch) in &mut process.watches {
-                    if watch.next <= at && key.starts_with(watch.prefix.as_bytes()) {
-                        due.push((n, *id, watch.puts));
-                    }
+        let mut due = Vec::new();
+        for (to, process) in self.processes.iter_mut().enumerate() {
+            process.watches.retain(|id, watch| {
+                if watch.next > revision {
+                    return true;
                 }
-            }
-            all.extend(due.into_iter().map(|(n, id, puts)| (n, id, puts, event.clone())));
+                let events = self.store.events(&watch.prefix, watch.next);
+                watch.next = revision + 1;
+                let is_there = events.is_some();
+                let wanted = |event: &Event| watch.puts || matches!(event, Event::Delete { .. });
+                let events = events.into_iter().flatten().filter(wanted).map(WatchEvent::Changed);
+                let compacted = (!is_there).then_some(WatchEvent::Compacted);
+                due.extend(events.chain(compacted).map(|event| (to, *id, event)));
+                is_there
+            });
         }
-        let processes = self.processes.iter_mut();
-        for watch in processes.flat_map(|process| process.watches.values_mut()) {
-            watch.next = watch.next.max(revision + 1);
-        }
-        for (n, id, puts, event) in all {
-            self.deliver(n, id, puts, event);
-        }
-    }
-
-    fn deliver(&mut self, to: usize, watch: WatchId, puts: bool, event: Event) {
-        if puts || matches!(event, Event::Delete { .. }) {
-            let event = WatchEvent::Changed(event);
-            let input = Input::Watch { watch, event };
-            self.after(WAY, Happening::Submit { to, input });
+        for (to, watch, event) in due {
+            self.after(WAY, Happening::Submit { to, input: Input::Watch { watch, event } });
         }
     }
-}
-
-fn key_of(event: &Event) -> &[u8] {
-    match event {
-        Event::Put(kv) => &kv.key,
-        Event::Delete { key, .. } => key,
-    }
-}
-
-/// Reads that a request asks for if its conditions hold.
-fn reads(request: &Request) -> usize {
-    let Request::Txn(txn) = request else { return 0 };
-    let reads = |op: &&Op| matches!(op, Op::Get { .. } | Op::Range { .. });
-    txn.then.iter().filter(reads).count()
-}
-
-/// True where a transaction names a key with this in it.
-pub(super) fn mentions(request: &Request, word: &str) -> bool {
-    let Request::Txn(txn) = request else {
-        return false;
-    };
-    txn.then.iter().chain(&txn.or_else).any(|op| match op {
-        Op::Put { key, .. } | Op::Get { key, .. } | Op::Delete(key) => key.contains(word),
-        Op::Range { prefix, .. } | Op::DeleteUnder(prefix) => prefix.contains(word),
-    })
 }
 
 /// True where a transaction puts a key with this in it.
-pub(super) fn puts(request: &Request, word: &str) -> bool {
+fn puts(request: &Request, word: &str) -> bool {
     let Request::Txn(txn) = request else {
         return false;
     };
     let mut ops = txn.then.iter();
     ops.any(|op| matches!(op, Op::Put { key, .. } if key.contains(word)))
-}
-
-/// True where a transaction writes.
-pub(super) fn writes(request: &Request) -> bool {
-    let Request::Txn(txn) = request else {
-        return false;
-    };
-    let mut ops = txn.then.iter().chain(&txn.or_else);
-    ops.any(|op| !matches!(op, Op::Get { .. } | Op::Range { .. }))
 }

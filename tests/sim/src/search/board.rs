@@ -10,11 +10,7 @@ use crate::world::bench::{Bench, Message};
 use crate::world::clients::Stage;
 use crate::world::etcd::{revision_of, unknown};
 use crate::world::network::may_arrive_twice;
-use crate::world::view;
-use etcd_locked_core::Mode;
-use etcd_locked_core::Moment;
-use etcd_locked_core::WatchEvent;
-use etcd_locked_core::{Input, RequestId, WatchId};
+use etcd_locked_core::{Input, Mode, Moment, RequestId, WatchEvent, WatchId};
 
 /// The only name there is.
 const NAME: &str = "locks/a";
@@ -29,6 +25,14 @@ pub(crate) struct Opening {
     /// Whether time goes on. Without it there are fewer choices, so the search goes deeper.
     pub(crate) time: bool,
     pub(crate) modes: Modes,
+}
+
+impl fmt::Display for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { clients, queued, time, modes } = self;
+        let time = if *time { "goes on" } else { "stands still" };
+        write!(f, "{clients} clients, {modes:?}, {queued} hold or wait, time {time}")
+    }
 }
 
 /// What the calls want of the name.
@@ -316,7 +320,7 @@ impl Board {
         // A hasher takes whatever it is given.
         let _ = write!(digest, "{:?}{:?}", bench.now, self.budget);
         for process in &bench.processes {
-            let _ = write!(digest, "{:?}", view::state(&process.core));
+            let _ = write!(digest, "{:?}", process.core);
             for (id, watch) in &process.watches {
                 let events = watch.events(&bench.store);
                 let _ = write!(digest, "{id}{events:?}");

@@ -4,7 +4,6 @@
 
 pub(crate) mod board;
 
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -47,15 +46,6 @@ pub(crate) struct Search {
     depth: usize,
     /// Runs before each replay, on whatever thread.
     prepare: Arc<dyn Fn() + Send + Sync>,
-}
-
-impl fmt::Debug for Search {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Search")
-            .field("opening", &self.opening)
-            .field("depth", &self.depth)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Where some choices lead.

@@ -9,15 +9,14 @@ use super::etcd::{Etcd, Incarnation, Snapshot, Space, settings, unknown};
 use super::faults::Faults;
 use super::random::Random;
 use super::retention::Retained;
-use super::tally::{Fault, Tally};
+use super::tally::{Happened, Tally};
 use super::trace::{Trace, brief};
 use super::violation::must;
-use crate::world::CallId;
-use crate::world::Revision;
-use etcd_locked_core::Moment;
-use etcd_locked_core::Seat;
-use etcd_locked_core::{Core, Input, Output, RequestId, Settings, WatchId};
-use etcd_locked_core::{Event, Failure, Key, LeaseId, Request, Response, WatchEvent};
+use crate::world::{CallId, Revision};
+use etcd_locked_core::{
+    Core, Event, Failure, Input, Key, LeaseId, Moment, Output, Request, RequestId, Response, Seat,
+    Settings, WatchEvent, WatchId,
+};
 
 /// More outputs than this for one input, or more steps than this for one seed, and something runs in cycles.
 const OUTPUTS: usize = 200;
@@ -63,13 +62,7 @@ pub(crate) struct Bench {
     pub(crate) trace: Trace,
     /// The messages under way, where a search decides what arrives and when.
     pub(crate) by_hand: Option<Vec<Message>>,
-    pub(crate) grants: u64,
-    /// Of these, how many without a word to etcd.
-    pub(crate) handovers: u64,
-    /// Of these, how many shared or by permit.
-    pub(crate) together: u64,
-    /// Calls that were refused because of a cycle; and those whose refusal etcd has confirmed, and whose cores have no answer yet.
-    pub(crate) deadlocks: u64,
+    /// Calls in a cycle whose refusal etcd has confirmed, and whose cores have no answer yet.
     pub(crate) cut: BTreeSet<CallId>,
     /// When a call of a process last went although others may still follow its edges.
     pub(crate) unnoticed: BTreeMap<usize, Moment>,
@@ -228,10 +221,6 @@ impl Bench {
             retained: Vec::new(),
             trace: Trace::new(loud),
             by_hand: None,
-            grants: 0,
-            handovers: 0,
-            together: 0,
-            deadlocks: 0,
             cut: BTreeSet::new(),
             unnoticed: BTreeMap::new(),
             peaceful: false,
@@ -334,7 +323,7 @@ impl Bench {
                 self.store.expire(next);
                 let expired = std::mem::take(&mut self.store.removed);
                 if !expired.is_empty() {
-                    self.tally.count(Fault::LeaseExpired);
+                    self.tally.count(Happened::LeaseExpired);
                     self.trace
                         .note(next, None, || format!("leases expire: {}", in_words(&expired)));
                 }
@@ -369,7 +358,7 @@ impl Bench {
             Happening::Drop(call) => self.drop_body(call),
             Happening::Start(machine) => {
                 self.machines[machine] = self.start();
-                self.tally.count(Fault::Restarted);
+                self.tally.count(Happened::Restarted);
                 let n = self.machines[machine];
                 self.trace.note(self.now, Some(n), || format!("starts on machine {machine}"));
             }

@@ -6,15 +6,14 @@ use std::time::Duration;
 use super::bench::{Bench, Happening};
 use super::etcd::{Incarnation, contends};
 use super::nemesis::lease_of;
+use super::tally::Happened;
 use super::view;
 use super::violation::must;
 use crate::world::CallId;
-use etcd_locked_core::LossCause;
-use etcd_locked_core::Moment;
-use etcd_locked_core::Wait;
-use etcd_locked_core::{Acquire, Grant, Input, Output, OwnedKey, Refused, Release};
-use etcd_locked_core::{Key, Kv};
-use etcd_locked_core::{Mode, Seat, admits};
+use etcd_locked_core::{
+    Acquire, Grant, Input, Key, Kv, LossCause, Mode, Moment, Output, OwnedKey, Refused, Release,
+    Seat, Wait, admits,
+};
 
 /// The last one may not be written.
 pub(crate) const NAMES: [&str; 4] = ["locks/a", "locks/b", "locks/a/c", FORBIDDEN];
@@ -60,13 +59,13 @@ pub(crate) struct Call {
     fenced: bool,
     pub(crate) at_least: Option<Duration>,
     /// The call whose body makes it, and the one its own body makes.
-    outer: Option<CallId>,
-    inner: Option<CallId>,
+    pub(crate) outer: Option<CallId>,
+    pub(crate) inner: Option<CallId>,
     /// Its own work is done; it waits for the inner call.
-    due: bool,
+    pub(crate) due: bool,
     /// Its rank among the calls submitted; and whether its caller has gone and the core does not know yet.
     known: Option<u64>,
-    given_up: bool,
+    pub(crate) given_up: bool,
     pub(crate) stage: Stage,
 }
 
@@ -91,40 +90,41 @@ const NOTICED: Duration = Duration::from_secs(15);
 
 const RELEASES: [Release; 3] = [Release::Confirmed, Release::Unconfirmed, Release::Lingering];
 
-impl Call {
-    /// Its body waits for the call it made.
-    pub(crate) fn waits_inside(&self) -> bool {
-        self.due
+impl Default for Call {
+    /// One that waits for ever, and was not made yet.
+    fn default() -> Self {
+        Self {
+            machine: 0,
+            process: 0,
+            names: Vec::new(),
+            mode: Mode::Exclusive,
+            ttl_secs: 2,
+            wait: Wait::Forever,
+            cancel_after: None,
+            hold: Duration::ZERO,
+            reluctance: Duration::ZERO,
+            how: Release::Confirmed,
+            fenced: false,
+            at_least: None,
+            outer: None,
+            inner: None,
+            due: false,
+            known: None,
+            given_up: false,
+            stage: Stage::Idle,
+        }
     }
+}
 
+impl Call {
     /// Whether its core has refused it in time.
     fn waits_about(&self, waited: Duration) -> bool {
         matches!(self.wait, Wait::For(wait) if waited < wait + Duration::from_secs(2))
     }
 
-    /// Its caller has gone, and its core does not know yet.
-    pub(crate) fn is_given_up(&self) -> bool {
-        self.given_up
-    }
-
-    /// The call whose body makes it.
-    pub(crate) fn outer(&self) -> Option<CallId> {
-        self.outer
-    }
-
     /// True where it wants several names, and its task holds nothing: it may go to the end of its queues without being refused.
     pub(crate) fn may_step_back(&self) -> bool {
         self.names.len() > 1 && self.outer.is_none() && self.wait != Wait::Once
-    }
-
-    /// The call its own body makes.
-    pub(crate) fn inner(&self) -> Option<CallId> {
-        self.inner
-    }
-
-    /// Made by a body that has not come to it.
-    pub(crate) fn is_inner(&self) -> bool {
-        self.outer.is_some()
     }
 }
 
@@ -192,23 +192,12 @@ impl Bench {
     ) {
         let call = Call {
             machine,
-            process: 0,
             names: vec![name.into()],
             mode,
             ttl_secs,
-            wait: Wait::Forever,
-            cancel_after: None,
             hold: Duration::MAX,
             reluctance: Duration::MAX,
-            how: Release::Confirmed,
-            fenced: false,
-            at_least: None,
-            outer: None,
-            inner: None,
-            due: false,
-            known: None,
-            given_up: false,
-            stage: Stage::Idle,
+            ..Call::default()
         };
         self.calls.insert(id, call);
     }
@@ -219,9 +208,9 @@ impl Bench {
         self.progress = self.now;
         for machine in 0..self.machines.len() {
             let (id, random) = (first + machine as u64, &mut self.random);
-            let name = *random.pick(&NAMES[..3]).unwrap_or(&NAMES[0]);
+            let name = random.one(&NAMES[..3]);
             let (hold, at_least) = (random.millis(0, 60), random.millis(2000, 7000));
-            let how = *random.pick(&RELEASES).unwrap_or(&Release::Confirmed);
+            let how = random.one(&RELEASES);
             self.plan_one(id, machine, name, Mode::Exclusive, 2);
             let call = self.calls.get_mut(&id).expect("a call");
             (call.hold, call.how, call.at_least) = (hold, how, Some(at_least));
@@ -266,7 +255,7 @@ impl Bench {
         let mode = match () {
             () if crowd.shared > 0.0 && random.chance(crowd.shared) => Mode::Shared,
             () if crowd.permits > 0.0 && random.chance(crowd.permits) => {
-                let number = *random.pick(&PERMITS).unwrap_or(&1);
+                let number = random.one(&PERMITS);
                 NonZeroU16::new(number).map_or(Mode::Exclusive, Mode::Permits)
             }
             () => Mode::Exclusive,
@@ -274,7 +263,6 @@ impl Bench {
         let at_least = at_least.filter(|_| mode != Mode::Shared);
         Call {
             machine: random.below(self.machines.len() as u64) as usize,
-            process: 0,
             names,
             mode,
             ttl_secs: if random.chance(0.8) { 2 } else { 5 },
@@ -287,15 +275,11 @@ impl Bench {
                 true => random.millis(0, 4000),
                 false => Duration::ZERO,
             },
-            how: *random.pick(&RELEASES).unwrap_or(&Release::Confirmed),
+            how: random.one(&RELEASES),
             fenced: random.chance(0.1),
             at_least,
             outer,
-            inner: None,
-            due: false,
-            known: None,
-            given_up: false,
-            stage: Stage::Idle,
+            ..Call::default()
         }
     }
 
@@ -561,9 +545,13 @@ impl Bench {
             self.tokens.insert(name.clone(), highest.max(token));
             self.check_admission(id, call, name, owned);
         }
-        self.together += u64::from(call.mode != Mode::Exclusive);
-        self.grants += 1;
-        self.handovers += u64::from(grant.owned[0].handover > 0);
+        if call.mode != Mode::Exclusive {
+            self.tally.count(Happened::Together);
+        }
+        self.tally.count(Happened::Served);
+        if grant.owned[0].handover > 0 {
+            self.tally.count(Happened::HandedOver);
+        }
         self.progress = now;
         self.holding.insert(id);
         let (hold, inner) = (call.hold, call.inner);

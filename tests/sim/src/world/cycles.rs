@@ -7,14 +7,11 @@ use super::bench::Bench;
 use super::clients::{Call, Stage};
 use super::etcd::contends;
 use super::nemesis::lease_of;
+use super::tally::Happened;
 use super::view::{self, Contender, ContenderState};
 use super::violation::must;
-use crate::world::CallId;
-use crate::world::{Revision, revision};
-use etcd_locked_core::Moment;
-use etcd_locked_core::RequestId;
-use etcd_locked_core::Seat;
-use etcd_locked_core::{Key, Response};
+use crate::world::{CallId, Revision, revision};
+use etcd_locked_core::{Key, Moment, RequestId, Response, Seat};
 
 /// How long the edges of a call that has gone without notice may stand: an exchange in fair weather, and many in bad.
 const FAIR: Duration = Duration::from_millis(50);
@@ -51,12 +48,12 @@ impl Bench {
 
     /// A core has refused a call because of a cycle: one that etcd has confirmed, or one inside the process.
     pub(crate) fn check_deadlock(&mut self, id: CallId) {
-        self.deadlocks += 1;
+        self.tally.count(Happened::Deadlock);
         if self.cut.remove(&id) {
             return;
         }
         let call = &self.calls[&id];
-        let held = self.chain(call.outer());
+        let held = self.chain(call.outer);
         let names = call.names.iter();
         let ahead = names.flat_map(|name| self.here(id, call, name));
         let ahead: Vec<CallId> = ahead.collect();
@@ -103,7 +100,7 @@ impl Bench {
     /// Whether it waits, as far as its process can know.
     fn waits(&self, call: CallId) -> bool {
         let call = &self.calls[&call];
-        matches!(call.stage, Stage::Waiting) || call.is_given_up()
+        matches!(call.stage, Stage::Waiting) || call.given_up
     }
 
     /// The process a key belongs to.
@@ -139,7 +136,7 @@ impl Bench {
             return names.flat_map(|name| self.ahead_at(id, call, name)).collect();
         }
         match call.stage {
-            Stage::Holding(_) => call.inner().filter(|of| self.waits(*of)).into_iter().collect(),
+            Stage::Holding(_) => call.inner.filter(|of| self.waits(*of)).into_iter().collect(),
             _ => Vec::new(),
         }
     }

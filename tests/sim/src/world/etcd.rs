@@ -12,10 +12,9 @@ use etcd_locked_embedded::store::Store;
 
 use super::convert;
 use crate::world::Revision;
-use etcd_locked_core::Moment;
-use etcd_locked_core::Seat;
 use etcd_locked_core::{
-    Event, Failure, Key, Kv, LeaseId, Op, Refusal, Request, Response, Settings, Txn, TxnAnswer,
+    Event, Failure, Key, Kv, LeaseId, Moment, Op, Refusal, Request, Response, Seat, Settings, Txn,
+    TxnAnswer,
 };
 
 /// A key in one incarnation.

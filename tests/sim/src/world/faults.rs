@@ -55,7 +55,7 @@ pub(crate) struct Trip {
 
 impl Faults {
     pub(crate) fn drawn(random: &mut Random) -> Self {
-        let mut share = |of: &[f64]| random.pick(of).copied().unwrap_or_default();
+        let mut share = |of: &[f64]| random.one(of);
         Self {
             lost: share(&[0.0, 0.01, 0.05, 0.2]),
             answer_lost: share(&[0.0, 0.01, 0.05, 0.2]),
@@ -80,7 +80,7 @@ impl Faults {
     /// Faults of backups, of shutdowns, of etcd's quota and its users: drawn apart, so that what else a seed decides does not
     /// hang on them.
     pub(crate) fn draw_others(&mut self, random: &mut Random) {
-        let mut share = |of: &[f64]| random.pick(of).copied().unwrap_or_default();
+        let mut share = |of: &[f64]| random.one(of);
         self.restore = share(&[0.0, 0.0, 0.0, 0.1]);
         self.ends = share(&[0.0, 0.5, 1.0]);
         self.full = share(&[0.0, 0.0, 0.3]);
@@ -112,34 +112,6 @@ impl Faults {
             twice: random
                 .chance(self.twice)
                 .then(|| random.millis(1, 4000) / if random.chance(0.7) { 100 } else { 1 }),
-        }
-    }
-
-    /// The worst moment to stop is when a renewal is under way: for how long, and how long cut off from then on.
-    pub(crate) fn stops(&self, random: &mut Random) -> Option<(Duration, Duration)> {
-        random.chance(self.stops).then(|| (random.millis(50, 1700), random.millis(1000, 5000)))
-    }
-
-    /// How many writes a read is behind.
-    pub(crate) fn stale(&self, random: &mut Random) -> Option<usize> {
-        random.chance(self.stale).then(|| random.below(4) as usize + 1)
-    }
-
-    /// By how much the header of a keepalive's answer lags.
-    pub(crate) fn lag(&self, random: &mut Random) -> Option<i64> {
-        random.chance(self.lagging).then(|| random.below(3) as i64 + 1)
-    }
-
-    /// How long a fresh watch says nothing.
-    pub(crate) fn silence(&self, random: &mut Random) -> Option<Duration> {
-        random.chance(self.silent).then(|| random.millis(100, 8000))
-    }
-
-    /// How often an event is delivered.
-    pub(crate) fn copies(&self, random: &mut Random) -> u64 {
-        match random.chance(self.silent) {
-            true => random.below(3),
-            false => 1,
         }
     }
 }

@@ -8,9 +8,7 @@ use super::etcd::{Incarnation, key_of};
 use super::view::{self, Contender, ContenderState};
 use super::violation::must;
 use crate::world::CallId;
-use etcd_locked_core::LossCause;
-use etcd_locked_core::{Compare, Key, Kv, Op, Request};
-use etcd_locked_core::{Mode, Seat};
+use etcd_locked_core::{Compare, Key, Kv, LossCause, Mode, Op, Request, Seat};
 
 /// How long nothing may move once the faults are over: twice the longest TTL and five seconds.
 const STUCK: Duration = Duration::from_secs(2 * 5 + 5);
@@ -132,9 +130,10 @@ impl Bench {
             return;
         }
         let there = |call: &Call| self.processes[call.process].is_there();
-        let works = self.calls.values().any(|call| {
-            matches!(call.stage, Stage::Holding(_)) && there(call) && !call.waits_inside()
-        });
+        let works = self
+            .calls
+            .values()
+            .any(|call| matches!(call.stage, Stage::Holding(_)) && there(call) && !call.due);
         let waits =
             self.calls.iter().find(|(_, call)| matches!(call.stage, Stage::Waiting) && there(call));
         if let Some((id, call)) = waits
@@ -206,7 +205,7 @@ impl Bench {
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = (CallId, &Call)> {
         let open = |call: &Call| match call.stage {
             Stage::Done => false,
-            Stage::Idle => !call.is_inner(),
+            Stage::Idle => call.outer.is_none(),
             _ => self.processes[call.process].is_there(),
         };
         let calls = self.calls.iter().map(|(id, call)| (*id, call));

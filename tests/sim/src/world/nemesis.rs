@@ -5,10 +5,9 @@ use std::time::Duration;
 use super::bench::{Bench, Happening, Process};
 use super::clients::NAMES;
 use super::etcd::{Incarnation, Snapshot, Space};
-use super::tally::Fault;
+use super::tally::Happened;
 use super::view;
-use etcd_locked_core::Input;
-use etcd_locked_core::{Kv, LeaseId};
+use etcd_locked_core::{Input, Kv, LeaseId};
 
 impl Bench {
     /// Does something nasty, and comes back later.
@@ -24,8 +23,7 @@ impl Bench {
         } else if self.random.chance(faults.wipe) {
             self.wipe();
         } else if self.random.chance(faults.compact) {
-            self.tally.count(Fault::Compacted);
-            self.trace.note(now, None, || "compacted".into());
+            self.struck(Happened::Compacted);
             self.store.compact();
         } else if faults.full > 0.0 && self.random.chance(faults.full) {
             self.fill();
@@ -45,6 +43,11 @@ impl Bench {
         self.at(next, Happening::Nemesis);
     }
 
+    fn struck(&mut self, what: Happened) {
+        self.tally.count(what);
+        self.trace.note(self.now, None, || format!("{what:?}"));
+    }
+
     fn strike_process(&mut self) {
         let now = self.now;
         let machine = self.random.below(self.machines.len() as u64) as usize;
@@ -54,15 +57,15 @@ impl Bench {
         let fault = match self.random.below(9) {
             0..=2 => {
                 process.asleep = process.asleep.max(until);
-                Fault::Paused
+                Happened::Paused
             }
             3 | 4 => {
                 process.cut_off = until;
-                Fault::CutOff
+                Happened::CutOff
             }
             5 | 6 => {
                 process.deaf = until;
-                Fault::Deaf
+                Happened::Deaf
             }
             7 => {
                 if process.dead || !self.random.chance(0.5) {
@@ -70,7 +73,7 @@ impl Bench {
                 }
                 process.dead = true;
                 self.bury(n);
-                Fault::Crashed
+                Happened::Crashed
             }
             _ => {
                 if !process.is_there() || !self.random.chance(0.5) {
@@ -84,12 +87,12 @@ impl Bench {
                     let at = now + self.random.micros(0, (until - now).as_micros() as u64 + 1);
                     self.at(at, Happening::EndSessions(n));
                 }
-                Fault::ShutDown
+                Happened::ShutDown
             }
         };
         self.tally.count(fault);
         self.trace.note(now, Some(n), || format!("*  {fault:?}"));
-        if matches!(fault, Fault::Crashed | Fault::ShutDown) {
+        if matches!(fault, Happened::Crashed | Happened::ShutDown) {
             let at = now + self.random.millis(10, 4000);
             self.at(at, Happening::Start(machine));
         }
@@ -100,15 +103,13 @@ impl Bench {
         if self.leaderless > self.now {
             return;
         }
-        self.tally.count(Fault::LeaderChange);
-        self.trace.note(self.now, None, || "no leader".into());
+        self.struck(Happened::LeaderChange);
         self.leaderless = self.now + self.random.millis(50, 3000);
         self.at(self.leaderless, Happening::Promote);
     }
 
     fn wipe(&mut self) {
-        self.tally.count(Fault::Wiped);
-        self.trace.note(self.now, None, || "wiped".into());
+        self.struck(Happened::Wiped);
         self.wiped = Some(self.now);
         let all = self.store.kvs().map(incarnation).collect();
         self.store.wipe();
@@ -120,8 +121,7 @@ impl Bench {
 
     /// For a while etcd has no room: the first writes it applies all the same.
     fn fill(&mut self) {
-        self.tally.count(Fault::Full);
-        self.trace.note(self.now, None, || "no space".into());
+        self.struck(Happened::Full);
         self.store.space = Space::Crossing(self.random.below(4) as u32);
         let at = self.now + self.random.millis(50, 4000);
         self.at(at, Happening::Room);
@@ -130,8 +130,8 @@ impl Bench {
     /// For a while etcd's user may not write some keys.
     fn deny(&mut self) {
         let words = [NAMES[0], NAMES[1], "locks%s"];
-        let word = *self.random.pick(&words).unwrap_or(&NAMES[0]);
-        self.tally.count(Fault::Denied);
+        let word = self.random.one(&words);
+        self.tally.count(Happened::Denied);
         self.trace.note(self.now, None, || format!("denied: {word}"));
         self.store.denied = Some(word);
         self.denied.insert(word);
@@ -141,10 +141,9 @@ impl Bench {
 
     /// etcd comes back from a snapshot, and the operator deletes the keys that came back with it.
     pub(crate) fn restore(&mut self, snapshot: Snapshot) {
-        self.tally.count(Fault::Restored);
+        self.struck(Happened::Restored);
         self.restored = true;
         self.break_connections();
-        self.trace.note(self.now, None, || "restored".into());
         let before: Vec<Incarnation> = self.store.kvs().map(incarnation).collect();
         self.store.restore(self.now, snapshot);
         let back: Vec<Incarnation> = self.store.kvs().map(incarnation).collect();
@@ -167,7 +166,7 @@ impl Bench {
         let leases = self.store.leases().into_iter();
         let its: Vec<LeaseId> = leases.filter(|lease| self.owners.get(lease) == Some(&n)).collect();
         for lease in its {
-            self.tally.count(Fault::SessionEnded);
+            self.tally.count(Happened::SessionEnded);
             self.trace.note(self.now, None, || format!("session {lease:x} ends"));
             self.store.revoke(lease);
         }
@@ -180,26 +179,26 @@ impl Bench {
         let ours = |kv: &&Kv| self.process_of(kv).is_some();
         let ours: Vec<Kv> = self.store.kvs().filter(ours).cloned().collect();
         let leases = self.store.leases();
-        let name = *self.random.pick(&NAMES).unwrap_or(&"");
+        let name = self.random.one(&NAMES);
         let one = self.random.pick(&ours);
         let shown = one.map_or(String::new(), |kv| String::from_utf8_lossy(&kv.key).into());
         let fault = match (self.random.below(6), one) {
             (0, Some(kv)) => {
                 self.store.delete(&kv.key);
-                Fault::KeyDeleted
+                Happened::KeyDeleted
             }
             // No process would delete a key that none knows of yet.
             (1, Some(kv)) if self.counted_on(&incarnation(kv)).is_some() => {
                 let lease = self.store.grant(now, Duration::from_secs(3600));
                 self.store.put(&kv.key, lease);
-                self.tally.count(Fault::KeyOverwritten);
+                self.tally.count(Happened::KeyOverwritten);
                 self.trace.note(now, None, || format!("operator overwrites {shown}"));
                 return vec![incarnation(kv)];
             }
             (2, _) => match self.random.pick(&leases) {
                 Some(&lease) => {
                     self.store.revoke(lease);
-                    Fault::LeaseRevoked
+                    Happened::LeaseRevoked
                 }
                 None => return Vec::new(),
             },
@@ -208,12 +207,12 @@ impl Bench {
                 let ttl = 2 + self.random.below(3);
                 let lease = self.store.grant(now, Duration::from_secs(ttl));
                 self.store.put(format!("{name}/zz").as_bytes(), lease);
-                Fault::Stranger
+                Happened::Stranger
             }
             (4, _) => {
                 let lease = self.store.grant(now, Duration::from_secs(3600));
                 self.store.put(format!("{name}/deep/er").as_bytes(), lease);
-                Fault::DeeperKey
+                Happened::DeeperKey
             }
             _ => return Vec::new(),
         };

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::bench::{Bench, Happening, Message, Watch};
 use super::etcd::{unavailable, unknown};
-use super::tally::Fault;
+use super::tally::Happened;
 use super::violation::must;
 use crate::world::Revision;
-use etcd_locked_core::Moment;
-use etcd_locked_core::{Compare, Failure, Key, Op, Request, Response, WatchEvent};
-use etcd_locked_core::{RequestId, WatchId};
+use etcd_locked_core::{
+    Compare, Failure, Key, Moment, Op, Request, RequestId, Response, WatchEvent, WatchId,
+};
 
 impl Bench {
     /// The network's part: how long a request travels, whether it arrives, and what the process gets to know.
@@ -27,7 +27,7 @@ impl Bench {
         };
         let trip = self.faults.trip(&mut self.random);
         if trip.not_reached || (cut_off && self.random.chance(0.5)) {
-            self.tally.count(Fault::NotReached);
+            self.tally.count(Happened::NotReached);
             return self.fail(n, id, now + trip.there.min(patience), unavailable());
         }
         let there = match trip.late {
@@ -40,20 +40,20 @@ impl Bench {
             .map(|at| at + trip.back)
             .filter(|at| *at < now + patience);
         match (arrives, back) {
-            (None, _) => self.tally.count(Fault::RequestLost),
-            (Some(at), _) if at >= now + patience => self.tally.count(Fault::LateArrival),
-            (Some(_), None) => self.tally.count(Fault::AnswerLost),
-            (Some(_), Some(_)) if trip.slow => self.tally.count(Fault::Delayed),
+            (None, _) => self.tally.count(Happened::RequestLost),
+            (Some(at), _) if at >= now + patience => self.tally.count(Happened::LateArrival),
+            (Some(_), None) => self.tally.count(Happened::AnswerLost),
+            (Some(_), Some(_)) if trip.slow => self.tally.count(Happened::Delayed),
             _ => {}
         }
         if back.is_none() {
             self.fail(n, id, now + patience, unknown());
         }
-        if matches!(request, Request::KeepAlive { .. })
-            && let Some((asleep, cut_off)) = self.faults.stops(&mut self.random)
-        {
-            self.tally.count(Fault::Paused);
-            self.tally.count(Fault::CutOff);
+        if matches!(request, Request::KeepAlive { .. }) && self.random.chance(self.faults.stops) {
+            // The worst moment to stop is when a renewal is under way.
+            let (asleep, cut_off) = (self.random.millis(50, 1700), self.random.millis(1000, 5000));
+            self.tally.count(Happened::Paused);
+            self.tally.count(Happened::CutOff);
             let process = &mut self.processes[n];
             process.asleep = process.asleep.max(now + asleep);
             process.cut_off = process.cut_off.max(now + cut_off);
@@ -62,7 +62,7 @@ impl Bench {
         if let Some(later) = trip.twice
             && may_arrive_twice(&request)
         {
-            self.tally.count(Fault::Twice);
+            self.tally.count(Happened::Twice);
             let again = Happening::Arrive { from: n, id, request: request.clone(), back: None };
             self.at(at + later, again);
         }
@@ -88,17 +88,17 @@ impl Bench {
         }
         let process = &mut self.processes[from];
         if id < process.arrived {
-            self.tally.count(Fault::Overtaken);
+            self.tally.count(Happened::Overtaken);
         }
         process.arrived = process.arrived.max(id);
-        let stale = self
-            .faults
-            .stale(&mut self.random)
-            .filter(|_| matches!(&request, Request::Txn(txn) if txn.only_reads()));
+        // How many writes a read is behind.
+        let stale =
+            self.random.chance(self.faults.stale).then(|| self.random.below(4) as usize + 1);
+        let stale = stale.filter(|_| matches!(&request, Request::Txn(txn) if txn.only_reads()));
         let abort = self.stands(from, id);
         let result = match (&request, stale) {
             (Request::Txn(txn), Some(back)) => {
-                self.tally.count(Fault::StaleRead);
+                self.tally.count(Happened::StaleRead);
                 Ok(Response::Txn(self.store.stale(txn, back)))
             }
             _ => self.store.apply(self.now, &request),
@@ -118,10 +118,9 @@ impl Bench {
             return under_way.push(Message::Answer { to, id, result });
         }
         let mut result = result;
-        if matches!(request, Request::KeepAlive { .. })
-            && let Some(lag) = self.faults.lag(&mut self.random)
-        {
-            self.tally.count(Fault::LaggingKeepAlive);
+        if matches!(request, Request::KeepAlive { .. }) && self.random.chance(self.faults.lagging) {
+            let lag = self.random.below(3) as i64 + 1;
+            self.tally.count(Happened::LaggingKeepAlive);
             if let Ok(Response::KeptAlive { revision, .. }) = &mut result {
                 *revision = revision
                     .and_then(|at| at.get().checked_sub(lag))
@@ -137,7 +136,7 @@ impl Bench {
     fn no_leader(&mut self, from: usize, id: RequestId, request: Request, back: Option<Moment>) {
         match (self.random.below(3), back) {
             (0, Some(at)) => {
-                self.tally.count(Fault::NotReached);
+                self.tally.count(Happened::NotReached);
                 self.fail(from, id, at, unavailable());
             }
             (outcome, _) => {
@@ -145,11 +144,11 @@ impl Bench {
                     self.fail(from, id, at + Duration::from_millis(500), unknown());
                 }
                 if outcome == 1 {
-                    self.tally.count(Fault::LateArrival);
+                    self.tally.count(Happened::LateArrival);
                     let late = Happening::Arrive { from, id, request, back: None };
                     self.at(self.leaderless + Duration::from_millis(1), late);
                 } else {
-                    self.tally.count(Fault::RequestLost);
+                    self.tally.count(Happened::RequestLost);
                 }
             }
         }
@@ -157,11 +156,13 @@ impl Bench {
 
     pub(crate) fn watch(&mut self, n: usize, id: WatchId, prefix: Key, puts: bool, from: Revision) {
         // A fresh watch may be 100 ms late even in fair weather (rule P15).
-        let silence = self.faults.silence(&mut self.random);
-        if silence.is_some() {
-            self.tally.count(Fault::SilentWatch);
-        }
-        let silence = silence.unwrap_or_else(|| self.random.millis(0, 100));
+        let silence = match self.random.chance(self.faults.silent) {
+            true => {
+                self.tally.count(Happened::SilentWatch);
+                self.random.millis(100, 8000)
+            }
+            false => self.random.millis(0, 100),
+        };
         let watch =
             Watch { prefix, puts, next: from, silent: self.now + silence, delivered: self.now };
         let before = self.processes[n].watches.insert(id, watch);
@@ -188,9 +189,10 @@ impl Bench {
                 };
                 watch.next = revision + 1;
                 for event in events {
-                    let copies = self.faults.copies(&mut self.random);
+                    let again = self.random.chance(self.faults.silent);
+                    let copies = if again { self.random.below(3) } else { 1 };
                     if copies != 1 {
-                        self.tally.count(Fault::EventAgain);
+                        self.tally.count(Happened::EventAgain);
                     }
                     for _ in 0..copies {
                         let at = self.now + self.faults.trip(&mut self.random).back;

@@ -30,6 +30,11 @@ impl Random {
         self.micros(from * 1000, to * 1000)
     }
 
+    /// One of several.
+    pub(crate) fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
         of.get(self.below(of.len().max(1) as u64) as usize)
     }

@@ -10,8 +10,7 @@ use super::etcd::Incarnation;
 use super::nemesis::lease_of;
 use super::violation::must;
 use crate::world::CallId;
-use etcd_locked_core::Deadline;
-use etcd_locked_core::Moment;
+use etcd_locked_core::{Deadline, Moment};
 
 /// How far the clocks of a process and of etcd may drift apart: the promise is as good as they are.
 const DRIFT: f64 = 0.01;

@@ -19,13 +19,7 @@ const KEPT: Duration = Duration::from_secs(7);
 #[derive(Debug)]
 pub(crate) struct Played {
     pub(crate) steps: u64,
-    pub(crate) grants: u64,
-    pub(crate) handovers: u64,
-    /// Calls served that shared.
-    pub(crate) together: u64,
-    /// Calls refused because they were in a cycle.
-    pub(crate) deadlocks: u64,
-    pub(crate) faults: Tally,
+    pub(crate) tally: Tally,
     pub(crate) violation: Option<Violation>,
     /// The last steps, as many as were asked for.
     pub(crate) trace: Vec<String>,
@@ -37,12 +31,8 @@ pub(crate) fn play(seed: u64, loud: usize) -> Played {
     let played = catch_unwind(AssertUnwindSafe(|| bench.play()));
     Played {
         steps: bench.steps,
-        grants: bench.grants,
-        handovers: bench.handovers,
-        together: bench.together,
-        deadlocks: bench.deadlocks,
         violation: played.err().map(Violation::caught),
-        faults: bench.tally,
+        tally: bench.tally,
         trace: bench.trace.into_steps(),
     }
 }
@@ -51,19 +41,19 @@ impl Bench {
     fn drawn(seed: u64, loud: usize) -> Self {
         // Of its own, so that what it decides does not hang on what the bench draws first.
         let mut random = Random::new(seed ^ 0x5eed);
-        let machines = *random.pick(&[2, 3, 3, 3, 4]).unwrap_or(&3);
+        let machines = random.one(&[2, 3, 3, 3, 4]);
         let mut bench = Self::new(seed, machines, loud);
         bench.drift();
         bench.faults = Faults::drawn(&mut random);
         bench.store.forbidden = Some("forbidden");
         let mut crowd = Crowd {
-            names: *random.pick(&[1, 2, 3, 3]).unwrap_or(&3),
+            names: random.one(&[1, 2, 3, 3]),
             hasty: random.chance(0.4),
-            groups: *random.pick(&[0.0, 0.0, 0.2, 0.5]).unwrap_or(&0.0),
-            nested: *random.pick(&[0.0, 0.1, 0.4]).unwrap_or(&0.0),
+            groups: random.one(&[0.0, 0.0, 0.2, 0.5]),
+            nested: random.one(&[0.0, 0.1, 0.4]),
             inverted: false,
             patient: false,
-            keepers: *random.pick(&[0.0, 0.0, 0.1, 0.4]).unwrap_or(&0.0),
+            keepers: random.one(&[0.0, 0.0, 0.1, 0.4]),
             shared: 0.0,
             permits: 0.0,
         };
@@ -76,25 +66,24 @@ impl Bench {
         // core that sees a cycle where there is none.
         if crowd.names > 1 && random.chance(0.3) {
             crowd.inverted = true;
-            crowd.nested = *random.pick(&[0.5, 0.9]).unwrap_or(&0.9);
+            crowd.nested = random.one(&[0.5, 0.9]);
             bench.storm = random.millis(500, 8000);
             bench.peaceful = random.chance(0.6);
             crowd.patient = bench.peaceful && random.chance(0.7);
             if bench.peaceful {
-                bench.faults = Faults::slow(*random.pick(&[0.0, 0.5, 0.5]).unwrap_or(&0.0));
+                bench.faults = Faults::slow(random.one(&[0.0, 0.5, 0.5]));
             }
         }
         // Names that are shared, in a third of all schedules: one way or, on the same name, all ways.
         if random.chance(0.35) {
-            (crowd.shared, crowd.permits) = *random
-                .pick(&[(0.5, 0.0), (0.8, 0.0), (0.0, 0.8), (0.4, 0.5)])
-                .unwrap_or(&(0.5, 0.0));
+            (crowd.shared, crowd.permits) =
+                random.one(&[(0.5, 0.0), (0.8, 0.0), (0.0, 0.8), (0.4, 0.5)]);
             // A call for a permit waits for no single holder, so no check can say whether it is in a cycle.
             if crowd.inverted {
                 crowd.permits = 0.0;
             } else if random.chance(0.4) {
                 bench.peaceful = true;
-                bench.faults = Faults::slow(*random.pick(&[0.0, 0.0, 0.5]).unwrap_or(&0.0));
+                bench.faults = Faults::slow(random.one(&[0.0, 0.0, 0.5]));
                 crowd.names = crowd.names.min(2);
                 bench.storm = random.millis(300, 6000);
             }

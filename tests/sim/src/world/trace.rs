@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use etcd_locked_core::Moment;
-use etcd_locked_core::{Compare, Op, Request};
+use etcd_locked_core::{Compare, Moment, Op, Request};
 
 /// What happened last. Silent unless the seed has failed before: words cost more than steps.
 #[derive(Debug)]

@@ -1,7 +1,5 @@
 //! Read-only view of a core: the only file of the simulator that knows how a core shows its state.
 
-use std::fmt::Debug;
-
 use etcd_locked_core::{CallId, Core, Key, LeaseId, Name, RequestId, Revision, Seat};
 
 /// Timers and exchanges that a core without calls may have: those of the sessions it keeps for the next call.
@@ -135,9 +133,4 @@ pub(crate) fn abort(core: &Core, request: RequestId) -> Option<Abort> {
 #[cfg(test)]
 pub(crate) fn steps_taken() -> u64 {
     etcd_locked_core::taken()
-}
-
-/// The whole state, to tell states apart.
-pub(crate) fn state(core: &Core) -> &impl Debug {
-    core
 }
