@@ -43,20 +43,36 @@ impl FromStr for Choice {
     }
 }
 
-impl Choice {
-    /// Finds that etcd, or brings it below `target/tools`.
-    pub(crate) fn find(&self) -> Result<Etcd> {
-        let etcd = match self {
-            Self::Version(version) => of_version(version)?,
-            Self::Path(path) => {
-                // Commands run elsewhere than where the path was typed.
-                let path = path.canonicalize().map_err(workspace::failed_at(path))?;
-                Etcd::new(if path.is_dir() { path.join("etcd") } else { path })?
-            }
-        };
-        etcd.announce();
-        Ok(etcd)
+/// Finds the etcd that was asked for, or any, and brings it below `target/tools` where it is missing.
+pub(crate) fn find(choice: Option<&Choice>) -> Result<Etcd> {
+    say::step("etcd");
+    let etcd = match choice {
+        None => any()?,
+        Some(Choice::Version(version)) => of_version(version)?,
+        Some(Choice::Path(path)) => {
+            // Commands run elsewhere than where the path was typed.
+            let path = path.canonicalize().map_err(workspace::failed_at(path))?;
+            Etcd::new(if path.is_dir() { path.join("etcd") } else { path })?
+        }
+    };
+    say::note(format_args!("etcd {}: {}", etcd.version, etcd.server.display()));
+    Ok(etcd)
+}
+
+/// Finds `ETCD_BIN`, else the etcd in `PATH`, else the newest that Go builds, else the distribution's package.
+fn any() -> Result<Etcd> {
+    if let Some(etcd) = Etcd::chosen()?.or_else(Etcd::installed) {
+        return Ok(etcd);
     }
+    built(BUILT[0]).or_else(|no_go| {
+        say::note(&no_go);
+        distribution().map_err(|no_package| {
+            format!(
+                "no etcd is available:\n   {no_go}\n   {no_package}\ninstall one (apt-get install etcd-server etcd-client · \
+                 dnf install etcd · brew install etcd) or set ETCD_BIN"
+            )
+        })
+    })
 }
 
 /// Finds an etcd of this version: the one of `ETCD_BIN`, the one in `PATH`, one that Go builds, or the distribution's.
@@ -88,28 +104,6 @@ fn matches(version: &str, wanted: &str) -> bool {
 }
 
 impl Etcd {
-    /// Finds an etcd: `ETCD_BIN`, else the one in `PATH`, else the newest that Go builds, else the distribution's package.
-    pub(crate) fn find() -> Result<Self> {
-        let etcd = match Self::chosen()?.or_else(Self::installed) {
-            Some(etcd) => etcd,
-            None => built(BUILT[0]).or_else(|no_go| {
-                say::note(&no_go);
-                distribution().map_err(|no_package| {
-                    format!(
-                        "no etcd is available:\n   {no_go}\n   {no_package}\ninstall one (apt-get install etcd-server \
-                         etcd-client · dnf install etcd · brew install etcd) or set ETCD_BIN"
-                    )
-                })
-            })?,
-        };
-        etcd.announce();
-        Ok(etcd)
-    }
-
-    fn announce(&self) {
-        say::note(format_args!("etcd {}: {}", self.version, self.server.display()));
-    }
-
     fn chosen() -> Result<Option<Self>> {
         let Some(server) = env::var_os("ETCD_BIN") else { return Ok(None) };
         let etcd = Self::new(server.into());

@@ -19,9 +19,9 @@ pub(crate) fn build(module: &Path, package: &str, program: &Path) -> Result<()> 
     say_how(output(go.arg(package))).map(drop)
 }
 
-/// Returns the compiler's version, such as `go1.26.8 linux/amd64`.
-pub(crate) fn version() -> Result<String> {
-    let version = say_how(output(Command::new("go").arg("version")))?;
+/// Returns the version of the compiler that builds this module, such as `go1.26.8 linux/amd64`.
+pub(crate) fn version(module: &Path) -> Result<String> {
+    let version = say_how(output(go(module).arg("version")))?;
     Ok(version.replace("go version", "").trim().to_owned())
 }
 

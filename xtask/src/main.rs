@@ -8,37 +8,67 @@ mod demo;
 mod etcd;
 mod examples;
 mod go;
-mod load;
-mod messages;
 mod options;
 mod outside;
 mod package;
 mod peers;
 mod protoc;
-mod report;
 mod say;
 mod service;
 mod sim;
 mod suite;
 mod workspace;
 
+use std::env;
 use std::process::ExitCode;
 
-use clap::Parser;
 use etcd_locked_devkit::{http, process};
 
-use options::{Command, Options};
+use options::Args;
 
 /// Result whose error is a message for the person at the terminal.
 pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
 
+const HELP: &str = "\
+Brings what this machine lacks into target/tools, then runs tests, demo, examples, simulator and benchmarks.
+
+cargo xtask demo               three order services and a stock that is too small: without the lock, then with it
+cargo xtask test [ARGS…]       all tests on etcd 3.7, the promises on an embedded one, and what depends on the server on
+                               3.4, 3.5 and 3.6. ARGS go to `cargo test`: `cargo xtask test fifo`
+                               --etcd ETCD       the promises alone, on that etcd
+                               --every-version   fails if a version is not available
+cargo xtask examples [ROW…]    the systems of the literature and the services, each with its checks
+cargo xtask sim [ARGS…]        10,000 random schedules of the production core. ARGS go to the simulator:
+                               `--seeds N`, `--seed N`, `--search`; `--help` has them all
+                               --write           plays, searches and finds mistakes; writes tests/sim/RESULTS.md
+cargo xtask chaos [ARGS…]      a minute of faults on a cluster of three; a checker judges what the workers did. ARGS go to
+                               the runner: `--minutes N`, `--mix NAME`, `--seed N`, `--only FAULT`; `--help` has them all
+                               --etcd ETCD       3.7 if left out
+                               --peer NAME       tortures go, aetcd, lock-service or etcdctl instead
+                               --built     takes the program that `cargo xtask test` has built
+                               --write           writes tests/chaos/RESULTS.md and its plot
+cargo xtask bench [ARGS…]      every row of performance, ours and the peers; writes benches/RESULTS.md and plots. ARGS go
+                               to the runner: `--row B4`, `--quick`, `--peers go,plain`; `--help` has them all
+                               --etcd ETCD       that etcd
+cargo xtask book               the book: its pages, their links and examples
+cargo xtask package            packs what is published, and builds a crate and the command line from it
+cargo xtask etcd [ETCD]        finds or brings etcd, and prints the variable that tests read, as a shell assignment
+cargo xtask protoc ARGS…       the protoc that a crate carries; `xtask/protoc` prefers the machine's
+
+ETCD is `newest`, a version such as 3.7 or 3.5.35, or the path of an etcd. ETCD_BIN chooses one of your own, ETCDCTL_BIN its etcdctl.";
+
 fn main() -> ExitCode {
-    let command = Options::parse().command;
-    // clap has found it: no option comes before it.
-    let name = std::env::args().nth(1).unwrap_or_default();
-    match carry_out(command) {
+    let mut args = env::args_os().skip(1);
+    let name = args.next().unwrap_or_default().to_string_lossy().into_owned();
+    if name == "protoc" {
+        let error = protoc::exec(args);
+        eprintln!("{error}");
+        return ExitCode::FAILURE;
+    }
+    let args = args.map(|arg| arg.to_string_lossy().into_owned());
+    match run(&name, Args::new(args.collect())) {
         Ok(last_line) => {
-            last_line.iter().for_each(|line| println!("{line}"));
+            println!("{last_line}");
             ExitCode::SUCCESS
         }
         Err(_) if process::interrupted() => {
@@ -52,30 +82,29 @@ fn main() -> ExitCode {
     }
 }
 
-/// Carries out a command; returns the last line to print.
-fn carry_out(command: Command) -> Result<Option<String>> {
-    let starts_nothing = matches!(command, Command::Etcd { .. } | Command::Protoc { .. });
-    if !starts_nothing {
+/// Runs a command; returns the last line to print.
+fn run(name: &str, mut args: Args) -> Result<String> {
+    if !["etcd", "help"].contains(&name) {
         process::end_all_on_interrupt()?;
     }
-    let last_line = match command {
-        Command::Demo => demo::demo(),
-        Command::Test { asked, every_version, args, own } => {
-            suite::test(&asked, every_version, &suite::joined(args, own))
+    match name {
+        "" | "help" | "--help" | "-h" => Ok(HELP.to_owned()),
+        "demo" => {
+            let built = args.flag("--built");
+            args.end().and_then(|()| demo::demo(built))
         }
-        Command::Examples { rows } => examples::examples(&rows),
-        Command::Sim { write, args } => sim::sim(write, &args),
-        // The runner says the last line itself: it has the figures.
-        Command::Chaos(options) => return chaos::chaos(&options).map(|()| None),
-        Command::Bench(options) if options.compile => bench::compile(),
-        Command::Bench(options) => bench::speed(&options),
-        Command::Book => book::book(),
-        Command::Package => package::package(),
-        Command::Etcd { choice } => {
-            let etcd = choice.as_ref().map_or_else(etcd::Etcd::find, etcd::Choice::find);
-            etcd.map(|etcd| format!("ETCD_BIN={}", etcd.server.display()))
+        "test" => suite::test(args),
+        "examples" => examples::examples(&args.rest()),
+        "sim" => sim::sim(args.flag("--write"), &args.rest()),
+        "chaos" => chaos::chaos(args),
+        "bench" => bench::bench(args),
+        "book" => args.end().and_then(|()| book::book()),
+        "package" => args.end().and_then(|()| package::package()),
+        "etcd" => {
+            let choice = args.rest().first().map(|choice| choice.parse()).transpose()?;
+            let etcd = etcd::find(choice.as_ref())?;
+            Ok(format!("ETCD_BIN={}", etcd.server.display()))
         }
-        Command::Protoc { args } => protoc::exec(&args),
-    };
-    last_line.map(Some)
+        other => Err(format!("there is no such command: `{other}`\n\n{HELP}")),
+    }
 }

@@ -5,7 +5,6 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::Command;
 
 use etcd_locked_devkit::Setup;
 use etcd_locked_devkit::binary::without_settings;
@@ -17,7 +16,11 @@ use crate::{Result, protoc, say, workspace};
 pub(crate) fn test(etcd: &Etcd) -> Result<()> {
     say::step("a crate outside the workspace, with protoc from PATH");
     let copy = workspace::outside("tests/outside", "main.rs")?;
-    run("cargo build", build(&copy)?.current_dir(env::temp_dir()))?;
+    let mut cargo = workspace::cargo_outside("build", &copy);
+    // It runs where the workspace's `.cargo/config.toml` does not reach.
+    cargo.current_dir(env::temp_dir()).env_remove("PROTOC").env("PATH", path_with_protoc()?);
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "0"); // nobody debugs it
+    run("cargo build", &mut cargo)?;
 
     let server = Setup::default().binary(&etcd.server).start()?;
     let mut program = without_settings(&copy.join("target/debug/outside"), "ETCD");
@@ -26,19 +29,6 @@ pub(crate) fn test(etcd: &Etcd) -> Result<()> {
         "shipping 42" => Ok(()),
         other => Err(format!("the crate outside does not ship: it prints `{other}`")),
     }
-}
-
-/// Builds the copy. It runs in a directory that the workspace's `.cargo/config.toml` does not reach.
-fn build(copy: &Path) -> Result<Command> {
-    let mut cargo = workspace::cargo();
-    cargo
-        .arg("build")
-        .arg("--manifest-path")
-        .arg(copy.join("Cargo.toml"))
-        .arg("--target-dir")
-        .arg(copy.join("target"));
-    cargo.env_remove("PROTOC").env("PATH", path_with_protoc()?);
-    Ok(cargo)
 }
 
 fn path_with_protoc() -> Result<OsString> {

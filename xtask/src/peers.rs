@@ -25,7 +25,7 @@ pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
     let source = workspace::root().join(source).join("main.go");
     let program = home("go")?.join(name);
     go::build(&module, &source.to_string_lossy(), &program)?;
-    let version = go::version()?;
+    let version = go::version(&module)?;
     let client = go::pinned(&module, GO_CLIENT)?;
     say::note(format_args!("{version}, client {client}: {}", program.display()));
     Ok(Go { program, version, client })
@@ -33,6 +33,10 @@ pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
 
 /// Builds the contender that locks by jetcd, with Maven; returns its class path.
 pub(crate) fn jetcd() -> Result<OsString> {
+    // Maven is a Java program too, but may bring another Java than the one in PATH.
+    if crate::etcd::in_path("java").is_none() {
+        return Err("there is no `java`; jetcd needs Java 17 or later (apt-get install default-jdk-headless)".to_owned());
+    }
     let home = home("java")?;
     let jars = home.join("classpath");
     output(

@@ -7,11 +7,16 @@ use std::process::Command;
 
 use crate::Result;
 
-/// Replaces this process by the carried protoc.
-pub(crate) fn exec(args: &[OsString]) -> Result<String> {
-    // It finds its standard types relative to its own path.
-    let error = Command::new(carried()?).args(args).exec();
-    Err(format!("protoc does not start: {error}; install protoc"))
+/// Replaces this process by the carried protoc; returns why that is not possible.
+pub(crate) fn exec(args: impl Iterator<Item = OsString>) -> String {
+    match carried() {
+        // It finds its standard types relative to its own path.
+        Ok(protoc) => {
+            let error = Command::new(protoc).args(args).exec();
+            format!("protoc does not start: {error}; install protoc")
+        }
+        Err(error) => error,
+    }
 }
 
 /// Returns the executable that the crate carries.

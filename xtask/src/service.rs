@@ -22,20 +22,6 @@ pub(crate) struct Service {
     _stdout: Printed,
 }
 
-/// Numbers of the store for one article.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stock {
-    pub(crate) left: usize,
-    pub(crate) sold: usize,
-}
-
-/// Statistics of one service.
-#[derive(Debug, Default)]
-pub(crate) struct Stats {
-    pub(crate) locks_taken: u64,
-    pub(crate) waits: Vec<Duration>,
-}
-
 impl Service {
     pub(crate) fn start(executable: &Path, endpoint: &str, locked: bool) -> Result<Self> {
         // The user's settings are those of another etcd.
@@ -55,13 +41,17 @@ impl Service {
         self.address
     }
 
-    pub(crate) fn stats(&self) -> Result<Stats> {
-        let body = http::get(self.address, "/stats")?.body;
-        parse(&body).ok_or_else(|| format!("order-service has odd statistics: {body}"))
+    /// Returns how many locks it has taken, and how long each took.
+    pub(crate) fn stats(&self) -> Result<(u64, Vec<Duration>)> {
+        let (body, stats) = self.get("/stats")?;
+        let waits = stats["waits_us"].as_array().and_then(|waits| {
+            waits.iter().map(|wait| wait.as_u64().map(Duration::from_micros)).collect()
+        });
+        stats["locks_taken"].as_u64().zip(waits).ok_or_else(|| format!("odd statistics: {body}"))
     }
 
     /// Puts that many pieces on the shelf, and empties the book.
-    pub(crate) fn restock(&self, article: &str, pieces: usize) -> Result<()> {
+    pub(crate) fn restock(&self, article: &str, pieces: u64) -> Result<()> {
         let path = format!("/stock/{article}/{pieces}");
         match http::request("PUT", self.address, &path)? {
             answer if answer.status == 200 => Ok(()),
@@ -69,53 +59,26 @@ impl Service {
         }
     }
 
-    pub(crate) fn stock(&self, article: &str) -> Result<Stock> {
-        let body = http::get(self.address, &format!("/stock/{article}"))?.body;
-        stock(&body).ok_or_else(|| format!("order-service has odd stock: {body}"))
+    /// Returns how many pieces of an article are left, and how many are sold by the book.
+    pub(crate) fn stock(&self, article: &str) -> Result<(u64, u64)> {
+        let (body, stock) = self.get(&format!("/stock/{article}"))?;
+        let numbers = stock["left"].as_u64().zip(stock["sold"].as_u64());
+        numbers.ok_or_else(|| format!("odd stock: {body}"))
+    }
+
+    fn get(&self, path: &str) -> Result<(String, Value)> {
+        let body = http::get(self.address, path)?.body;
+        // What is no JSON has no fields either.
+        let value = serde_json::from_str(&body).unwrap_or_default();
+        Ok((body, value))
     }
 
     /// Stops the service as an orchestrator would: by SIGTERM, after which it must end well.
     pub(crate) fn stop(mut self) -> Result<()> {
         let status = self.process.terminate(Duration::from_secs(15))?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("order-service does not end well on SIGTERM: {status}"))
+        match status.success() {
+            true => Ok(()),
+            false => Err(format!("order-service does not end well on SIGTERM: {status}")),
         }
-    }
-}
-
-fn parse(body: &str) -> Option<Stats> {
-    let body: Value = serde_json::from_str(body).ok()?;
-    let waits = body.get("waits_us")?.as_array()?.iter();
-    Some(Stats {
-        locks_taken: body.get("locks_taken")?.as_u64()?,
-        waits: waits.map(|wait| wait.as_u64().map(Duration::from_micros)).collect::<Option<_>>()?,
-    })
-}
-
-fn stock(body: &str) -> Option<Stock> {
-    let body: Value = serde_json::from_str(body).ok()?;
-    let number = |field: &str| usize::try_from(body.get(field)?.as_u64()?).ok();
-    Some(Stock { left: number("left")?, sold: number("sold")? })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    #[test]
-    fn refuses_incomplete_stock() {
-        let stock = super::Stock { left: 2, sold: 5 };
-        assert_eq!(super::stock(r#"{"left":2,"sold":5}"#), Some(stock));
-        assert_eq!(super::stock("no such article"), None);
-    }
-
-    #[test]
-    fn refuses_incomplete_statistics() {
-        let stats = super::parse(r#"{"locks_taken":2,"waits_us":[5,7]}"#).expect("statistics");
-        assert_eq!(stats.locks_taken, 2);
-        assert_eq!(stats.waits, [Duration::from_micros(5), Duration::from_micros(7)]);
-        assert!(super::parse(r#"{"locks_taken":2,"waits_us":[5,"x"]}"#).is_none());
     }
 }

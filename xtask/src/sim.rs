@@ -6,22 +6,17 @@ use crate::process::{output, run};
 use crate::{Result, say, workspace};
 
 pub(crate) fn sim(writes: bool, args: &[String]) -> Result<String> {
-    say::step("building the simulator");
-    let mut build = workspace::cargo();
-    build.args(["build", "--profile", "sim", "--package", "etcd-locked-sim"]);
-    run("cargo build", &mut build)?;
-
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let schedules = folder.path().join("schedules");
     say::step("random schedules of the production core");
-    play(args, writes.then_some(schedules.as_path()))?;
     if !writes {
+        play(args, None)?;
         return Ok("sim: ok — nothing was violated".to_owned());
     }
-    let searches = folder.path().join("searches");
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let [schedules, searches, mistakes] =
+        ["schedules", "searches", "mistakes"].map(|name| folder.path().join(name));
+    play(args, Some(&schedules))?;
     say::step("every schedule of a few clients");
     play(&["--search".to_owned()], Some(&searches))?;
-    let mistakes = folder.path().join("mistakes");
     say::step("the same simulator on cores that make one mistake each");
     play(&["--mistakes".to_owned()], Some(&mistakes))?;
 
@@ -51,9 +46,7 @@ pub(crate) fn sim(writes: bool, args: &[String]) -> Result<String> {
 /// Runs the simulator, the figures to go to that file.
 fn play(args: &[String], figures: Option<&Path>) -> Result<()> {
     let mut play = workspace::cargo();
-    play.args(["run", "--quiet", "--profile", "sim"])
-        .args(["--package", "etcd-locked-sim", "--"])
-        .args(args);
+    play.args(["run", "--profile", "sim", "--package", "etcd-locked-sim", "--"]).args(args);
     if let Some(file) = figures {
         play.arg("--report").arg(file);
     }

@@ -6,15 +6,15 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::etcd::{Choice, Etcd};
-use crate::options::Asked;
+use crate::etcd::{self, Etcd};
+use crate::options::Args;
 use crate::process::Process;
 use crate::{Result, outside, say, workspace};
 
-/// Supported versions, the newest first: the whole workspace is tested on the first one, and all promises on the last one.
+/// Supported versions, the newest first: the whole workspace is tested on that one.
 const VERSIONS: [&str; 4] = ["3.7", "3.6", "3.5", "3.4"];
 
-/// Name filters of the tests that depend on the server. These tests also run on the versions between the newest and the oldest.
+/// Name filters of the tests that depend on the server. These tests also run on the older versions.
 const DEPEND_ON_SERVER: &[&str] = &[
     "exclusion::",
     "fifo::",
@@ -56,88 +56,85 @@ const THREADS: &str = "6";
 /// Targets whose tests run on any etcd.
 const PROMISES: [&str; 4] = ["--test", "it", "--test", "differential"];
 
-pub(crate) fn test(asked: &Asked, every_version: bool, args: &[String]) -> Result<String> {
-    if asked.etcd.is_none() {
-        return test_on_all(every_version, args);
-    }
-    let etcd = asked.find()?;
+pub(crate) fn test(mut args: Args) -> Result<String> {
+    let (every_version, choice) = (args.flag("--every-version"), args.etcd()?);
+    let args = args.rest();
+    let Some(choice) = choice else { return test_on_all(every_version, &args) };
+    let etcd = etcd::find(Some(&choice))?;
     say::step(format_args!("the promises, on etcd {}", etcd.version));
-    let tally = count(only(suite(&etcd), &PROMISES, args).args(args))?;
+    let tally = count(only(suite(&etcd), &PROMISES, &args).args(&args))?;
     Ok(format!("test: ok — {tally}: the promises on etcd {}", etcd.version))
 }
 
-/// The arguments of `cargo test`: its own, then those of the tests' programs.
-pub(crate) fn joined(mut args: Vec<String>, own: Vec<String>) -> Vec<String> {
-    if !own.is_empty() {
-        args.push("--".to_owned());
+/// Tests on one etcd.
+struct Run {
+    etcd: String,
+    what: &'static str,
+    cargo: Command,
+    /// How it went, as the table says it.
+    outcome: String,
+}
+
+impl Run {
+    fn new(etcd: &str, what: &'static str, cargo: Command) -> Self {
+        Self { etcd: etcd.to_owned(), what, cargo, outcome: "not reached".to_owned() }
     }
-    args.extend(own);
-    args
+
+    /// Runs the tests; returns how many have passed.
+    fn play(&mut self, args: &[String]) -> Result<usize> {
+        say::step(format_args!("{}, on etcd {}", self.what, self.etcd));
+        let begun = Instant::now();
+        let tally = count(self.cargo.args(args));
+        let seconds = begun.elapsed().as_secs();
+        self.outcome = match &tally {
+            Ok(tally) => format!("{tally}, in {seconds} s"),
+            Err(error) => format!("FAILED after {seconds} s: {error}"),
+        };
+        tally.map(|tally| tally.run())
+    }
 }
 
 fn test_on_all(every_version: bool, args: &[String]) -> Result<String> {
-    say::step("etcd");
-    let (mut etcds, mut untested, mut table) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut etcds, mut untested) = (Vec::new(), Vec::new());
     for version in VERSIONS {
-        match version.parse::<Choice>()?.find() {
+        match etcd::find(Some(&version.parse()?)) {
             Ok(etcd) => etcds.push(etcd),
-            Err(reason) => {
-                untested.push(version);
-                table.push(format!("   etcd {version:9} untested: {reason}"));
-            }
+            Err(reason) => untested.push(format!("   etcd {version:9} untested: {reason}")),
         }
     }
-    let lines = table.join("\n");
-    let (Some(newest), Some(oldest)) = (etcds.first(), etcds.last()) else {
-        return Err(format!("no etcd is available:\n{lines}"));
-    };
-    if every_version && !untested.is_empty() {
-        return Err(format!("versions are not available:\n{lines}"));
-    }
     if !untested.is_empty() {
-        eprintln!("{lines}");
+        eprintln!("{}", untested.join("\n"));
+        if every_version {
+            return Err("not every version is available".to_owned());
+        }
     }
+    let Some((newest, older)) = etcds.split_first() else {
+        return Err("no etcd is available".to_owned());
+    };
 
-    let mut runs = Vec::new();
-    for etcd in &etcds {
-        let mut cargo = suite(etcd);
-        let what = if etcd.version == newest.version {
-            "the whole workspace"
-        } else if etcd.version == oldest.version || !args.is_empty() {
-            cargo = only(cargo, &PROMISES, args);
-            "the promises"
-        } else {
-            cargo.args(PROMISES).arg("--").args(DEPEND_ON_SERVER);
-            "what depends on the server"
-        };
-        runs.push((etcd.version.clone(), what, cargo));
+    let mut runs = vec![Run::new(&newest.version, "the whole workspace", suite(newest))];
+    for etcd in older {
+        let mut cargo = only(suite(etcd), &PROMISES, args);
+        if args.is_empty() {
+            cargo.arg("--").args(DEPEND_ON_SERVER);
+        }
+        runs.push(Run::new(&etcd.version, "what depends on the server", cargo));
     }
     let mut cargo = only(suite(newest), &["--test", "it"], args);
     cargo.env("ETCD_LOCKED_TESTS_ON", "embedded").env("RUST_TEST_THREADS", THREADS_ON_EMBEDDED);
-    runs.push(("embedded".to_owned(), "the promises", cargo));
+    runs.push(Run::new("embedded", "the promises", cargo));
 
-    let mut passed = 0;
-    let mut outcome = runs.into_iter().try_for_each(|(etcd, what, mut cargo)| {
-        say::step(format_args!("{what}, on etcd {etcd}"));
-        let begun = Instant::now();
-        let tally =
-            count(cargo.args(args)).map_err(|error| format!("{what} on etcd {etcd}: {error}"))?;
-        passed += tally.run();
-        let seconds = begun.elapsed().as_secs();
-        table.push(format!("   etcd {etcd:9} {what:26} {tally}, in {seconds} s"));
-        Ok(())
-    });
-    if outcome.is_ok() && args.is_empty() {
-        outcome = outside::test(newest);
+    let played: Result<usize> =
+        runs.iter_mut().try_fold(0, |passed, run| Ok(passed + run.play(args)?));
+    println!();
+    for Run { etcd, what, outcome, .. } in &runs {
+        println!("   etcd {etcd:9} {what:26} {outcome}");
     }
-    println!("\n{}", table.join("\n"));
-    outcome?;
-    let mut last = format!("test: ok — {passed} tests passed");
+    untested.iter().for_each(|line| println!("{line}"));
+    let mut last = format!("test: ok — {} tests passed", played?);
     if args.is_empty() {
+        outside::test(newest)?;
         last += ", and a crate outside the workspace runs";
-    }
-    if !untested.is_empty() {
-        last += &format!("; untested: etcd {}", untested.join(", "));
     }
     Ok(last)
 }

@@ -1,15 +1,11 @@
 //! Workspace of the project: its root, its tools, cargo in it, and files.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
-use serde_json::Value;
+use std::process::Command;
 
 use crate::Result;
-use crate::process::Process;
+use crate::process::run;
 
 /// Returns the workspace's root. `cargo run` sets where the package is now, which may not be where it was built.
 pub(crate) fn root() -> PathBuf {
@@ -44,6 +40,14 @@ pub(crate) fn cargo() -> Command {
             cargo.env_remove(name);
         }
     }
+    cargo
+}
+
+/// Makes a cargo command for a crate outside the workspace, which has a target folder of its own.
+pub(crate) fn cargo_outside(command: &str, folder: &Path) -> Command {
+    let mut cargo = cargo();
+    cargo.arg(command).arg("--manifest-path").arg(folder.join("Cargo.toml"));
+    cargo.arg("--target-dir").arg(folder.join("target"));
     cargo
 }
 
@@ -113,49 +117,7 @@ pub(crate) fn build<const N: usize>(
     for (package, binary) in binaries {
         cargo.args(["--package", package, "--bin", binary]);
     }
-    let built: Vec<PathBuf> =
-        messages("cargo build", &mut cargo)?.iter().filter_map(executable).collect();
-    let found = binaries.map(|(_, binary)| {
-        let mut built = built.iter();
-        built.find(|path| path.file_stem().is_some_and(|name| name == binary))
-    });
-    if found.contains(&None) {
-        return Err("cargo build names no executable".to_owned());
-    }
-    Ok(found.map(|path| path.cloned().unwrap_or_default()))
-}
-
-/// Compiles a test target with the binaries it runs, and returns its executable. `options` are cargo's own.
-pub(crate) fn build_test(options: &[&str], name: &str) -> Result<PathBuf> {
-    let mut cargo = cargo();
-    cargo.args(["test", "--no-run"]).args(options);
-    let messages = messages("cargo test", &mut cargo)?;
-    let of_test = |message: &&Value| {
-        message.pointer("/target/name").and_then(Value::as_str) == Some(name)
-            && message.pointer("/profile/test") == Some(&Value::Bool(true))
-    };
-    let built = messages.iter().filter(of_test).find_map(executable);
-    built.ok_or_else(|| format!("cargo test names no executable of `{name}`"))
-}
-
-/// Runs cargo, and returns its messages.
-fn messages(name: &str, cargo: &mut Command) -> Result<Vec<Value>> {
-    cargo.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped());
-    let mut build = Process::start(name, cargo)?;
-    let stdout = build.streams().stdout.take();
-    let stdout = stdout.ok_or_else(|| format!("{name} has no output"))?;
-    let messages = BufReader::new(stdout)
-        .lines()
-        .map_while(|line| line.ok())
-        .filter_map(|line| serde_json::from_str(&line).ok())
-        .collect();
-    let status = build.wait(Duration::MAX)?;
-    match status.success() {
-        true => Ok(messages),
-        false => Err(format!("{name}: {status}")),
-    }
-}
-
-fn executable(message: &Value) -> Option<PathBuf> {
-    message.get("executable")?.as_str().map(PathBuf::from)
+    run("cargo build", &mut cargo)?;
+    let profile = if options.contains(&"--release") { "release" } else { "debug" };
+    Ok(binaries.map(|(_, binary)| target().join(profile).join(binary)))
 }

@@ -71,8 +71,8 @@ impl Report {
              most), and the median of each round's ratio. A call is acquire and release, confirmed, around a body that does \
              nothing but count; where processes contend, it reads and writes a counter that they share, and the bench fails if \
              that misses one. The etcd of B18 is a cluster of three, with half a millisecond each way between any two members, and \
-             between members and workers; another member leads in each round. What is compiled (B11, B12) is in \
-             [COMPILE.md](COMPILE.md).\n\n",
+             between members and workers; another member leads in each round. Reasons for missed targets are \
+             at the end.\n\n",
             self.machine(),
             self.pace.pairs,
             self.pace.window,
@@ -95,9 +95,12 @@ impl Report {
         for note in &self.all.notes {
             let _ = writeln!(text, "- {note}");
         }
-        text + &latencies(&self.all.points)
+        text + &latencies(&self.all.points) + REASONS
     }
 }
+
+/// Rows that no command repeats, and why targets are missed; written by hand.
+const REASONS: &str = include_str!("reasons.md");
 
 /// How long calls took, of all who were compared.
 fn latencies(points: &[Point]) -> String {
