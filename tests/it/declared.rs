@@ -112,8 +112,6 @@ mod inside_a_facade {
     names! { Facade "facades/<key: Key>" }
 }
 
-const CONSTANT: &str = "constants/one";
-
 async fn name() -> Result<Name, LockError> {
     Ok(current().expect("inside").name().clone())
 }
@@ -135,11 +133,6 @@ async fn borrowed(locks: &Locks, name: String, dir: &str) -> Result<(String, Nam
 
 #[etcd_locked(format!("orders/{id}"), locks = locks)]
 async fn formatted(locks: &Locks, id: u64) -> Result<Name, LockError> {
-    name().await
-}
-
-#[etcd_locked(CONSTANT, locks = locks)]
-async fn constant(locks: &Locks) -> Result<Name, LockError> {
     name().await
 }
 
@@ -176,7 +169,6 @@ async fn any_name_can_be_locked() {
     assert_eq!((kept.as_str(), text(name).as_str()), (" n ", "files/v1.x/n/d/%2F"));
     let name = formatted(&locks, 3).await.unwrap();
     assert_eq!((name.template(), text(name).as_str()), (None, "orders/3"));
-    assert_eq!(text(constant(&locks).await.unwrap()), "constants/one");
     assert_eq!(text(argument_like_an_option(&locks, "b").await.unwrap()), "b");
     assert_eq!(text(may_fail(&locks, Ok("c".lock_name())).await.unwrap()), "c");
     let error = may_fail(&locks, Err(LockError::ShuttingDown)).await.unwrap_err();

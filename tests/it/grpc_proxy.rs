@@ -1,16 +1,16 @@
 //! etcd behind its own gRPC proxies: locks, waits, renewals and losses pass through them.
 
 use std::future::pending;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use etcd_locked::{LockError, Locks};
-use etcd_locked_devkit::binary;
+use etcd_locked_devkit::{Process, binary};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{interval, sleep};
+use tokio::time::sleep;
 
 use crate::corner::{Corner, admitted, connect, pass, spawn, take};
 use crate::etcd::{Etcd, free_port};
@@ -22,47 +22,35 @@ const ROUNDS: usize = 25;
 /// Limit of all visits on a busy machine.
 const VISITED: Duration = Duration::from_secs(40);
 
-/// A `grpc-proxy` below a shell, which ends it as soon as the shell's input closes.
+/// A `grpc-proxy`, ended when dropped.
 struct GrpcProxy {
-    shell: Child,
     address: String,
+    _process: Process,
 }
 
 impl GrpcProxy {
     async fn start(etcd: &Etcd) -> GrpcProxy {
         let address = format!("127.0.0.1:{}", free_port());
-        let mut command = Command::new("sh");
+        let mut command = Command::new(binary::etcd());
         command
-            .args(["-c", r#""$@" & read -r line; kill $!; wait $!"#, "guard"])
-            .arg(binary::etcd())
             .args(["grpc-proxy", "start", "--endpoints", &etcd.address()])
             .args(["--listen-addr", &address])
             .args(["--advertise-client-url", &address]) // etcd 3.5.30 ends a proxy that does not reach itself there
             .env("ETCD_UNSUPPORTED_ARCH", "arm64") // etcd 3.4 requires this on arm64, and ignores it elsewhere
-            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let shell = command.spawn().expect("a shell");
-        let proxy = GrpcProxy { shell, address };
+        let process = Process::start("grpc-proxy", &mut command).expect("a proxy");
         within("a proxy that listens", async {
-            let mut tick = interval(Duration::from_millis(20));
-            while TcpStream::connect(&proxy.address).await.is_err() {
-                tick.tick().await;
+            while TcpStream::connect(&address).await.is_err() {
+                sleep(Duration::from_millis(20)).await; // not in a busy loop
             }
         })
         .await;
-        proxy
+        GrpcProxy { address, _process: process }
     }
 
     fn endpoint(&self) -> String {
         format!("http://{}", self.address)
-    }
-}
-
-impl Drop for GrpcProxy {
-    fn drop(&mut self) {
-        drop(self.shell.stdin.take());
-        let _ = self.shell.wait();
     }
 }
 

@@ -78,12 +78,8 @@ impl Etcd {
         Self::start_with(&[format!("--quota-backend-bytes={bytes}")]).await
     }
 
-    /// Starts a server whose tokens end when no request has used them for so many seconds.
-    pub(crate) async fn start_with_tokens_for(secs: u64) -> Etcd {
-        Self::start_with(&[format!("--auth-token-ttl={secs}")]).await
-    }
-
-    async fn start_with(flags: &[String]) -> Etcd {
+    /// Starts a server with these flags.
+    pub(crate) async fn start_with(flags: &[String]) -> Etcd {
         assert!(!on_embedded(), "begin the test with `real_etcd_only!`");
         let setup = Setup::default().flags(flags);
         Self::Process(Arc::new(blocking(move || setup.start()).await))
