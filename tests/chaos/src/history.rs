@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,94 +24,57 @@ pub(crate) enum What {
     /// The first event: what is played.
     Run(Run),
     /// A worker process has started, in a slot of the crew.
-    Started {
-        process: u32,
-        slot: u32,
-    },
+    Started { process: u32, slot: u32 },
     /// A worker got SIGSTOP.
-    Stopped {
-        process: u32,
-    },
+    Stopped { process: u32 },
     /// A worker is about to get SIGCONT.
-    Continued {
-        process: u32,
-    },
+    Continued { process: u32 },
     /// A worker is about to get SIGKILL.
-    Killed {
-        process: u32,
-    },
-    /// A worker has ended by itself; `well` is false, if it failed.
-    Exited {
-        process: u32,
-        well: bool,
-        /// It was asked to end, and had not done so when it was given up.
-        #[serde(default)]
-        hung: bool,
-    },
+    Killed { process: u32 },
+    /// A worker has ended; by itself and failed, unless `well`; `hung`: not when it was asked to, so it was given up.
+    Exited { process: u32, well: bool, hung: bool },
     /// A worker said something.
-    Said {
-        process: u32,
-        said: Said,
-    },
+    Said { process: u32, said: Said },
     /// The register answered a write.
-    Written {
-        process: u32,
-        call: u64,
-        name: String,
-        token: i64,
-        accepted: bool,
-    },
-    FaultBegun {
-        fault: u32,
-        kind: Kind,
-        target: String,
-        names: Vec<String>,
-        /// The slot of the worker that it is aimed at.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        worker: Option<u32>,
-        /// The key, or a key of the lease, that an operator takes.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        taken: Option<Taken>,
-    },
+    Written { process: u32, call: u64, name: String, token: i64, accepted: bool },
+    /// A fault is about to begin.
+    FaultBegun(FaultBegun),
     /// A fault is about to be healed: from here on it may be gone.
-    FaultEnding {
-        fault: u32,
-    },
-    FaultHealed {
-        fault: u32,
-    },
+    FaultEnding { fault: u32 },
+    /// A fault is gone.
+    FaultHealed { fault: u32 },
     /// A fault has found nothing to disturb, so it was none.
-    FaultMissed {
-        fault: u32,
-    },
+    FaultMissed { fault: u32 },
     /// etcd is about to lose what it knows, by a fault that has begun.
-    Rewound {
-        fault: u32,
-    },
+    Rewound { fault: u32 },
     /// The machine did not run the witness, since then.
-    Stalled {
-        since: u64,
-    },
+    Stalled { since: u64 },
     /// No member of etcd answered the runner, since then.
-    Silent {
-        since: u64,
-    },
+    Silent { since: u64 },
     /// The workers are asked to end; no call is asked from here on.
     Draining,
     /// The keys below names that etcd still has when all calls have ended, and no worker has given its leases back.
-    Idle {
-        keys: Vec<String>,
-    },
+    Idle { keys: Vec<String> },
     /// What etcd still has when all workers have ended: keys below the prefix, and leases.
-    Left {
-        keys: Vec<String>,
-    },
+    Left { keys: Vec<String> },
     /// The run is over.
     Over,
     /// The run has ended before its time.
-    Failed {
-        error: String,
-    },
+    Failed { error: String },
+}
+
+/// The begin of a fault.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FaultBegun {
+    pub(crate) fault: u32,
+    pub(crate) kind: Kind,
+    pub(crate) target: String,
+    /// Names whose keys an operator removes or puts.
+    pub(crate) names: Vec<String>,
+    /// The slot of the worker that it is aimed at.
+    pub(crate) worker: Option<u32>,
+    /// The key, or a key of the lease, that an operator takes.
+    pub(crate) taken: Option<Taken>,
 }
 
 /// A contender's key that an operator takes.
@@ -132,16 +95,12 @@ pub(crate) struct Run {
     pub(crate) who: Who,
     pub(crate) seconds: u64,
     /// The only kinds of faults; of all, if there are none.
-    #[serde(default)]
     pub(crate) only: Vec<String>,
     /// The version of the peer's client.
-    #[serde(default)]
     pub(crate) client: String,
-    /// The commit from which the runner was built.
-    #[serde(default)]
+    /// The commit of the sources.
     pub(crate) commit: String,
     /// When it began, in seconds since 1970.
-    #[serde(default)]
     pub(crate) started: u64,
 }
 
@@ -167,13 +126,7 @@ pub(crate) enum Said {
     /// A body is polled. `held`: the guard says so, after the clock was read.
     Polled { call: u64, held: bool },
     /// A body writes to the register of a name. `held`: as with a poll; absent, if that was said of this poll before.
-    Write {
-        call: u64,
-        name: String,
-        token: i64,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        held: Option<bool>,
-    },
+    Write { call: u64, name: String, token: i64, held: Option<bool> },
     /// A body has ended; the guard's answer is as of that moment.
     Ended { call: u64, held: bool, how: Ending },
     /// A call has returned, or was dropped.
@@ -201,7 +154,6 @@ pub(crate) struct Asked {
     /// How long the name stays locked at least, in milliseconds.
     pub(crate) at_least: u64,
     /// The call of the same process in whose body it is made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) under: Option<u64>,
 }
 
@@ -254,10 +206,7 @@ pub(crate) fn write(file: &Path, events: &[Event]) -> io::Result<()> {
         }
         lines.flush()?;
     }
-    match gzip.wait()?.success() {
-        true => Ok(()),
-        false => Err(io::Error::other("gzip has failed")),
-    }
+    ended(&mut gzip)
 }
 
 /// Reads a history, which may be compressed.
@@ -270,8 +219,12 @@ pub(crate) fn read(file: &Path) -> io::Result<Vec<Event>> {
             events.push(serde_json::from_str(&line?)?);
         }
     }
+    ended(&mut gzip).map(|()| events)
+}
+
+fn ended(gzip: &mut Child) -> io::Result<()> {
     match gzip.wait()?.success() {
-        true => Ok(events),
+        true => Ok(()),
         false => Err(io::Error::other("gzip has failed")),
     }
 }
@@ -279,40 +232,28 @@ pub(crate) fn read(file: &Path) -> io::Result<Vec<Event>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checker::tests::history;
 
     #[test]
-    fn a_line_is_read_as_it_was_written() {
-        let asked = Asked {
-            kind: "group".to_owned(),
-            names: vec!["hot/1".to_owned(), "hot/2".to_owned()],
-            mode: Mode::Permits(3),
-            wait: None,
-            ttl: 2_000,
-            at_least: 0,
-            under: None,
-        };
-        let events = [
-            What::Run(Run::default()),
-            What::FaultBegun {
-                fault: 1,
-                kind: Kind::WorkerCut,
-                target: "worker 2".to_owned(),
-                names: Vec::new(),
-                worker: Some(2),
-                taken: None,
-            },
-            What::Said { process: 3, said: Said::Asked { call: 7, asked } },
-            What::Said {
-                process: 3,
-                said: Said::Returned { call: 7, result: Outcome::Lost("expired".to_owned()) },
-            },
-            What::Draining,
-        ];
-        for what in events {
-            let event = Event { at: 5, what };
-            let line = serde_json::to_string(&event).expect("a line");
-            assert!(!line.contains('\n'));
-            assert_eq!(serde_json::from_str::<Event>(&line).ok(), Some(event), "{line}");
-        }
+    fn a_history_is_read_as_it_was_written() {
+        let events = history(
+            "0 starts 1; 1-2 fault worker_cut_off slot=1; 3-4 fault key_deleted on=hot/0 owner=1;
+             5-9 holds 1.7 on=hot/1,hot/2 permits=3; 10-12 loses 1.8 expired; 13 draining",
+        );
+        let file = std::env::temp_dir().join(format!("chaos-{}.gz", std::process::id()));
+        write(&file, &events).expect("a file");
+        let again = read(&file);
+        std::fs::remove_file(&file).expect("a file of its own");
+        assert_eq!(again.expect("a history"), events);
+    }
+
+    #[test]
+    fn a_peer_may_leave_out_what_is_optional() {
+        let asked =
+            r#"{"kind":"hot","names":["n"],"mode":"exclusive","wait":null,"ttl":1,"at_least":0}"#;
+        let said: Said =
+            serde_json::from_str(&format!(r#"{{"asked":{{"call":1,"asked":{asked}}}}}"#))
+                .expect("a line of a peer");
+        assert!(matches!(said, Said::Asked { call: 1, asked } if asked.under.is_none()));
     }
 }

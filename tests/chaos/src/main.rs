@@ -13,24 +13,22 @@ mod results;
 mod run;
 mod schedule;
 mod stalls;
-mod timeline;
 mod witness;
 mod worker;
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use etcd_locked_devkit::Result;
 
-use self::history::{Event, Run, What};
-use self::options::{Command, Part, Who, word};
+use self::history::{Event, What};
+use self::options::{Command, Part, word};
 use self::report::Report;
 use self::witness::Witness;
 
-/// How many violations are shown call by call.
-const SHOWN: usize = 3;
-/// How many more are listed, one line each.
+/// How many violations are listed.
 const LISTED: usize = 100;
 
 fn main() -> ExitCode {
@@ -75,7 +73,7 @@ fn play(command: &Command) -> Result<bool> {
     }
     let events = witness.history();
     // What is kept first is not lost if it cannot be judged.
-    println!("its history: {}", keep(command, &events)?);
+    println!("its history: {}", keep(command, &events)?.display());
     let judged = judge(command, &events);
     played.and(judged)
 }
@@ -94,59 +92,38 @@ fn judge(command: &Command, events: &[Event]) -> Result<bool> {
             return Ok(false);
         }
         println!(
-            "chaos: ok — {} calls, {} served, {} faults in {:.0} s on etcd {}: 0 violations",
+            "chaos: ok — {} calls, {} served, {} faults in {:.0} s on etcd {}, seed {}: 0 violations",
             report.calls("asked"),
             report.calls("served"),
             report.faults(),
             report.seconds,
-            report.run.etcd
+            report.run.etcd,
+            report.run.seed
         );
         return Ok(true);
     }
     for (breach, many) in verdicts.counts() {
         println!("VIOLATED {many} times: {}", word(breach));
     }
-    for violation in verdicts.violations.iter().take(SHOWN) {
-        println!("\n{}", timeline::lines(events, violation));
+    let start = events.first().map_or(0, |event| event.at);
+    for violation in verdicts.violations.iter().take(LISTED) {
+        println!("{}", violation.line(start));
     }
-    for violation in verdicts.violations.iter().skip(SHOWN).take(LISTED) {
-        println!("{}", timeline::summary(events, violation));
-    }
-    println!("the same schedule again: {}", again(&report.run));
-    println!("chaos: failed — {} violations", verdicts.violations.len());
+    let (many, seed) = (verdicts.violations.len(), report.run.seed);
+    println!("chaos: failed — {many} violations, seed {seed}");
     Ok(false)
 }
 
 /// Keeps a history in a file; returns its path.
-fn keep(command: &Command, events: &[Event]) -> Result<String> {
+fn keep(command: &Command, events: &[Event]) -> Result<PathBuf> {
     let run = events.iter().find_map(|event| match &event.what {
         What::Run(run) => Some(run.id()),
         _ => None,
     });
-    let run = run.ok_or("a history without its run")?;
-    let file = command.keep.join(run + ".jsonl.gz");
-    let wrong = |error| format!("{}: {error}", file.display());
-    fs::create_dir_all(&command.keep).map_err(wrong)?;
-    history::write(&file, events).map_err(wrong)?;
-    Ok(file.display().to_string())
-}
-
-/// The command that plays a run's schedule once more.
-fn again(run: &Run) -> String {
-    let (seed, mix, minutes) = (run.seed, &run.mix, run.seconds as f64 / 60.0);
-    let mut command = format!("cargo xtask chaos --seed {seed} --mix {mix} --minutes {minutes:.1}");
-    match run.who {
-        Who::Ours => {}
-        who if who.is_peer() => command += &format!(" --peer {}", word(who)),
-        who => command += &format!(" --sabotage {}", word(who)),
-    }
-    if !run.etcd.is_empty() {
-        command += &format!(" --etcd {}", run.etcd);
-    }
-    for kind in &run.only {
-        command += &format!(" --only \"{kind}\"");
-    }
-    command
+    let file = command.keep.join(run.ok_or("a history without its run")? + ".jsonl.gz");
+    let kept = fs::create_dir_all(&command.keep).and_then(|()| history::write(&file, events));
+    kept.map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -168,22 +145,5 @@ mod tests {
         fs::remove_dir_all(&folder).expect("a folder of its own");
         let refused = refused.expect_err("a refusal");
         assert!(!played && refused.contains("old.json"), "{refused}");
-    }
-
-    #[test]
-    fn a_schedule_is_played_again_with_its_options() {
-        let run = Run {
-            seed: 7,
-            mix: "exclusive".to_owned(),
-            etcd: "3.5.16".to_owned(),
-            who: Who::Go,
-            seconds: 90,
-            only: vec!["leader frozen".to_owned()],
-            ..Run::default()
-        };
-        assert_eq!(
-            again(&run),
-            "cargo xtask chaos --seed 7 --mix exclusive --minutes 1.5 --peer go --etcd 3.5.16 --only \"leader frozen\""
-        );
     }
 }

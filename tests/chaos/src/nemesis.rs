@@ -11,7 +11,7 @@ use fastrand::Rng;
 
 use crate::checker::faults::REWIND_DETECTION;
 use crate::crew::Crew;
-use crate::history::{Taken, What};
+use crate::history::{FaultBegun, Taken, What};
 use crate::login::{CHANGED, PASSWORD, PREFIXES, USER};
 use crate::schedule::{Fault, Kind};
 use crate::stalls::Asked;
@@ -108,14 +108,14 @@ impl<'a> Nemesis<'a> {
             _ => format!("member {members:?}"),
         };
         let victim = victim.unwrap_or_default();
-        self.witness.record(What::FaultBegun {
+        self.witness.record(What::FaultBegun(FaultBegun {
             fault: number,
             kind,
             target: aim,
             names: victim.names.clone(),
             worker: kind.is_of_worker().then(|| u32::try_from(target).unwrap_or(u32::MAX)),
             taken: victim.taken.clone(),
-        });
+        }));
         if let Some(heal) = self.carry_out(number, Fault { kind, target }, members, victim)? {
             return Ok(Some(Open { number, kind, heal }));
         }

@@ -120,7 +120,6 @@ impl Report {
         for (kind, lasted) in &more.removed_by {
             sum.removed_by.entry(kind.clone()).or_default().extend(lasted);
         }
-        sum.after_stop.extend(&more.after_stop);
         sum.late += more.late;
         sum.revoked += more.revoked;
         sum.refused_writes += more.refused_writes;
@@ -170,8 +169,6 @@ impl Report {
         format!(
             "- {} times etcd itself had removed a holder's key (a lease that it revoked, an operator, a wipe), and the next body began before \
              the holder's process knew{}\n\
-             - {} times a body that had begun a poll before its stop time, on a thread that it blocks or in a process that was stopped, ended \
-             that one poll after the next body had begun; the latest {:.1} ms after\n\
              - {} bodies polled once after their loss, as they block their thread, or as a stop or the loss came between the check and the poll\n\
              - {} locks of ten seconds lost, as etcd revoked leases that were renewed\n\
              - {} late writes refused by the fenced register\n\
@@ -179,8 +176,6 @@ impl Report {
              - {} times the machine did not run a process for over 200 ms, for {:.1} s at most\n",
             self.removed().count(),
             removed.collect::<String>(),
-            measured.after_stop.len(),
-            longest(&measured.after_stop) * 1e3,
             measured.late,
             measured.revoked,
             measured.refused_writes,

@@ -123,7 +123,7 @@ fn figures(reports: &[Report]) -> String {
         "\n## Faults, and how long until every hot name was served again in every worker\n\n{}\n\
          ## Calls\n\n{}\n\
          ## Measured\n\n{}\n\
-         ![calls and waits over time, with the faults](plot.svg)\n",
+         ![waits over time, with the faults](plot.svg)\n",
         ours.faults_text(),
         ours.kinds_text(),
         ours.measured_text()

@@ -3,10 +3,8 @@
 //! A body is valid from its first poll to the last poll at which its guard said "held", a moment after the clock was read. Since a
 //! lost lock stays lost, it was held all that time. So two such intervals that overlap and exclude each other break the promise.
 
-use std::collections::BTreeMap;
-
 use super::Known;
-use super::calls::{Call, CallId, began};
+use super::calls::{Call, began};
 use super::verdicts::{Breach, Verdicts};
 use crate::history::{Mode, Outcome};
 use crate::schedule::Kind;
@@ -96,9 +94,7 @@ impl Known<'_> {
 
     /// Judges each body against the earlier ones that were still there when it began.
     fn pairs(&self, name: &str, bodies: &[&Call], verdicts: &mut Verdicts) {
-        let stopped: Vec<_> = bodies.iter().filter(|body| !body.late.is_empty()).collect();
         let mut there: Vec<&Call> = Vec::new();
-        let mut after_stop: BTreeMap<(CallId, u64), u64> = BTreeMap::new();
         for body in bodies {
             let begin = began(body);
             there.retain(|earlier| earlier.held_until > begin);
@@ -114,15 +110,7 @@ impl Known<'_> {
                 verdicts.of_name(Breach::Overlap, name, &[earlier, body], begin, text);
             }
             there.push(body);
-            let is_earlier = |earlier: &&&&Call| began(earlier) < begin && excludes(earlier, body);
-            for earlier in stopped.iter().filter(is_earlier) {
-                for late in earlier.late.iter().filter(|late| **late > begin) {
-                    // Of several bodies that have begun meanwhile, the first.
-                    after_stop.entry((earlier.id, *late)).or_insert(late - begin);
-                }
-            }
         }
-        verdicts.measured.after_stop.extend(after_stop.into_values());
     }
 
     /// Counts the permits that are held at each begin of one.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::calls::{Call, began};
 use crate::clock::ms;
-use crate::history::{Event, Mode, Taken, What};
+use crate::history::{Event, FaultBegun, Mode, What};
 use crate::schedule::Kind;
 
 /// One fault of a run.
@@ -12,7 +12,6 @@ use crate::schedule::Kind;
 pub(crate) struct Fault {
     pub(crate) number: u32,
     pub(crate) kind: Kind,
-    pub(crate) target: String,
     pub(crate) begun: u64,
     /// `None`: the history ends before.
     pub(crate) healed: Option<u64>,
@@ -20,12 +19,10 @@ pub(crate) struct Fault {
     ending: Option<u64>,
     /// When etcd lost what it knew.
     rewound: Option<u64>,
-    /// The names whose keys an operator removes or puts.
-    names: Vec<String>,
     /// The processes of the worker that it is aimed at; `None`, if it is aimed at etcd.
     processes: Option<Vec<u32>>,
-    /// The key that an operator takes.
-    taken: Option<Taken>,
+    /// What it is aimed at.
+    pub(crate) of: FaultBegun,
 }
 
 /// How a call fails, or is delayed, by a fault.
@@ -63,36 +60,32 @@ const EXCHANGE: u64 = ms(1_000);
 /// All faults, in order.
 pub(crate) fn of(events: &[Event]) -> Vec<Fault> {
     let mut faults: Vec<Fault> = Vec::new();
-    // The process of each slot, and the slots of the faults.
+    // The process of each slot.
     let mut slots: BTreeMap<u32, u32> = BTreeMap::new();
-    let mut aims: BTreeMap<u32, u32> = BTreeMap::new();
     for Event { at, what } in events {
         match what {
             What::Started { process, slot } => {
                 slots.insert(*slot, *process);
                 for fault in faults.iter_mut().filter(|fault| fault.healed.is_none()) {
-                    if aims.get(&fault.number) == Some(slot)
+                    if fault.of.worker == Some(*slot)
                         && let Some(processes) = &mut fault.processes
                     {
                         processes.push(*process);
                     }
                 }
             }
-            What::FaultBegun { fault, kind, target, names, worker, taken } => {
-                let running = worker.map(|slot| slots.get(&slot).copied());
-                aims.extend(worker.map(|slot| (*fault, slot)));
+            What::FaultBegun(begun) => {
+                let running = begun.worker.map(|slot| slots.get(&slot).copied());
                 faults.push(Fault {
-                    number: *fault,
-                    kind: *kind,
-                    target: target.clone(),
+                    number: begun.fault,
+                    kind: begun.kind,
                     begun: *at,
                     healed: None,
                     ending: None,
                     rewound: None,
-                    names: names.clone(),
                     processes: running.map(Vec::from_iter),
-                    taken: taken.clone(),
-                })
+                    of: begun.clone(),
+                });
             }
             What::FaultHealed { fault } => note(&mut faults, *fault, |it| it.healed = Some(*at)),
             What::FaultEnding { fault } => note(&mut faults, *fault, |it| it.ending = Some(*at)),
@@ -127,7 +120,7 @@ impl Fault {
         if self.is_of_another(call.id.process) {
             return false;
         }
-        let named = call.asked.names.iter().any(|name| self.names.contains(name));
+        let named = call.asked.names.iter().any(|name| self.of.names.contains(name));
         let brief = ms(call.asked.ttl) < LONG_TTL;
         match (reach(self.kind), failure) {
             (Reach::Nothing, _) => false,
@@ -161,13 +154,13 @@ impl Fault {
 
     /// Tells whether the key that an operator takes was of the process of this call, as far as its record says.
     fn is_owner(&self, call: &Call) -> bool {
-        let owner = self.taken.as_ref().and_then(|taken| taken.owner);
+        let owner = self.of.taken.as_ref().and_then(|taken| taken.owner);
         owner.is_none_or(|owner| owner == call.id.process)
     }
 
     /// Tells whether the key that an operator takes may be the one by which this call holds the name.
     pub(super) fn takes_from(&self, call: &Call) -> bool {
-        let Some(taken) = &self.taken else {
+        let Some(taken) = &self.of.taken else {
             return true;
         };
         let holds = match call.asked.mode {
@@ -200,7 +193,7 @@ impl Fault {
     /// Says how it takes the key of a live holder away, whose lease has this TTL.
     pub(super) fn removal(&self, name: &str, ttl: u64) -> Option<Removal> {
         let by_etcd = self.makes_etcd_revoke();
-        if !by_etcd && !self.names.iter().any(|removed| removed == name) {
+        if !by_etcd && !self.of.names.iter().any(|removed| removed == name) {
             return None;
         }
         let (from, after, detection) = match self.kind {

@@ -56,7 +56,7 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
                     "`{name}` was not served in process {process} for {} ms after {} {}",
                     calm / 1_000_000,
                     fault.kind,
-                    fault.target
+                    fault.of.target
                 );
                 verdicts.of_name(Breach::Liveness, name, &[], until, text);
             }

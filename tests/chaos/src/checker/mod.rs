@@ -23,7 +23,7 @@ use self::calls::{Call, CallId, began};
 use self::faults::Fault;
 use self::pauses::Pauses;
 use self::removals::Removals;
-pub(crate) use self::verdicts::{Verdicts, Violation};
+use self::verdicts::Verdicts;
 use crate::history::{Event, What};
 use crate::options::Who;
 

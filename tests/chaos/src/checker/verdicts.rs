@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::calls::{Call, CallId};
+use crate::options::word;
 use crate::schedule::Kind;
 
 /// A promise that a history can break.
@@ -86,6 +87,16 @@ pub(crate) struct Violation {
     pub(crate) text: String,
 }
 
+impl Violation {
+    /// Writes it as one line. Its time is in seconds since the run began; the history has all of its calls.
+    pub(crate) fn line(&self, start: u64) -> String {
+        let seconds = self.at.saturating_sub(start) as f64 / 1e9;
+        let calls: Vec<String> = self.calls.iter().map(CallId::to_string).collect();
+        let (what, names, calls) = (word(self.breach), self.names.join(", "), calls.join(", "));
+        format!("{seconds:9.3} {what}: {}; {names} {calls}", self.text)
+    }
+}
+
 /// What a history comes to.
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
@@ -99,8 +110,6 @@ pub(crate) struct Verdicts {
 pub(crate) struct Measured {
     /// How long bodies overlapped with a holder whose key etcd no longer had, by the kind of fault that had taken the key.
     pub(crate) removed_by: BTreeMap<String, Vec<u64>>,
-    /// How late after the begin of the next body a body was polled whose stop time had passed meanwhile.
-    pub(crate) after_stop: Vec<u64>,
     /// Bodies polled once after their loss, as they block their thread, or as a stop or the loss came between the gate and the poll.
     pub(crate) late: u64,
     /// Locks with a TTL of ten seconds that were lost as etcd had revoked leases that were renewed.

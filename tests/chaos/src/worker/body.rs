@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use etcd_locked::Current;
+use etcd_locked::{Current, LockError};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -71,9 +71,10 @@ impl Polls {
 }
 
 impl Body {
-    /// Works under the current locks for its time.
-    pub(super) async fn run(self) {
+    /// Works under the current locks for its time, as the body of an annotated function.
+    pub(super) async fn run(self) -> Result<(), LockError> {
         self.run_under(Hold::of(etcd_locked::current())).await;
+        Ok(())
     }
 
     /// Works under these locks for its time.

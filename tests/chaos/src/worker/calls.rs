@@ -55,76 +55,65 @@ lock_names! {
 
 #[etcd_locked("hot/<n>", ttl = "2s", wait = "10s")]
 async fn brief(n: u64, body: Body) -> Result<(), LockError> {
-    body.run().await;
-    Ok(())
+    body.run().await
 }
 
 #[etcd_locked("hot/<n>", ttl = "10s", wait = "10s")]
 async fn usual(n: u64, body: Body) -> Result<(), LockError> {
-    body.run().await;
-    Ok(())
+    body.run().await
 }
 
 #[etcd_locked("book/<n>", ttl = "2s", wait = "10s", shared)]
 async fn reader(n: u64, body: Body) -> Result<(), LockError> {
-    body.run().await;
-    Ok(())
+    body.run().await
 }
 
 #[etcd_locked("book/<n>", ttl = "2s", wait = "10s")]
 async fn writer(n: u64, body: Body) -> Result<(), LockError> {
-    body.run().await;
-    Ok(())
+    body.run().await
 }
 
 #[etcd_locked("seat/<n>", ttl = "2s", wait = "10s", permits = 3)]
 async fn permit(n: u64, body: Body) -> Result<(), LockError> {
-    body.run().await;
-    Ok(())
+    body.run().await
 }
 
 #[etcd_locked("pair/<a>", "pair/<b>", "hot/<b>", ttl = "10s", wait = "10s")]
 async fn group(a: u64, b: u64, body: Body) -> Result<(), LockError> {
-    body.run().await;
-    Ok(())
+    body.run().await
 }
 
 #[etcd_locked("hot/<n>", ttl = "10s", wait = "none")]
 async fn once(n: u64, body: Body) -> Result<(), LockError> {
-    body.run().await;
-    Ok(())
+    body.run().await
 }
 
 /// A try of a name that mostly is free.
 #[etcd_locked("cold/<n>", ttl = "10s", wait = "none")]
 async fn once_cold(n: u64, body: Body) -> Result<(), LockError> {
-    body.run().await;
-    Ok(())
+    body.run().await
 }
 
 #[etcd_locked("hot/<n>", ttl = "10s", wait = "10s", detach)]
 async fn detached(n: u64, body: Body) -> Result<(), LockError> {
-    body.run().await;
-    Ok(())
+    body.run().await
 }
 
 #[etcd_locked("rest/<n>", ttl = "2s", wait = "10s", at_least = "500ms")]
 async fn retained(n: u64, body: Body) -> Result<(), LockError> {
-    body.run().await;
-    Ok(())
+    body.run().await
 }
 
 #[etcd_locked("hot/<n>", ttl = "10s", wait = "10s")]
 async fn panicking(n: u64, body: Body) -> Result<(), LockError> {
-    body.run().await;
+    let _ = body.run().await;
     // No message on the terminal: the panic is on purpose.
     std::panic::resume_unwind(Box::new("the body panics"))
 }
 
 #[etcd_locked(name, ttl = "2s", wait = "10s", on_lost = "continue")]
 async fn careless(name: String, body: Body) -> Result<(), LockError> {
-    body.run().await;
-    Ok(())
+    body.run().await
 }
 
 /// A call that was asked and has not returned; dropped, its caller has dropped it.
@@ -390,7 +379,7 @@ pub(super) async fn given_up(asked: &Asked, mut draining: watch::Receiver<bool>)
 
 async fn guarded<N: Group>(acquire: Acquire<N>, body: Body) -> Result<(), LockError> {
     let guard: LockGuard<N> = acquire.await?;
-    guard.hold(body.run()).await?;
+    guard.hold(body.run()).await??;
     guard.release().await
 }
 

@@ -16,16 +16,6 @@ fn a_killed_holder_overlaps_up_to_its_last_poll() {
 }
 
 #[test]
-fn a_poll_after_the_stop_time_is_measured_once() {
-    let verdicts = judged(
-        "0 enters 1.1; 1-2 fault worker_stopped; 1-3040 stops 1; 3000-3010 holds 2.1;
-         3020-3030 holds 2.2; 3050 polls 1.1 lost; 3051 returns 1.1 Expired",
-    );
-    assert!(verdicts.violations.is_empty(), "{verdicts:#?}");
-    assert_eq!(verdicts.measured.after_stop, [ms(50)]);
-}
-
-#[test]
 fn a_loss_between_gate_and_poll_is_no_breach_if_it_ends_the_body() {
     let of = |returns| {
         format!(

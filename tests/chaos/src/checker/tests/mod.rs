@@ -17,7 +17,7 @@ use super::calls::CallId;
 use super::judge;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
-use crate::history::{Asked, Ending, Event, Mode, Outcome, Said, Taken, What};
+use crate::history::{Asked, Ending, Event, FaultBegun, Mode, Outcome, Said, Taken, What};
 use crate::schedule::Kind;
 
 /// One part of a history's text.
@@ -94,14 +94,14 @@ impl<'a> Words<'a> {
     /// The beginning of a fault: of the worker in a slot, of a key on a name, or of a key of a process.
     fn fault(&self, fault: u32) -> What {
         let owner = self.number("owner").map(Some);
-        What::FaultBegun {
+        What::FaultBegun(FaultBegun {
             fault,
             kind: named(&self.whom.replace('_', " ")),
             target: String::new(),
             names: self.detail("on").map_or(Vec::new(), |_| self.names()),
             worker: self.number("slot"),
             taken: owner.map(|owner| Taken { owner, older: self.number("older").unwrap_or(0) }),
-        }
+        })
     }
 
     /// The events, each with its time. A token is the time of its begin, unless the text has one.
