@@ -70,12 +70,10 @@ impl Ownership {
         }
         self.locks.lose(LossCause::Released); // for those who still read them
         here.then_some(())?;
-        let Ground::Own(own) = &self.locks.ground else {
-            return None;
-        };
+        let own = self.locks.own.as_ref()?;
         let engine = own.engine.upgrade()?;
         let (reply, answer) = (how == Release::Confirmed).then(oneshot::channel).unzip();
-        let fenced = self.locks.is_fenced();
+        let fenced = own.fenced.load(Ordering::Relaxed);
         let release = Command::Release { call: own.call, how, fenced, reply };
         // Refused once the engine has ended: keys that are left go with their lease.
         engine.submit(Message::Command(release)).then_some(answer)?
@@ -100,16 +98,11 @@ pub(crate) struct OwnedLocks {
     pub(crate) others: Vec<OwnedLock>,
     /// When they were granted, or found.
     pub(crate) since: Moment,
-    ground: Ground,
-}
-
-/// What the locks rest on.
-#[derive(Debug)]
-enum Ground {
     /// A session, and keys of its own.
-    Own(Own),
-    /// The locks of calls around this one, which the task held already (`reentrant`): each once, at least one.
-    Outer(Vec<Arc<OwnedLocks>>),
+    own: Option<Own>,
+    /// Without those: the locks of calls around this one, which the task held already (`reentrant`), each once, at least one. They
+    /// have keys of their own.
+    outer: Vec<Arc<OwnedLocks>>,
 }
 
 #[derive(Debug)]
@@ -184,7 +177,7 @@ impl OwnedLocks {
         engine: Weak<Runner>,
         (process, since): (u32, Moment),
     ) -> Self {
-        let ground = Ground::Own(Own {
+        let own = Some(Own {
             call,
             engine,
             process,
@@ -197,7 +190,7 @@ impl OwnedLocks {
             wake: Arc::new(Notify::new()),
             fenced: AtomicBool::new(false),
         });
-        Self { first, others, since, ground }
+        Self { first, others, since, own, outer: Vec::new() }
     }
 
     /// Makes one of locks that the task holds already, each with those it was found among. `None` if there are none.
@@ -214,36 +207,28 @@ impl OwnedLocks {
             }
         }
         let mut locks = found.into_iter().map(|(lock, _)| lock);
-        Some(Self {
-            first: locks.next()?,
-            others: locks.collect(),
-            since: now(),
-            ground: Ground::Outer(outer),
-        })
+        Some(Self { first: locks.next()?, others: locks.collect(), since: now(), own: None, outer })
     }
 
     /// Returns the locks that own this lock's key: these, or those of the calls around.
-    fn owners<'a>(self: &'a Arc<Self>, lock: &OwnedLock) -> Vec<&'a Arc<Self>> {
-        match &self.ground {
-            Ground::Own(_) => vec![self],
-            Ground::Outer(outer) => {
-                let has = |own: &&Arc<Self>| own.locks().any(|it| it.key == lock.key);
-                outer.iter().filter(has).collect()
-            }
-        }
+    fn owners(self: &Arc<Self>, lock: &OwnedLock) -> impl Iterator<Item = &Arc<Self>> {
+        let has = |own: &&Arc<Self>| own.own.is_some() && own.locks().any(|it| it.key == lock.key);
+        std::iter::once(self).chain(&self.outer).filter(has)
+    }
+
+    /// What the locks rest on: all of it ends them when it is lost.
+    fn grounds(&self) -> impl Iterator<Item = &Own> {
+        self.own.iter().chain(self.outer.iter().filter_map(|outer| outer.own.as_ref()))
     }
 
     /// Whether that process has taken them.
     fn are_of(&self, process: u32) -> bool {
-        matches!(&self.ground, Ground::Own(own) if own.process == process)
+        self.own.as_ref().is_some_and(|own| own.process == process)
     }
 
     /// The call that has them; `None` if they belong to calls around it.
     pub(crate) fn call(&self) -> Option<CallId> {
-        match &self.ground {
-            Ground::Own(own) => Some(own.call),
-            Ground::Outer(_) => None,
-        }
+        self.own.as_ref().map(|own| own.call)
     }
 
     /// Its locks, in the order of the call's names.
@@ -256,128 +241,75 @@ impl OwnedLocks {
         self.locks().map(|lock| (&lock.name, lock.token))
     }
 
-    /// Reads the clock; answers how the locks were lost, if that is known: the cause may follow their end by a renewal's time.
+    /// Reads the clock; returns how the locks were lost, if that is known: the cause may follow their end by a renewal's time.
     pub(crate) fn lost(&self) -> Option<LossCause> {
-        let own = match &self.ground {
-            Ground::Own(own) => own,
-            Ground::Outer(outer) => return outer.iter().find_map(|outer| outer.lost()),
-        };
-        // The clock decides for stopped locks too: what stands still may be the engine that was to say the cause.
-        if own.cause.get().is_none()
-            && let Some(cause) = own.deadline.lost(own.clock.now())
-        {
-            self.lose(cause.into());
-        }
-        own.cause.get().copied()
+        self.grounds().find_map(Own::lost)
     }
 
-    /// Reads the clock; tells whether the locks are held.
+    /// Reads the clock; returns whether the locks are held.
     pub(crate) fn are_held(&self) -> bool {
         self.lost().is_none() && !self.are_stopped()
     }
 
-    /// Reads the clock; answers how long the locks are held if nothing renews them.
+    /// Reads the clock; returns how long the locks are held if nothing renews them.
     pub(crate) fn remaining(&self) -> Duration {
-        if !self.are_held() {
-            return Duration::ZERO;
-        }
-        match &self.ground {
-            Ground::Own(own) => {
-                let stop = own.deadline.stop();
-                stop.map_or(Duration::ZERO, |stop| stop - own.clock.now())
-            }
-            Ground::Outer(outer) => {
-                let each = outer.iter().map(|outer| outer.remaining());
-                each.min().unwrap_or_default()
-            }
+        match self.are_held() {
+            true => self.grounds().map(Own::remaining).min().unwrap_or_default(),
+            false => Duration::ZERO,
         }
     }
 
-    /// Tells whether a key is known to be gone, whether or not its cause is. Does not read the clock, as `are_held` does.
+    /// Returns whether a key is known to be gone, whether or not its cause is. Does not read the clock, as `are_held` does.
     pub(crate) fn are_stopped(&self) -> bool {
-        match &self.ground {
-            Ground::Own(own) => own.is_stopped(),
-            Ground::Outer(outer) => outer.iter().any(|outer| outer.are_stopped()),
-        }
+        self.grounds().any(|own| own.stopped.load(Ordering::Acquire))
     }
 
     /// Notes that a key is gone: no poll from now on. The cause follows.
     pub(super) fn stop(&self) {
-        if let Ground::Own(own) = &self.ground {
-            own.stopped.store(true, Ordering::Release);
-        }
+        self.own.iter().for_each(|own| own.stopped.store(true, Ordering::Release));
     }
 
     /// Whether a loss was noted before the locks were given back.
     pub(super) fn was_lost(&self) -> bool {
-        match &self.ground {
-            Ground::Own(own) => own.cause.get().is_some_and(|it| *it != LossCause::Released),
-            Ground::Outer(outer) => outer.iter().any(|outer| outer.was_lost()),
-        }
+        self.grounds().any(|own| own.cause.get().is_some_and(|it| *it != LossCause::Released))
     }
 
-    /// Tells whether a shutdown has cut them off: then nothing may run under the locks any more, lost or not.
+    /// Returns whether a shutdown has cut them off: then nothing may run under the locks any more, lost or not.
     pub(crate) fn are_cut_off(&self) -> bool {
-        match &self.ground {
-            Ground::Own(own) => own.cut_off.load(Ordering::Acquire),
-            Ground::Outer(outer) => outer.iter().any(|outer| outer.are_cut_off()),
-        }
+        self.grounds().any(|own| own.cut_off.load(Ordering::Acquire))
     }
 
     /// The locks of the calls around that it rests on; none, if it has keys of its own.
     pub(crate) fn outer(&self) -> &[Arc<Self>] {
-        match &self.ground {
-            Ground::Own(_) => &[],
-            Ground::Outer(outer) => outer,
-        }
+        &self.outer
     }
 
-    /// Notes a loss and wakes the tasks that wait for it.
+    /// Notes a loss and wakes the tasks that wait for it. Locks of a call around are not lost here.
     pub(crate) fn lose(&self, cause: LossCause) {
-        if self.note_loss(cause) {
-            self.wake();
-        }
+        self.own.iter().for_each(|own| own.lose(cause));
     }
 
     /// Notes a loss; the first cause stands. Locks of a call around are not lost here. True if [`wake`](Self::wake) must follow.
     pub(super) fn note_loss(&self, cause: LossCause) -> bool {
-        match &self.ground {
-            Ground::Own(own) => own.note_loss(cause),
-            Ground::Outer(_) => false,
-        }
+        self.own.as_ref().is_some_and(|own| own.note_loss(cause))
     }
 
     /// Wakes the tasks that wait for a loss.
     pub(super) fn wake(&self) {
-        if let Ground::Own(own) = &self.ground {
-            own.wake.notify_waiters();
-        }
+        self.own.iter().for_each(|own| own.wake.notify_waiters());
     }
 
     /// Has the keys deleted with the body, never handed over.
     pub(crate) fn fence(&self) {
-        match &self.ground {
-            Ground::Own(own) => own.fenced.store(true, Ordering::Relaxed),
-            Ground::Outer(outer) => outer.iter().for_each(|outer| outer.fence()),
-        }
-    }
-
-    /// Tells whether the keys are to be deleted with the body.
-    pub(crate) fn is_fenced(&self) -> bool {
-        match &self.ground {
-            Ground::Own(own) => own.fenced.load(Ordering::Relaxed),
-            Ground::Outer(_) => false, // the calls around decide
-        }
+        self.grounds().for_each(|own| own.fenced.store(true, Ordering::Relaxed));
     }
 
     /// Completes on a loss. Made before the state is read, so that no loss is missed.
     pub(crate) fn wakeup(&self) -> Wakeup {
-        let on = |own: &Own| Box::pin(own.wake.clone().notified_owned());
-        match &self.ground {
-            Ground::Own(own) => Wakeup { first: Some(on(own)), others: Vec::new() },
-            Ground::Outer(outer) => {
-                Wakeup { first: None, others: outer.iter().map(|outer| outer.wakeup()).collect() }
-            }
+        let on = |own: &Own| Box::pin(Arc::clone(&own.wake).notified_owned());
+        Wakeup {
+            first: self.own.as_ref().map(on),
+            others: self.outer.iter().filter_map(|outer| outer.own.as_ref()).map(on).collect(),
         }
     }
 
@@ -394,8 +326,24 @@ impl OwnedLocks {
 }
 
 impl Own {
-    fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
+    fn lost(&self) -> Option<LossCause> {
+        // The clock decides for stopped locks too: what stands still may be the engine that was to say the cause.
+        if self.cause.get().is_none()
+            && let Some(cause) = self.deadline.lost(self.clock.now())
+        {
+            self.lose(cause.into());
+        }
+        self.cause.get().copied()
+    }
+
+    fn remaining(&self) -> Duration {
+        self.deadline.stop().map_or(Duration::ZERO, |stop| stop - self.clock.now())
+    }
+
+    fn lose(&self, cause: LossCause) {
+        if self.note_loss(cause) {
+            self.wake.notify_waiters();
+        }
     }
 
     fn note_loss(&self, cause: LossCause) -> bool {
@@ -414,18 +362,15 @@ impl Own {
 pub(crate) struct Wakeup {
     first: Option<Pin<Box<OwnedNotified>>>,
     /// Those of the calls around.
-    others: Vec<Wakeup>,
+    others: Vec<Pin<Box<OwnedNotified>>>,
 }
 
 impl Wakeup {
     /// Ready after a loss; else a loss will wake the task.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut polled = match &mut self.first {
-            Some(first) => first.as_mut().poll(cx),
-            None => Poll::Pending,
-        };
-        for other in &mut self.others {
-            if other.poll(cx).is_ready() {
+        let mut polled = Poll::Pending;
+        for wake in self.first.iter_mut().chain(&mut self.others) {
+            if wake.as_mut().poll(cx).is_ready() {
                 polled = Poll::Ready(());
             }
         }
