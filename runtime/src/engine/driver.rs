@@ -27,7 +27,7 @@ use super::runner::{Runner, contain};
 use crate::clock::{Alarm, Clock, Moment};
 use crate::metrics::{self, Asked};
 use crate::transport::client::Client;
-use crate::transport::watch::{StreamEvent, Submit, Watches};
+use crate::transport::watch::{Seen, Submit, Watches};
 use crate::values::config::Config;
 use crate::values::drained::Drained;
 use crate::values::error::LockError;
@@ -93,7 +93,7 @@ pub(super) enum Event {
         result: Result<Response, Failure>,
         asked: Asked,
     },
-    Watch(StreamEvent),
+    Watch(Seen),
     /// Time has passed.
     Time,
 }
@@ -195,7 +195,7 @@ impl Driver {
         });
         Self {
             core: Core::new(settings),
-            watches: Watches::new(client.clone(), clock.clone(), runtime.clone(), submit),
+            watches: Watches::new(client.clone(), clock.clone(), &runtime, submit),
             now: clock.now(),
             process,
             clock,
@@ -241,9 +241,6 @@ impl Driver {
                 self.step(Input::Answer { request, result });
             }
             Message::Event(Event::Watch(event)) => {
-                if matches!(event, StreamEvent::Ended) {
-                    self.effects.push(Effect::LogWatchesEnded);
-                }
                 if let Some((watch, event)) = self.watches.take(event) {
                     self.step(Input::Watch { watch, event });
                 }

@@ -54,7 +54,6 @@ pub(super) enum Effect {
         name: Name,
         confirmed: bool,
     },
-    LogWatchesEnded,
     /// etcd has lost its history.
     LogHistory,
     /// A measurement, or an answer to the test kit.
@@ -89,9 +88,6 @@ impl Effect {
                 true => tracing::debug!(parent: None, lock = %name, "released"),
                 false => tracing::debug!(parent: None, lock = %name, "not released yet"),
             },
-            Self::LogWatchesEnded => {
-                tracing::error!(parent: None, code = "engine.watches_restarted", "the task that watches etcd has ended; starting another");
-            }
             Self::LogHistory => {
                 tracing::error!(
                     parent: None,

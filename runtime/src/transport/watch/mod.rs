@@ -1,9 +1,7 @@
 //! Watches of the engine: all of them on one etcd watch stream (rules P16, P17, P19).
 
-mod channel;
 mod stream;
 mod table;
 mod watches;
 
-pub(crate) use channel::{StreamEvent, Submit};
-pub(crate) use watches::Watches;
+pub(crate) use watches::{Seen, Submit, Watches};

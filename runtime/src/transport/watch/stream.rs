@@ -1,15 +1,17 @@
 //! Stream of all watches: the task that talks to etcd, over one stream after the other (rules P16, P17).
 
+use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
 use etcd_locked_core::{Event, Revision, WatchEvent};
+use futures_util::FutureExt;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::channel::{Command, Commands, StreamEvent, Submit, revision};
 use super::table::Table;
+use super::watches::{Command, Seen, Submit, revision};
 use crate::clock::{Clock, Moment};
 use crate::transport::client::Client;
 use crate::transport::convert::{MAX_ANSWER, key_value};
@@ -32,6 +34,9 @@ const SOUND: Duration = Duration::from_secs(5);
 
 /// A refusal so soon after the stream was given a new token is not for the token's age.
 const RENEWED: Duration = Duration::from_secs(5);
+
+/// The pause after a panic.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Refused watches are logged once in this time: a role that is taken away concerns all of them.
 const WARNED: Duration = Duration::from_secs(60);
@@ -64,29 +69,26 @@ enum End {
     Shutdown,
 }
 
-impl Drop for Stream {
-    fn drop(&mut self) {
-        (self.submit)(StreamEvent::Ended);
-    }
-}
-
 impl Stream {
-    /// The task to be run, and the engine's end of its commands.
-    pub(super) fn new(client: Client, clock: Arc<dyn Clock>, submit: Submit) -> (Self, Commands) {
-        let (task, commands) = Commands::new();
-        let stream = Self {
-            client,
-            clock,
-            commands,
-            submit,
-            table: Table::default(),
-            renewed: None,
-            warned: None,
-        };
-        (stream, task)
+    pub(super) fn new(
+        client: Client,
+        clock: Arc<dyn Clock>,
+        commands: UnboundedReceiver<Command>,
+        submit: Submit,
+    ) -> Self {
+        let table = Table::default();
+        Self { client, clock, commands, submit, table, renewed: None, warned: None }
     }
 
+    /// Runs until the engine has gone. After a panic it goes on with the same watches, on which calls depend to get their locks.
     pub(super) async fn run(mut self) {
+        while AssertUnwindSafe(self.work()).catch_unwind().await.is_err() {
+            tracing::error!(parent: None, code = "engine.watches_restarted", "the task that watches etcd has ended; starting another");
+            self.clock.sleep_until(self.clock.now() + AGAIN).await;
+        }
+    }
+
+    async fn work(&mut self) {
         let mut failures = 0;
         loop {
             let opened = self.clock.now();
@@ -218,7 +220,8 @@ impl Stream {
             false => *self.table.wired.get(&id)?,
         };
         let watch = self.table.watches.get_mut(&incarnation)?;
-        let submit = |event| (self.submit)(StreamEvent::Seen(watch.id, incarnation, event));
+        let id = watch.id;
+        let submit = |event| (self.submit)(Seen { id, incarnation, event });
         if answer.canceled() && answer.compact_revision() > 0 {
             submit(WatchEvent::Compacted);
             self.table.drop(incarnation);
@@ -293,19 +296,4 @@ fn period(clock: &dyn Clock) -> Duration {
 /// A number below a thousand, by chance.
 fn chance(clock: &dyn Clock) -> u32 {
     clock.now().since_boot().subsec_micros() % 1000
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::BootClock;
-
-    #[test]
-    fn pauses_grow_and_end() {
-        for failures in 0..100 {
-            let pause = pause(PAUSE, failures, &BootClock);
-            assert!(pause >= PAUSE.0 / 2 && pause <= PAUSE.1, "{pause:?}");
-        }
-        assert!(pause(PAUSE, 99, &BootClock) >= PAUSE.1 / 2);
-    }
 }

