@@ -25,8 +25,7 @@ use super::keyring::Keyring;
 use super::page::Page;
 use super::reach::{Change, Reach};
 use super::refusals::Refusals;
-use super::renewal::{Renewal, Way};
-use super::renewals::{Renewals, Renewed, Stream};
+use super::renewal::{Renewal, Renewals, Renewed, Stream, Way};
 use super::ring::Ring;
 use super::scout::{Following, Scout};
 use super::target::{Target, Terms};
@@ -331,7 +330,7 @@ impl Client {
         self.0.scout.begin().await;
         self.acquires()?;
         let (lease, ttl) = self
-            .once_applied(|connection: Connection| async move {
+            .in_turn(Effect::Once, |connection: Connection| async move {
                 let answer = connection.client.lease_client().grant(ttl_secs, None).await?;
                 match u64::try_from(answer.ttl()) {
                     Ok(ttl @ 1..) if answer.id() != 0 => {
@@ -349,7 +348,7 @@ impl Client {
         self.0.renewals.end(lease);
         tracing::debug!(parent: None, lease = format_args!("{lease:x}"), "a lease is revoked");
         let revoked = self
-            .once_applied(|connection: Connection| async move {
+            .in_turn(Effect::Once, |connection: Connection| async move {
                 connection.client.lease_client().revoke(lease).await?;
                 Ok(Response::Revoked)
             })
@@ -369,7 +368,7 @@ impl Client {
 
     /// Lists the keys that hang on a lease, as a member knows them that may be behind, or lead no more.
     async fn list(&self, lease: LeaseId) -> Result<Response, Failure> {
-        let listed = self.anywhere(|connection| keys_under(connection, lease));
+        let listed = self.in_turn(Effect::None, |connection| keys_under(connection, lease));
         match listed.await? {
             Listed::Keys(keys) => Ok(Response::Listed(Some(keys))),
             Listed::Withheld(status) => {
@@ -386,7 +385,7 @@ impl Client {
 
     async fn write(&self, txn: &Txn) -> Result<Response, Failure> {
         let known = self.0.history.known();
-        let answered = self.once_applied(|connection| send(connection, txn)).await;
+        let answered = self.in_turn(Effect::Once, |connection| send(connection, txn)).await;
         self.0.refusals.note(self.0.clock.now(), txn, &answered);
         let answer = answered?;
         self.0.history.written(known, answer.revision);
@@ -439,40 +438,31 @@ impl Client {
         end: &[u8],
         at: Option<i64>,
     ) -> Result<Page, Failure> {
-        self.anywhere(|connection| Page::read(connection, from, end, at)).await
+        self.in_turn(Effect::None, |connection| Page::read(connection, from, end, at)).await
     }
 
-    /// Asks what changes nothing, and is as good from any endpoint: one after the other, until one answers.
-    async fn anywhere<T, F>(&self, call: impl Fn(Connection) -> F) -> Result<T, Failure>
+    /// Asks one endpoint after the other until one answers. What may be applied at most once is sent elsewhere only if it was
+    /// certainly not applied.
+    async fn in_turn<T, F>(
+        &self,
+        effect: Effect,
+        call: impl Fn(Connection) -> F,
+    ) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let deadline = self.whole(READ);
+        let limit = match effect {
+            Effect::None => READ,
+            Effect::Once => EXCHANGE,
+        };
+        let deadline = self.whole(limit);
         let mut causes = Vec::new();
         for endpoint in self.0.ring.round() {
-            let asked = self.ask(&endpoint, READ, deadline, Proof::Wanted, &call);
-            match asked.await {
-                Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
+            match self.ask(&endpoint, limit, deadline, Proof::Wanted, &call).await {
+                Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
+                Err(Failure::Unknown(cause)) if effect == Effect::None => {
                     causes.push(passed_over(cause))
                 }
-                settled => return settled,
-            }
-            self.move_on(&endpoint);
-        }
-        Err(unserved(causes))
-    }
-
-    /// Sends what may be applied at most once: elsewhere only if it was certainly not applied here.
-    async fn once_applied<T, F>(&self, call: impl Fn(Connection) -> F) -> Result<T, Failure>
-    where
-        F: Future<Output = Result<T, Error>>,
-    {
-        let deadline = self.whole(EXCHANGE);
-        let mut causes = Vec::new();
-        for endpoint in self.0.ring.round() {
-            let asked = self.ask(&endpoint, EXCHANGE, deadline, Proof::Wanted, &call);
-            match asked.await {
-                Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
                 Err(Failure::Unknown(cause)) => {
                     self.move_on(&endpoint);
                     return Err(Failure::Unknown(cause));
@@ -709,6 +699,14 @@ fn passed_over(cause: Cause) -> Cause {
     cause
 }
 
+/// What a request does to etcd.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    None,
+    /// It may be applied at most once.
+    Once,
+}
+
 /// Whether a connection must have been proven before the call.
 #[derive(Clone, Copy)]
 enum Proof {
@@ -721,12 +719,9 @@ enum Proof {
 mod tests {
     use super::*;
     use crate::clock::BootClock;
+
     fn client(endpoints: &[&str]) -> Client {
         Client::new(&Config::new(endpoints.iter().copied()), Arc::new(BootClock)).unwrap()
-    }
-
-    fn txn(then: Vec<Op>) -> Txn {
-        Txn { then, ..Txn::default() }
     }
 
     /// An exchange is allocated and moved for each transaction. Its state took 53 kB when futures were arguments, by value.
@@ -752,25 +747,6 @@ mod tests {
         assert_eq!(names(client.0.ring.round().collect()), expected);
     }
 
-    #[tokio::test]
-    async fn nothing_reached_is_unavailable_and_names_everything() {
-        let client = client(&["http://127.0.0.1:1", "127.0.0.1:2"]);
-        for request in [
-            Request::Txn(txn(vec![Op::Delete("a".into())])),
-            Request::Txn(txn(vec![Op::Get { key: "a".into(), values: false }])),
-            Request::Grant(5),
-            Request::Revoke(1),
-            Request::KeepAlive { lease: 1, timeout: Duration::from_secs(1) },
-        ] {
-            let Err(Failure::Unavailable(cause)) = client.exchange(request).await else {
-                panic!("not unavailable");
-            };
-            let message = cause.to_string();
-            assert!(message.contains("http://127.0.0.1:1: tcp"), "{message}");
-            assert!(message.contains("http://127.0.0.1:2: tcp"), "{message}");
-        }
-    }
-
     #[cfg(feature = "embedded")]
     #[tokio::test]
     async fn list_has_the_keys_of_a_lease_or_says_there_is_none() {
@@ -779,79 +755,13 @@ mod tests {
             panic!("no lease");
         };
         let put = Op::Put { key: "a".into(), value: Arc::default(), lease };
-        client.exchange(Request::Txn(txn(vec![put]))).await.unwrap();
+        let put = Txn { then: vec![put], ..Txn::default() };
+        client.exchange(Request::Txn(put)).await.unwrap();
         match client.exchange(Request::List(lease)).await {
             Ok(Response::Listed(Some(keys))) => assert_eq!(keys, [b"a"]),
             other => panic!("{other:?}"),
         }
         let none = client.exchange(Request::List(lease + 1)).await;
-        let refused = matches!(none, Err(Failure::Refused(Refusal::LeaseNotFound, _)));
-        assert!(refused, "{none:?}");
-    }
-
-    /// Time that stands still. Of its timers, those that are due within the limit ring once etcd has been asked to read.
-    #[cfg(feature = "embedded")]
-    #[derive(Debug)]
-    struct StillClock {
-        limit: Moment,
-        asked: tokio::sync::watch::Sender<bool>,
-    }
-
-    #[cfg(feature = "embedded")]
-    impl Clock for StillClock {
-        fn now(&self) -> Moment {
-            Moment::after_boot(Duration::from_secs(1))
-        }
-
-        fn sleep_until(&self, when: Moment) -> crate::clock::Sleep {
-            if when > self.limit {
-                return Box::pin(std::future::pending());
-            }
-            let mut asked = self.asked.subscribe();
-            Box::pin(async move { drop(asked.wait_for(|asked| *asked).await) })
-        }
-    }
-
-    #[cfg(feature = "embedded")]
-    #[tokio::test]
-    async fn silent_read_does_not_delay_a_renewal_beyond_its_limit() {
-        use etcd_client::Channel;
-        use tonic::codegen::http;
-        use tower::ServiceExt;
-        use tower::util::BoxCloneSyncService;
-
-        use crate::values::config::Connector;
-
-        let etcd = etcd_locked_embedded::Etcd::new();
-        let asked = tokio::sync::watch::Sender::new(false);
-        let reading = asked.clone();
-        let connector = Connector::new("an etcd that answers no read", move |options| {
-            let (link, reading) = (etcd.link(), reading.clone());
-            let service = tower::service_fn(move |request: http::Request<_>| {
-                let (link, reading) = (link.clone(), reading.clone());
-                async move {
-                    if request.uri().path().starts_with("/etcdserverpb.KV/") {
-                        reading.send_replace(true);
-                        std::future::pending::<()>().await;
-                    }
-                    link.oneshot(request).await
-                }
-            });
-            let channel = Channel::Custom(BoxCloneSyncService::new(service));
-            async move { etcd_client::Client::from_channel(channel, Some(options)).await }
-        });
-        let timeout = Duration::from_millis(100);
-        let limit = Moment::after_boot(Duration::from_secs(1)) + timeout;
-        let clock = Arc::new(StillClock { limit, asked });
-        let client = Client::new(&Config::by(connector), clock).unwrap();
-        let Ok(Response::Granted { lease, ttl }) = client.exchange(Request::Grant(5)).await else {
-            panic!("no lease");
-        };
-        let renewed = client.exchange(Request::KeepAlive { lease, timeout });
-        let renewed = tokio::time::timeout(Duration::from_secs(60), renewed).await;
-        match renewed.expect("the renewal waits for the read") {
-            Ok(Response::KeptAlive { ttl: kept, revision: None }) => assert_eq!(kept, ttl),
-            other => panic!("{other:?}"),
-        }
+        assert!(matches!(none, Err(Failure::Refused(Refusal::LeaseNotFound, _))), "{none:?}");
     }
 }

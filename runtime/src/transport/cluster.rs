@@ -225,16 +225,6 @@ mod tests {
     }
 
     #[test]
-    fn members_of_one_cluster_are_accepted() {
-        let clusters = Clusters::default();
-        for endpoint in ["http://a:1", "http://b:1", "http://a:1"] {
-            clusters.answered(endpoint, 0xabc).unwrap();
-        }
-        assert!(clusters.refusal().is_none());
-        assert!(clusters.knows("http://a:1") && !clusters.knows("http://c:1"));
-    }
-
-    #[test]
     fn second_cluster_is_refused_with_both_ids() {
         let clusters = Clusters::default();
         clusters.answered("http://a:1", 0xabc).unwrap();

@@ -435,41 +435,6 @@ mod tests {
         assert_eq!(Share::new(secs(3), 3).each(), secs(1));
     }
 
-    #[test]
-    fn followed_members_share_the_connect_timeout() {
-        let share = Share::new(Duration::from_secs(5), 1);
-        share.divide(5);
-        assert_eq!(share.each(), Duration::from_secs(1));
-    }
-
-    #[tokio::test]
-    async fn a_refused_connection_says_so() {
-        let Err(Failure::Unavailable(cause)) =
-            endpoint("http://127.0.0.1:1".into()).connect().await
-        else {
-            panic!("not unavailable");
-        };
-        let message = cause.to_string();
-        assert!(message.starts_with("http://127.0.0.1:1: tcp connect error: "), "{message}");
-    }
-
-    #[tokio::test]
-    async fn waiting_exchanges_share_the_failure() {
-        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        silent.set_nonblocking(true).unwrap();
-        let url = format!("http://{}", silent.local_addr().unwrap());
-        let endpoint = endpoint(url.clone());
-        let (a, b, c) = tokio::join!(endpoint.connect(), endpoint.connect(), endpoint.connect());
-        let connections = std::iter::from_fn(|| silent.accept().ok());
-        assert_eq!(connections.count(), 1);
-        for attempt in [a, b, c] {
-            let Err(Failure::Unavailable(cause)) = attempt else {
-                panic!("not unavailable");
-            };
-            assert_eq!(cause.to_string(), format!("{url}: no answer within 50ms"));
-        }
-    }
-
     #[tokio::test]
     async fn opening_outlives_the_exchange_that_began_it() {
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! Gathered writes: what the engine's tasks write in one moment leaves in one piece.
+//! Channel to etcd, and its gathered writes: what the engine's tasks write in one moment leaves in one piece.
 //!
 //! A request is three HTTP/2 frames, and each is written as soon as it is there: that is three system calls and three packets,
 //! and three times that etcd wakes up. So a flush is put off for as long as the tasks that are ready write more. Nothing
@@ -6,7 +6,8 @@
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -23,25 +24,40 @@ const FULL: usize = 64 * 1024;
 /// Error of a channel that may not connect again; `errors` reads it as not applied.
 pub(super) const ENDED: &str = "the connection has ended";
 
-/// Returns a channel to this endpoint, which connects when first used. With `once` it never connects again: a channel keeps its
-/// first credentials, and those may have changed.
-pub(super) fn connect(endpoint: &Endpoint, once: bool) -> Channel {
+/// Returns a channel that connects when first used, to the first of these endpoints that accepts; `None` of none. When that one is
+/// gone it goes on with the next: etcd-client's balancer would go on asking an endpoint that is down, and each of these calls would
+/// fail (rule P32). All that is said of the connection itself is as for the first endpoint. With `once` it never connects again: a
+/// channel keeps its first credentials, and those may have changed.
+pub(super) fn connect(endpoints: &[Endpoint], once: bool) -> Option<Channel> {
+    let first = endpoints.first()?;
+    let each = first.get_connect_timeout();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false); // TLS is tonic's to add
     tcp.set_nodelay(true);
-    tcp.set_connect_timeout(endpoint.get_connect_timeout());
-    let made = AtomicBool::new(false);
-    endpoint.connect_with_connector_lazy(service_fn(move |uri: Uri| {
+    tcp.set_connect_timeout(each);
+    let uris: Arc<[Uri]> = endpoints.iter().map(|it| it.uri().clone()).collect();
+    let count = u32::try_from(uris.len()).unwrap_or(u32::MAX);
+    let whole = match each {
+        Some(each) => first.clone().connect_timeout(each.saturating_mul(count)),
+        None => first.clone(),
+    };
+    let (made, next) = (AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));
+    Some(whole.connect_with_connector_lazy(service_fn(move |_: Uri| {
         let ended = once && made.swap(true, Ordering::Relaxed);
-        let connecting = tcp.call(uri);
+        let (mut tcp, uris, next) = (tcp.clone(), uris.clone(), next.clone());
         async move {
-            if ended {
-                return Err(ENDED.into());
+            let mut failed = tower::BoxError::from(ENDED);
+            for _ in (0..uris.len()).take_while(|_| !ended) {
+                // One that accepts and then is silent is not the first to be asked again.
+                let at = next.fetch_add(1, Ordering::Relaxed) % uris.len();
+                match tcp.call(uris[at].clone()).await {
+                    Ok(stream) => return Ok(TokioIo::new(Gathered::of(stream.into_inner()))),
+                    Err(error) => failed = error.into(),
+                }
             }
-            let stream = connecting.await?.into_inner();
-            Ok::<_, tower::BoxError>(TokioIo::new(Gathered::of(stream)))
+            Err(failed)
         }
-    }))
+    })))
 }
 
 /// A stream whose writes are gathered.

@@ -198,13 +198,4 @@ mod tests {
         }
         assert!(reach.is_reached());
     }
-
-    #[test]
-    fn refused_calls_are_one_line_while_etcd_answers() {
-        let reach = reach();
-        assert!(!reach.refused(), "etcd has not answered");
-        reach.note(reach.begin(), &Ok(()));
-        assert!(reach.refused());
-        assert!(!reach.refused(), "once a minute");
-    }
 }

@@ -175,31 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_put_is_its_callers_error() {
-        let refusals = Refusals::default();
-        let (mut txn, result) = (put(b"{}"), refused());
-        txn.then.push(Op::Delete("a".into())); // in the same transaction
-        assert!(refusals.line(at(1), &txn, &result).is_none());
-        assert!(!refusals.any.load(Ordering::Acquire));
-    }
-
-    #[test]
     fn a_fault_is_over_with_the_lease_it_was_about() {
         let refusals = Refusals::default();
         let first = |secs, key| refusals.line(at(secs), &delete(&[key]), &refused()).is_some();
         assert!(first(1, "a"));
         assert!(!first(60, "b"));
         assert!(first(121, "c"));
-    }
-
-    #[test]
-    fn keys_are_forgotten_after_their_last_refusal() {
-        let mut keys = Keys::default();
-        for (secs, key) in [(1, "a"), (1, "b"), (50, "a")] {
-            keys.refuse(at(secs), &key.into());
-        }
-        keys.forget(at(61));
-        assert!(keys.refused.keys().eq([&Key::from("a")]));
-        assert_eq!(keys.refusals.len(), 1);
     }
 }

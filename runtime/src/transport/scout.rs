@@ -245,54 +245,6 @@ fn is_local(url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    #[cfg(feature = "embedded")]
-    use crate::clock::BootClock;
-
-    #[cfg(feature = "embedded")]
-    fn url(listener: &std::net::TcpListener) -> String {
-        format!("http://{}", listener.local_addr().unwrap())
-    }
-
-    /// An etcd that other connections reach at this URL.
-    #[cfg(feature = "embedded")]
-    fn served() -> String {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = url(&listener);
-        listener.set_nonblocking(true).unwrap();
-        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        tokio::spawn(async move { etcd_locked_embedded::Etcd::new().serve(listener).await });
-        url
-    }
-
-    #[cfg(feature = "embedded")]
-    #[tokio::test]
-    async fn member_is_used_once_it_has_answered() {
-        let refusing = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let urls = [url(&refusing), served()];
-        drop(refusing);
-        let means = Means::for_tests(Duration::from_secs(60));
-        let ring = Arc::new(Ring::new(Vec::new(), 0));
-        let (clusters, clock) = (Arc::clone(&means.clusters), Arc::new(BootClock));
-        let scout = Scout::new(Arc::clone(&ring), clusters, clock, None);
-        let following = Following { configured: Vec::new(), means };
-        scout.replace(&following, &urls).await;
-        let names: Vec<_> = ring.all().iter().map(|it| it.name().to_owned()).collect();
-        assert_eq!(names, urls[1..]);
-    }
-
-    #[cfg(feature = "embedded")]
-    #[tokio::test]
-    async fn first_lease_does_not_wait_for_a_silent_endpoint() {
-        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let means = Means::for_tests(Duration::from_secs(3600));
-        let endpoints = [url(&silent), served()]
-            .map(|url| Arc::new(Endpoint::new(Target::Urls(vec![url]), &means)));
-        let ring = Arc::new(Ring::new(endpoints.to_vec(), 0));
-        let scout = Arc::new(Scout::new(ring, means.clusters, Arc::new(BootClock), None));
-        let begun = tokio::time::timeout(Duration::from_secs(60), scout.begin());
-        begun.await.expect("the scout waits for the silent endpoint");
-        assert!(endpoints[1].is_connected() && !endpoints[0].is_connected());
-    }
 
     #[test]
     fn members_are_followed_only_where_they_can_be_reached() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use etcd_client::{Channel, Client, ConnectOptions, Error};
 use tonic::transport::Endpoint;
 
+use super::gather;
 use super::keyring::Keyring;
-use super::{failover, gather};
 use crate::values::config::{Config, Connector};
 
 #[derive(Clone, Debug)]
@@ -149,7 +149,7 @@ impl Target {
         let (before, after) = urls.split_at(first.min(urls.len()));
         let urls = after.iter().chain(before);
         let endpoints: Vec<_> = urls.map(|url| terms.endpoint(url)).collect::<Result<_, _>>()?;
-        match failover::connect(&endpoints) {
+        match gather::connect(&endpoints, false) {
             Some(channel) => Client::from_channel(Channel::Tonic(channel), Some(options)).await,
             None => Client::connect([""; 0], Some(options)).await, // says so
         }
@@ -157,15 +157,19 @@ impl Target {
 
     /// The engine's own client of one endpoint.
     pub(super) async fn open(&self, terms: &Terms) -> Result<Client, Error> {
-        let url = match self {
-            Self::Urls(urls) => urls.first(),
+        let channel = match self {
+            Self::Urls(urls) => {
+                let endpoints: Vec<_> =
+                    urls.iter().map(|url| terms.endpoint(url)).collect::<Result<_, _>>()?;
+                gather::connect(&endpoints, terms.keyring.may_change())
+            }
             Self::Connector(_) => None,
         };
-        let Some(url) = url else {
-            return self.connect(terms, 0).await;
-        };
-        let channel =
-            Channel::Tonic(gather::connect(&terms.endpoint(url)?, terms.keyring.may_change()));
-        Client::from_channel(channel, Some(terms.options.clone())).await
+        match channel {
+            Some(channel) => {
+                Client::from_channel(Channel::Tonic(channel), Some(terms.options.clone())).await
+            }
+            None => self.connect(terms, 0).await,
+        }
     }
 }
