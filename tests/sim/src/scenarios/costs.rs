@@ -4,9 +4,11 @@ use std::num::NonZeroU16;
 use std::thread;
 use std::time::Duration;
 
-use etcd_locked_core::{Mode, Refused, Wait};
+use etcd_locked_core::{Input, Mode, Wait};
 
-use super::stage::{Ask, SOON, Stage, plays};
+use super::stage::{SOON, call, key, plays, stage};
+use crate::world::bench::Bench;
+use crate::world::clients::Call;
 use crate::world::violation::must;
 use crate::world::{CallId, view};
 
@@ -41,63 +43,60 @@ fn grow(n: usize, most: (u64, u64), works: &[Work]) {
 }
 
 /// The steps that cores take while this happens.
-fn steps_of(stage: &mut Stage, act: impl FnOnce(&mut Stage)) -> u64 {
+fn steps_of(stage: &mut Bench, act: impl FnOnce(&mut Bench)) -> u64 {
     let before = view::steps_taken();
     act(stage);
     view::steps_taken() - before
 }
 
-/// Locks that a process holds.
-fn held(stage: &mut Stage, n: usize, locks: usize) -> Vec<CallId> {
-    let ask = |lock| stage.ask(n, Ask::of(&format!("own-{lock}")));
-    let calls: Vec<_> = (0..locks).map(ask).collect();
+/// Locks that the second process holds.
+fn held(stage: &mut Bench, locks: usize) -> Vec<CallId> {
+    let calls: Vec<_> = (0..locks).map(|lock| stage.ask(1, call(&format!("own-{lock}")))).collect();
     let held = stage.until(SOON, |stage| calls.iter().all(|call| stage.has(*call)));
     must!(Progress, held, "not all locks are held");
     calls
 }
 
+fn are_over(stage: &Bench, calls: &[CallId]) -> bool {
+    calls.iter().all(|call| stage.is_over(*call))
+}
+
 /// Tasks that hold a lock of their own and have waited for three seconds for the hot name, which another process holds.
 struct Nested {
-    stage: Stage,
+    stage: Bench,
     hot: CallId,
+    own: Vec<CallId>,
     calls: Vec<CallId>,
     steps: u64,
 }
 
 impl Nested {
     fn waiters(tasks: usize, wait: Wait) -> Self {
-        Self::new(Stage::of(2), tasks, wait, |_| Ask::of("hot"))
+        Self::new(tasks, wait, false, |_| call("hot"))
     }
 
-    /// Each as it asks, behind a call that waits on.
-    fn behind(tasks: usize, wait: Wait, ask: fn(usize) -> Ask) -> Self {
-        let mut stage = Stage::of(2);
-        stage.take(0, "hot");
-        stage.ask(1, Ask::of("hot"));
-        Self::new(stage, tasks, wait, ask)
-    }
-
-    fn new(mut stage: Stage, tasks: usize, wait: Wait, ask: fn(usize) -> Ask) -> Self {
-        let hot = match stage.calls.first_key_value() {
-            Some((hot, _)) => *hot,
-            None => stage.take(0, "hot"),
-        };
-        let own = held(&mut stage, 1, tasks);
+    /// Each as it asks; behind a call that waits on, if so.
+    fn new(tasks: usize, wait: Wait, behind: bool, ask: fn(usize) -> Call) -> Self {
+        let mut stage = stage(2);
+        let hot = stage.take_lock(0, "hot");
+        if behind {
+            stage.ask(1, call("hot"));
+        }
+        let own = held(&mut stage, tasks);
         let mut calls = Vec::new();
         let steps = steps_of(&mut stage, |stage| {
-            for (task, outer) in own.into_iter().enumerate() {
-                let hold = Some(Duration::from_millis(1));
-                let nested = Ask { holds: vec![outer], hold, wait, ..ask(task) };
-                calls.push(stage.ask(1, nested));
+            for (task, outer) in own.iter().enumerate() {
+                let (outer, hold) = (Some(*outer), Duration::from_millis(1));
+                calls.push(stage.ask(1, Call { outer, hold, wait, ..ask(task) }));
             }
             stage.run(Duration::from_secs(3));
         });
-        Self { stage, hot, calls, steps }
+        Self { stage, hot, own, calls, steps }
     }
 
     /// A reader behind them makes all that they wait for matter to it.
     fn before_a_reader(mut self) -> Self {
-        self.stage.ask(1, Ask { mode: Mode::Shared, ..Ask::of("hot") });
+        self.stage.ask(1, Call { mode: Mode::Shared, ..call("hot") });
         self
     }
 
@@ -107,9 +106,8 @@ impl Nested {
 
     fn served(mut self) -> u64 {
         steps_of(&mut self.stage, |stage| {
-            stage.release(self.hot);
-            let served = |stage: &Stage| self.calls.iter().all(|it| stage.calls[it].granted);
-            let served = stage.until(Duration::from_secs(60), served);
+            stage.drop_body(self.hot);
+            let served = stage.until(Duration::from_secs(60), |stage| are_over(stage, &self.calls));
             must!(Progress, served, "nested waiters are not served");
         })
     }
@@ -125,27 +123,22 @@ impl Nested {
     fn waits_end(mut self) -> u64 {
         steps_of(&mut self.stage, |stage| {
             stage.run(Duration::from_secs(1));
-            let refused = self.calls.iter().all(|call| stage.calls[call].refused.is_some());
-            must!(Progress, refused, "nested waiters wait on");
+            must!(Progress, are_over(stage, &self.calls), "nested waiters wait on");
         })
     }
 }
 
-fn group(second: String) -> Ask {
-    Ask { names: vec!["hot".into(), second], ..Ask::of("hot") }
+fn same(_: usize) -> Call {
+    Call { names: vec![key("hot"), key("cold")], ..call("hot") }
 }
 
-fn same(_: usize) -> Ask {
-    group("cold".into())
+fn of_its_own(task: usize) -> Call {
+    Call { names: vec![key("hot"), key(&format!("cold-{task}"))], ..call("hot") }
 }
 
-fn of_its_own(task: usize) -> Ask {
-    group(format!("cold-{task}"))
-}
-
-fn permits(task: usize) -> Ask {
+fn permits(task: usize) -> Call {
     let of = u16::try_from(task + 1).ok().and_then(NonZeroU16::new);
-    Ask { mode: Mode::Permits(of.expect("few")), ..Ask::of("hot") }
+    Call { mode: Mode::Permits(of.expect("few")), ..call("hot") }
 }
 
 #[test]
@@ -176,11 +169,11 @@ fn nested_permits_and_groups_cost_the_same_each() {
         40,
         LINEAR,
         &[
-            ("permits wait", |tasks| Nested::behind(tasks, Forever, permits).steps),
-            ("waits for permits end", |tasks| Nested::behind(tasks, ENDS, permits).waits_end()),
-            ("groups wait", |tasks| Nested::behind(tasks, Forever, same).steps),
-            ("groups give up", |tasks| Nested::behind(tasks, Forever, same).give_up()),
-            ("waits of groups end", |tasks| Nested::behind(tasks, ENDS, same).waits_end()),
+            ("permits wait", |tasks| Nested::new(tasks, Forever, true, permits).steps),
+            ("waits for permits end", |tasks| Nested::new(tasks, ENDS, true, permits).waits_end()),
+            ("groups wait", |tasks| Nested::new(tasks, Forever, true, same).steps),
+            ("groups give up", |tasks| Nested::new(tasks, Forever, true, same).give_up()),
+            ("waits of groups end", |tasks| Nested::new(tasks, ENDS, true, same).waits_end()),
         ],
     );
     // Each depends on what all before it wait for.
@@ -188,33 +181,33 @@ fn nested_permits_and_groups_cost_the_same_each() {
         40,
         QUADRATIC,
         &[("waits of different groups end", |tasks| {
-            Nested::behind(tasks, ENDS, of_its_own).waits_end()
+            Nested::new(tasks, ENDS, true, of_its_own).waits_end()
         })],
     );
 }
 
 #[test]
 fn nested_waiters_keep_their_locks() {
-    let Nested { stage, .. } = Nested::waiters(160, Wait::Forever);
-    let lost: Vec<_> = stage.calls.iter().filter(|(_, call)| call.lost.is_some()).collect();
-    assert!(lost.is_empty(), "{lost:?}");
+    let Nested { stage, own, .. } = Nested::waiters(160, Wait::Forever);
+    assert!(own.iter().all(|call| stage.has(*call)));
 }
 
 /// A process that holds so many locks shuts down as `end` says (rule P26).
-fn shutdown(locks: usize, end: impl FnOnce(&mut Stage, &[CallId])) -> u64 {
-    let mut stage = Stage::of(2);
-    let calls = held(&mut stage, 0, locks);
+fn shutdown(locks: usize, end: impl FnOnce(&mut Bench, &[CallId])) -> u64 {
+    let mut stage = stage(2);
+    let calls = held(&mut stage, locks);
     steps_of(&mut stage, |stage| {
-        let until = stage.now + GRACE + FAREWELL;
-        stage.shut_down(0, GRACE);
+        let limit = stage.now + GRACE + FAREWELL;
+        let until = stage.now + GRACE;
+        stage.submit_soon(1, Input::Shutdown { until });
         end(stage, &calls);
-        let finished = stage.until(until - stage.now, |stage| stage.is_finished(0));
+        let finished = stage.run_until(limit, |stage| stage.processes[1].finished);
         must!(Progress, finished, "the process does not end");
         // Bodies that were stopped in the last moment are dropped in the next.
         stage.run(Duration::from_millis(1));
         let kept = calls.iter().find(|call| stage.has(**call));
         must!(Truth, kept.is_none(), "call {kept:?} has a lock after the end");
-        stage.take(1, "own-0");
+        stage.take_lock(0, "own-0");
     })
 }
 
@@ -228,7 +221,7 @@ fn shutdown_costs_the_same_for_each_lock() {
                 shutdown(locks, |stage, calls| {
                     for call in calls {
                         stage.run(Duration::from_millis(5));
-                        stage.release(*call);
+                        stage.drop_body(*call);
                     }
                 })
             }),
@@ -236,9 +229,7 @@ fn shutdown_costs_the_same_for_each_lock() {
             ("the session ends", |locks| {
                 shutdown(locks, |stage, _| {
                     stage.run(Duration::from_secs(1));
-                    for lease in stage.store.leases() {
-                        stage.store.revoke(lease);
-                    }
+                    stage.end_sessions(1);
                 })
             }),
         ],
@@ -247,54 +238,43 @@ fn shutdown_costs_the_same_for_each_lock() {
 
 /// Names that stay locked, one after the other (rule P39).
 fn retention(names: usize) -> u64 {
-    let mut stage = Stage::of(1);
-    stage.take(0, "warm");
+    let mut stage = stage(2);
+    stage.take_lock(1, "warm");
+    let (hold, at_least) = (Duration::from_millis(2), Some(Duration::from_secs(60)));
     steps_of(&mut stage, |stage| {
         for name in 0..names {
-            let call = stage.ask(
-                0,
-                Ask {
-                    hold: Some(Duration::from_millis(2)),
-                    at_least: Some(Duration::from_secs(60)),
-                    ..Ask::of(&format!("name-{name}"))
-                },
-            );
-            stage.serve(call);
-            stage.run(Duration::from_millis(5));
+            let id = stage.ask(1, Call { hold, at_least, ..call(&format!("name-{name}")) });
+            let over = stage.until(SOON, |stage| stage.is_over(id));
+            must!(Progress, over, "call {id} is not served");
         }
     })
 }
 
 /// Tries for five permits, all at once.
 fn permit_tries(many: usize) -> u64 {
-    let mut stage = Stage::of(1);
-    stage.take(0, "warm");
+    let mut stage = stage(2);
+    stage.take_lock(1, "warm");
     tries(stage, Mode::Permits(NonZeroU16::new(5).expect("not zero")), many)
 }
 
 /// Readers that try once, behind a writer that waits behind a reader.
 fn shared_tries(many: usize) -> u64 {
-    let mut stage = Stage::of(2);
-    let reader = stage.ask(0, Ask { mode: Mode::Shared, ..Ask::of("busy") });
+    let mut stage = stage(2);
+    let reader = stage.ask(1, Call { mode: Mode::Shared, ..call("busy") });
     stage.serve(reader);
-    stage.ask(1, Ask::of("busy"));
+    stage.ask(0, call("busy"));
     // What the process knows of other processes is old by then, and is read anew.
     stage.run(Duration::from_secs(1));
     tries(stage, Mode::Shared, many)
 }
 
-fn tries(mut stage: Stage, mode: Mode, many: usize) -> u64 {
+fn tries(mut stage: Bench, mode: Mode, many: usize) -> u64 {
     steps_of(&mut stage, |stage| {
-        let ask = || Ask { mode, wait: Wait::Once, ..Ask::of("busy") };
-        let calls: Vec<_> = (0..many).map(|_| stage.ask(0, ask())).collect();
-        let answered = stage.until(SOON, |stage| {
-            let mut calls = calls.iter().map(|call| &stage.calls[call]);
-            calls.all(|call| call.granted || call.refused.is_some())
-        });
-        must!(InTime, answered, "a single try has no answer");
-        let refused = calls.iter().filter_map(|call| stage.calls[call].refused.as_ref());
-        let other = refused.clone().find(|why| !matches!(why, Refused::Held { .. }));
-        must!(Truth, other.is_none(), "a single try is refused otherwise: {other:?}");
+        let once = || Call { mode, wait: Wait::Once, ..call("busy") };
+        let calls: Vec<_> = (0..many).map(|_| stage.ask(1, once())).collect();
+        let is_answered = |stage: &Bench, call: CallId| stage.has(call) || stage.is_over(call);
+        let all = |stage: &Bench| calls.iter().all(|call| is_answered(stage, *call));
+        must!(InTime, stage.until(SOON, all), "a single try has no answer");
     })
 }
 

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use super::stage::{Ask, Stage, plays};
-use crate::world::CallId;
+use etcd_locked_core::Kv;
+
+use super::stage::{call, plays, stage};
+use crate::world::bench::Bench;
+use crate::world::clients::Call;
 use crate::world::violation::must;
 
 /// For how long etcd's user may not write.
@@ -18,20 +21,20 @@ const SOON: Duration = Duration::from_secs(2);
 /// A put without an answer, and a barrier that etcd refuses for a while (rules P10, P34). Another process has the name in time,
 /// though the session of the first one lives on.
 pub(crate) fn refused_barrier() {
-    let mut stage = Stage::of(2);
-    let held = stage.take(0, "held");
-    stage.unanswered = Some("ambiguous");
-    let call = stage.ask(0, Ask::of("ambiguous"));
+    let mut stage = stage(2);
+    let held = stage.take_lock(0, "held");
+    stage.faults.answer_lost = 1.0;
+    let asks = stage.ask(0, call("ambiguous"));
     stage.run(Duration::from_secs(1));
     stage.store.forbidden = Some("locks%s");
+    stage.faults.answer_lost = 0.0;
     stage.run(DENIED);
-    stage.unanswered = None;
     stage.store.forbidden = None;
-    stage.cancel(call);
-    stage.release(call);
-    let other = stage.ask(1, Ask::of("ambiguous"));
+    stage.cancel(asks);
+    stage.drop_body(asks);
+    let other = stage.ask(1, call("ambiguous"));
     let served = stage.until(FREE, |stage| stage.has(other));
-    must!(I4, served, "{:?} block the name, which no call has", stage.keys("ambiguous"));
+    must!(I4, served, "a key blocks the name, which no call has");
     must!(Truth, stage.has(held), "the lock that was held is lost");
 }
 
@@ -40,27 +43,26 @@ fn refused_barrier_is_sent_again() {
     plays(refused_barrier);
 }
 
-fn take(stage: &mut Stage, n: usize, name: &str) -> CallId {
-    let call = stage.ask(n, Ask { ttl_secs: 6, ..Ask::of(name) });
-    stage.serve(call);
-    call
-}
-
 /// How long a waiter takes to be served whose watch is older than a restore, if its lock is released so long after that.
 fn served_after(released: Duration) -> Duration {
-    let mut stage = Stage::of(2);
-    let holder = take(&mut stage, 0, "passed on");
-    let waiter = stage.ask(1, Ask::of("passed on"));
+    let mut stage = stage(2);
+    let take = |stage: &mut Bench, name: &str| {
+        let id = stage.ask(0, Call { ttl_secs: 6, ..call(name) });
+        stage.serve(id);
+        id
+    };
+    let holder = take(&mut stage, "passed on");
+    let waiter = stage.ask(1, call("passed on"));
     stage.run(Duration::from_secs(1));
     let snapshot = stage.store.snapshot();
     // Many revisions: a watch that waits for the next of them waits for long.
     for n in 0..500 {
-        let other = take(&mut stage, 0, &format!("other-{n}"));
-        stage.release(other);
+        let other = take(&mut stage, &format!("other-{n}"));
+        stage.drop_body(other);
     }
-    stage.store.restore(stage.now, snapshot);
+    stage.come_back(snapshot);
     stage.run(released);
-    stage.release(holder);
+    stage.drop_body(holder);
     let since = stage.now;
     let served = stage.until(Duration::from_secs(20), |stage| stage.has(waiter));
     must!(Progress, served, "the waiter is never served");
@@ -88,15 +90,16 @@ fn watches_work_again_after_a_restore() {
 #[test]
 fn holder_learns_of_its_deleted_key_after_a_compaction() {
     plays(|| {
-        let mut stage = Stage::of(2);
-        let held = stage.take(0, "name");
-        stage.take(1, "other");
+        let mut stage = stage(2);
+        let held = stage.take_lock(0, "name");
+        stage.take_lock(1, "other");
         stage.store.compact();
         // What is held for a second is watched.
         stage.run(Duration::from_secs(4));
-        for key in stage.keys("name") {
-            stage.store.delete(key.as_bytes());
-        }
+        let below = |kv: &&Kv| kv.key.starts_with(b"locks/name/");
+        let keys: Vec<_> = stage.store.kvs().filter(below).map(|kv| kv.key.clone()).collect();
+        keys.iter().for_each(|key| stage.store.delete(key));
+        stage.store.removed.clear(); // by an operator, not by a process
         let stopped = stage.until(SOON, |stage| !stage.has(held));
         must!(InTime, stopped, "its key is gone, and its body runs on");
     });

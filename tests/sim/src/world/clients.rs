@@ -44,19 +44,19 @@ pub(crate) struct Crowd {
 /// One call of `lock(..)` and its body.
 #[derive(Debug)]
 pub(crate) struct Call {
-    machine: usize,
+    pub(crate) machine: usize,
     /// The process it runs in.
     pub(crate) process: usize,
     pub(crate) names: Vec<Key>,
     pub(crate) mode: Mode,
     pub(crate) ttl_secs: i64,
-    wait: Wait,
-    cancel_after: Option<Duration>,
-    hold: Duration,
+    pub(crate) wait: Wait,
+    pub(crate) cancel_after: Option<Duration>,
+    pub(crate) hold: Duration,
     /// How long the body goes on after a loss: a poll that is under way.
-    reluctance: Duration,
-    how: Release,
-    fenced: bool,
+    pub(crate) reluctance: Duration,
+    pub(crate) how: Release,
+    pub(crate) fenced: bool,
     pub(crate) at_least: Option<Duration>,
     /// The call whose body makes it, and the one its own body makes.
     pub(crate) outer: Option<CallId>,
@@ -64,7 +64,7 @@ pub(crate) struct Call {
     /// Its own work is done; it waits for the inner call.
     pub(crate) due: bool,
     /// Its rank among the calls submitted; and whether its caller has gone and the core does not know yet.
-    known: Option<u64>,
+    pub(crate) known: Option<u64>,
     pub(crate) given_up: bool,
     pub(crate) stage: Stage,
 }

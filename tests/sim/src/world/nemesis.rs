@@ -113,9 +113,7 @@ impl Bench {
         self.wiped = Some(self.now);
         let all = self.store.kvs().map(incarnation).collect();
         self.store.wipe();
-        self.tokens.clear();
-        self.lone_tokens.clear();
-        self.times.clear();
+        self.forget();
         self.taint(all);
     }
 
@@ -142,20 +140,30 @@ impl Bench {
     /// etcd comes back from a snapshot, and the operator deletes the keys that came back with it.
     pub(crate) fn restore(&mut self, snapshot: Snapshot) {
         self.struck(Happened::Restored);
-        self.restored = true;
         self.break_connections();
         let before: Vec<Incarnation> = self.store.kvs().map(incarnation).collect();
-        self.store.restore(self.now, snapshot);
+        self.come_back(snapshot);
         let back: Vec<Incarnation> = self.store.kvs().map(incarnation).collect();
         let session = |key: &[u8]| key.starts_with(b"locks%s/");
         for (key, _) in back.iter().filter(|of| !before.contains(of) && !session(&of.0)) {
             self.store.delete(key);
         }
+        self.taint(before);
+        self.taint(back);
+    }
+
+    /// etcd comes back from a snapshot, and nothing else happens.
+    pub(crate) fn come_back(&mut self, snapshot: Snapshot) {
+        self.restored = true;
+        self.store.restore(self.now, snapshot);
+        self.forget();
+    }
+
+    /// Forgets what was known of revisions.
+    fn forget(&mut self) {
         self.tokens.clear();
         self.lone_tokens.clear();
         self.times.clear();
-        self.taint(before);
-        self.taint(back);
     }
 
     /// An operator revokes all leases of a process.

@@ -30,9 +30,6 @@ pub(crate) enum Promise {
     /// An answer comes within its time.
     #[cfg_attr(not(test), allow(dead_code))] // of scenarios
     InTime,
-    /// No more is asked of etcd than need be.
-    #[cfg_attr(not(test), allow(dead_code))] // of scenarios
-    Quiet,
     /// What is to stay locked for a while does (rule P39).
     Retention,
     /// In a process, first come, first served.
