@@ -108,39 +108,9 @@ impl<'a> Connection<'a> {
         });
         each.collect()
     }
-
-    /// What of these variables is in use, by the names that the user wrote: an option goes before the variables of its kind.
-    pub(crate) fn written(&self, variables: &[&'static str]) -> Vec<&'static str> {
-        let is_set = |variable: &str| value(self.etcd, variable).is_some();
-        // `ETCD_LOCKED_X` is used and not `ETCDCTL_X`, if both are there.
-        let ours = |variable: &str| variable.replace("ETCDCTL_", "ETCD_LOCKED_");
-        let used =
-            variables.iter().filter(|it| is_set(it) && (ours(it) == **it || !is_set(&ours(it))));
-        let written = used.map(|variable| {
-            let mut options = options(self.etcd).into_iter();
-            let option = options.find(|(of, _, given)| of == variable && given.is_some());
-            option.map_or(*variable, |(_, option, _)| option)
-        });
-        written.collect()
-    }
 }
 
 const ENDPOINTS: &str = "ETCD_LOCKED_ENDPOINTS";
-/// Where a user's name or password may come from.
-pub(crate) const LOGIN: [&str; 3] =
-    ["ETCD_LOCKED_USER", "ETCD_LOCKED_PASSWORD_FILE", "ETCDCTL_USER"];
-/// Where the way to etcd comes from.
-pub(crate) const WAY: [&str; 8] = [
-    ENDPOINTS,
-    "ETCDCTL_ENDPOINTS",
-    "ETCD_LOCKED_CACERT",
-    "ETCDCTL_CACERT",
-    "ETCD_LOCKED_CERT",
-    "ETCDCTL_CERT",
-    "ETCD_LOCKED_KEY",
-    "ETCDCTL_KEY",
-];
-
 /// The options that stand for variables.
 fn options(etcd: &Etcd) -> [(&'static str, &'static str, &Option<String>); 6] {
     [

@@ -19,17 +19,10 @@ const EVERY: Duration = Duration::from_millis(20);
 /// After so long here the command stops looking: etcd's clock is far too slow, or stands still.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// How long those seconds of etcd's were here, at least and at most.
-#[derive(Debug, Clone, Copy)]
-struct Here {
-    least: Duration,
-    most: Duration,
-}
-
 /// Measures how long a few seconds of etcd's are here. etcd shows what is left of a lease in whole seconds, rounded down.
 pub(super) async fn clock(mut client: Client) -> Finding {
     match measure(&mut client).await {
-        Ok(Some(here)) => judge(here),
+        Ok(Some((least, most))) => judge(least, most),
         Ok(None) => Finding::unseen(
             "clock.unseen",
             "how fast etcd's clock runs did not show: its leader changed",
@@ -48,7 +41,8 @@ pub(super) async fn clock(mut client: Client) -> Finding {
     }
 }
 
-async fn measure(client: &mut Client) -> Result<Option<Here>, Failure> {
+/// Returns how long those seconds were here, at least and at most. `None` if another leader came to count the time.
+async fn measure(client: &mut Client) -> Result<Option<(Duration, Duration)>, Failure> {
     let begun = Instant::now();
     let granted = answer(client.lease_grant(TTL, None)).await?;
     let lease = granted.id();
@@ -58,13 +52,12 @@ async fn measure(client: &mut Client) -> Result<Option<Here>, Failure> {
     here
 }
 
-/// `None` if another leader came to count the time.
 async fn follow(
     client: &mut Client,
     lease: i64,
     leads: Option<u64>,
     begun: Instant,
-) -> Result<Option<Here>, Failure> {
+) -> Result<Option<(Duration, Duration)>, Failure> {
     // The leader counts from when it has the lease, which may be after this member's answer.
     answer(client.lease_time_to_live(lease, None)).await?;
     let known = Instant::now();
@@ -76,8 +69,7 @@ async fn follow(
             return Ok(None);
         }
         if left.ttl() < TTL - SECS || least > PATIENCE {
-            let most = begun.elapsed();
-            return Ok(Some(Here { least, most }));
+            return Ok(Some((least, begun.elapsed())));
         }
         // By then those seconds were not over.
         least = asked - known;
@@ -89,15 +81,11 @@ fn term(header: Option<&ResponseHeader>) -> Option<u64> {
     header.map(ResponseHeader::raft_term)
 }
 
-fn judge(here: Here) -> Finding {
-    let Here { least, most } = here;
+fn judge(least: Duration, most: Duration) -> Finding {
     let [shortest, longest] = [1.0 - DRIFT, 1.0 + DRIFT].map(|rate| SECS as f64 * rate);
-    let what = format!(
-        "{SECS} s of etcd's clock were {:.2} to {:.2} s here",
-        least.as_secs_f64(),
-        most.as_secs_f64()
-    );
-    match least.as_secs_f64() > longest || most.as_secs_f64() < shortest {
+    let (least, most) = (least.as_secs_f64(), most.as_secs_f64());
+    let what = format!("{SECS} s of etcd's clock were {least:.2} to {most:.2} s here");
+    match least > longest || most < shortest {
         true => Finding::bad(
             "clock.differs",
             what,
@@ -120,7 +108,7 @@ mod tests {
             (2_900, 2_960, false),
         ] {
             let [least, most] = [least, most].map(Duration::from_millis);
-            let found = judge(Here { least, most });
+            let found = judge(least, most);
             assert_eq!(found.is_bearable(), agree, "{found}");
         }
     }

@@ -19,33 +19,20 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn good(code: &'static str, what: impl fmt::Display) -> Self {
-        Self::new(code, Some(true), what, "")
+    pub(super) fn good(code: &'static str, what: impl Into<String>) -> Self {
+        Self { code, well: Some(true), what: what.into(), mend: String::new() }
     }
 
     pub(super) fn bad(
         code: &'static str,
-        what: impl fmt::Display,
-        mend: impl fmt::Display,
+        what: impl Into<String>,
+        mend: impl Into<String>,
     ) -> Self {
-        Self::new(code, Some(false), what, mend)
+        Self { code, well: Some(false), what: what.into(), mend: mend.into() }
     }
 
-    pub(super) fn unseen(
-        code: &'static str,
-        what: impl fmt::Display,
-        mend: impl fmt::Display,
-    ) -> Self {
-        Self::new(code, None, what, mend)
-    }
-
-    fn new(
-        code: &'static str,
-        well: Option<bool>,
-        what: impl fmt::Display,
-        mend: impl fmt::Display,
-    ) -> Self {
-        Self { code, well, what: what.to_string(), mend: mend.to_string() }
+    pub(super) fn unseen(code: &'static str, what: impl Into<String>, mend: &str) -> Self {
+        Self { code, well: None, what: what.into(), mend: mend.to_owned() }
     }
 
     /// False if it is to be mended.

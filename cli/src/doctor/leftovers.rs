@@ -57,39 +57,25 @@ pub(super) async fn leftovers(
             count(contenders, "contender")
         ),
     )];
-    if unleased.many > 0 {
-        findings.push(Finding::bad(
+    findings.extend(unleased.found("key", |keys, named| {
+        Finding::bad(
             "key.unleased",
-            format!(
-                "{} without a lease, so that the names stay locked for ever: {}",
-                count(unleased.many, "key"),
-                unleased.named()
-            ),
+            format!("{keys} without a lease, so that the names stay locked for ever: {named}"),
             "once its owner is known to be gone, delete each with `etcdctl del KEY`, one key in each command",
-        ));
-    }
-    if strays.many > 0 {
-        findings.push(Finding::bad(
+        )
+    }));
+    let lock = if strays.many == 1 { "locks" } else { "lock" };
+    findings.extend(strays.found("key", |keys, named| {
+        Finding::bad(
             "key.stray",
-            format!(
-                "{} directly below the prefix, which {} no name: {}",
-                count(strays.many, "key"),
-                if strays.many == 1 { "locks" } else { "lock" },
-                strays.named()
-            ),
+            format!("{keys} directly below the prefix, which {lock} no name: {named}"),
             "it locks nothing for any process: find out who put it there, then delete it with `etcdctl del KEY`",
-        ));
-    }
-    if strange.many > 0 {
-        findings.push(Finding::good(
-            "contender.foreign",
-            format!(
-                "{} not of etcd-locked (Go's concurrency package, etcdctl lock, …): {}",
-                count(strange.many, "contender"),
-                strange.named()
-            ),
-        ));
-    }
+        )
+    }));
+    findings.extend(strange.found("contender", |contenders, named| {
+        let kinds = "not of etcd-locked (Go's concurrency package, etcdctl lock, …)";
+        Finding::good("contender.foreign", format!("{contenders} {kinds}: {named}"))
+    }));
     findings.extend(sessions.iter().flat_map(Sessions::findings));
     Ok(findings)
 }
@@ -142,17 +128,13 @@ impl Sessions {
         };
         let sessions = count(self.many, "session");
         let mut findings = vec![Finding::good("session.counted", sessions + &idle)];
-        if self.unleased.many > 0 {
-            findings.push(Finding::bad(
+        findings.extend(self.unleased.found("key", |keys, named| {
+            Finding::bad(
                 "session.unleased",
-                format!(
-                    "{} without a lease among the session keys, which no process of ours puts: {}",
-                    count(self.unleased.many, "key"),
-                    self.unleased.named()
-                ),
+                format!("{keys} without a lease among the session keys, which no process of ours puts: {named}"),
                 "delete each with `etcdctl del KEY`, one key in each command",
-            ));
-        }
+            )
+        }));
         findings
     }
 }
@@ -184,8 +166,10 @@ impl Leftovers {
         }
     }
 
-    fn named(&self) -> String {
+    /// What there is to say of them, of which it gets the number and the names; nothing if there are none.
+    fn found(&self, thing: &str, say: impl FnOnce(String, String) -> Finding) -> Option<Finding> {
         let more = if self.many > NAMED as u64 { ", …" } else { "" };
-        format!("{}{more}", self.first.join(", "))
+        let named = format!("{}{more}", self.first.join(", "));
+        (self.many > 0).then(|| say(count(self.many, thing), named))
     }
 }

@@ -7,7 +7,7 @@ use etcd_locked::{Locks, RECOMMENDED_ETCD, etcd_bugs};
 use tokio::task::JoinSet;
 
 use super::finding::Finding;
-use crate::connection::{Connection, LOGIN, WAY, answer};
+use crate::connection::{Connection, answer};
 use crate::failure::Failure;
 
 /// How far a member's log may be behind another's.
@@ -42,7 +42,7 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
             }
             Err(failure @ Failure::Way(_)) => {
                 refuse = true;
-                findings.push(wrong_way(connection, &failure));
+                findings.push(wrong_way(&failure));
                 continue;
             }
             Err(failure) => {
@@ -63,7 +63,7 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
     }
     if !refused.is_empty() {
         refuse = true;
-        findings.push(no_login(connection, &refused.join(", ")));
+        findings.push(no_login(&refused.join(", ")));
     }
     if !denied.is_empty() {
         findings.push(Finding::unseen(
@@ -147,20 +147,15 @@ fn unreachable(endpoint: &str, failure: &Failure) -> Finding {
     )
 }
 
-fn no_login(connection: &Connection<'_>, endpoints: &str) -> Finding {
-    let written = connection.written(&LOGIN);
-    let mend = match written.is_empty() {
-        true => "name a user and the password: --user, or ETCD_LOCKED_USER".to_owned(),
-        false => format!("mend the user or the password in {}", written.join(", ")),
+fn no_login(endpoints: &str) -> Finding {
+    let (what, mend) = match endpoints.contains("user name is empty") {
+        true => ("etcd wants a user", "name a user and the password: --user, or ETCD_LOCKED_USER"),
+        false => (
+            "etcd refuses this user or the password",
+            "mend the user or the password: in --user, ETCD_LOCKED_USER or ETCD_LOCKED_PASSWORD_FILE",
+        ),
     };
-    Finding::bad(
-        "login.refused",
-        match written.is_empty() {
-            true => format!("etcd wants a user: {endpoints}"),
-            false => format!("etcd refuses this user or the password: {endpoints}"),
-        },
-        mend,
-    )
+    Finding::bad("login.refused", format!("{what}: {endpoints}"), mend)
 }
 
 /// What etcd itself said.
@@ -168,16 +163,13 @@ fn spoken(why: &str) -> &str {
     why.find("etcdserver: ").map_or(why, |at| &why[at..])
 }
 
-fn wrong_way(connection: &Connection<'_>, failure: &Failure) -> Finding {
+fn wrong_way(failure: &Failure) -> Finding {
     let text = failure.to_string();
     Finding::bad(
         "connection.refused",
         text.strip_prefix("etcd failed: ").unwrap_or(&text), // it names the endpoint
-        format!(
-            "look at {}: the scheme of the endpoint, the authority of etcd's certificate (--cacert), a certificate and key of one's \
-             own where etcd asks for them (--cert, --key)",
-            connection.written(&WAY).join(", ")
-        ),
+        "look at the scheme of the endpoint, the authority of etcd's certificate (--cacert), and a certificate and key of one's \
+         own where etcd asks for them (--cert, --key); or at the variables in their place",
     )
 }
 

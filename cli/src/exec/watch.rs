@@ -80,36 +80,3 @@ impl Watch {
         self.stop.saturating_sub(now)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn command_is_asked_once_and_then_killed() {
-        let mut watch = Watch::new(100, 20);
-        watch.extend(200);
-        watch.extend(150);
-        assert_eq!((watch.due(179), watch.next()), (Due::Nothing, 180));
-        assert_eq!((watch.due(180), watch.next()), (Due::Ask, 200));
-        assert_eq!((watch.due(199), watch.due(200)), (Due::Nothing, Due::Kill));
-    }
-
-    #[test]
-    fn renewal_after_a_loss_is_void() {
-        let mut watch = Watch::new(100, 20);
-        watch.lose();
-        watch.extend(200);
-        assert_eq!(watch.due(1), Due::Kill);
-    }
-
-    #[test]
-    fn wrapper_that_has_gone_leaves_the_grace_at_most() {
-        for (gone, killed) in [(10, 30), (95, 100)] {
-            let mut watch = Watch::new(100, 20);
-            watch.abandon(gone);
-            watch.abandon(gone + 5);
-            assert_eq!((watch.due(gone), watch.due(killed)), (Due::Ask, Due::Kill));
-        }
-    }
-}

@@ -120,6 +120,11 @@ fn doctor_says_what_to_mend() {
     for junk in ["locks/orders/8/operator", "locks/stray", "locks%s/jo"] {
         scene.put(junk);
     }
+    let page = include_str!("../../JSON.md");
+    for finding in scene.json(&["doctor"]) {
+        let code = finding["code"].as_str().expect("a code");
+        assert!(page.contains(&format!("| `{code}` |")), "{finding}");
+    }
     let sick = scene.run(&["doctor"]);
     assert_eq!(sick.status.code(), Some(1));
     let endpoint = scene.etcd.endpoint();
