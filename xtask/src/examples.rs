@@ -26,6 +26,7 @@ const ROWS: &[Row] = &[
     Row("alarms", "alarms"),
     Row("job", "nightly"),
     Row("leader", "leader"),
+    Row("ops", "ops"),
 ];
 
 /// Number of tests at a time. They mostly wait, some of them for leases of two seconds.
@@ -102,6 +103,10 @@ fn contenders(rows: &[Row]) -> Vec<Contender> {
     if has("interop") || has("S1") {
         let jetcd = peers::jetcd().map(|classes| vec![("INTEROP_JETCD", classes)]);
         contenders.push((Some("jetcd_and_we"), jetcd));
+    }
+    if has("ops") {
+        let promtool = peers::promtool().map(|promtool| vec![("PROMTOOL", promtool.into())]);
+        contenders.push((Some("alerts_fire"), promtool));
     }
     contenders
 }

@@ -33,6 +33,7 @@ const HELP: &str = "\
 Brings what this machine lacks into target/tools, then runs tests, demo, examples, simulator and benchmarks.
 
 cargo xtask demo               three order services and a stock that is too small: without the lock, then with it
+                               --built           takes the programs that `cargo xtask test` has built
 cargo xtask test [ARGS…]       all tests on etcd 3.7, the promises on an embedded one, and what depends on the server on
                                3.4, 3.5 and 3.6. ARGS go to `cargo test`: `cargo xtask test fifo`
                                --etcd ETCD       the promises alone, on that etcd
@@ -45,12 +46,12 @@ cargo xtask chaos [ARGS…]      a minute of faults on a cluster of three; a che
                                the runner: `--minutes N`, `--mix NAME`, `--seed N`, `--only FAULT`; `--help` has them all
                                --etcd ETCD       3.7 if left out
                                --peer NAME       tortures go, aetcd, lock-service or etcdctl instead
-                               --built     takes the program that `cargo xtask test` has built
+                               --built           takes the program that `cargo xtask test` has built
                                --write           writes tests/chaos/RESULTS.md and its plot
 cargo xtask bench [ARGS…]      every row of performance, ours and the peers; writes benches/RESULTS.md and plots. ARGS go
                                to the runner: `--row B4`, `--quick`, `--peers go,plain`; `--help` has them all
                                --etcd ETCD       that etcd
-cargo xtask book               the book: its pages, their links and examples
+cargo xtask book               the book and the API docs, and their links
 cargo xtask package            packs what is published, and builds a crate and the command line from it
 cargo xtask etcd [ETCD]        finds or brings etcd, and prints the variable that tests read, as a shell assignment
 cargo xtask protoc ARGS…       the protoc that a crate carries; `xtask/protoc` prefers the machine's

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::etcd::in_path;
 use crate::process::output;
-use crate::{Result, go, say, workspace};
+use crate::{Result, apt, go, say, workspace};
 
 /// Module whose etcd client the Go programs are built with: etcd's newest, as the tests run it.
 const GO_MODULE: &str = "tests/etcd/3.7";
@@ -34,7 +35,7 @@ pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
 /// Builds the contender that locks by jetcd, with Maven; returns its class path.
 pub(crate) fn jetcd() -> Result<OsString> {
     // Maven is a Java program too, but may bring another Java than the one in PATH.
-    if crate::etcd::in_path("java").is_none() {
+    if in_path("java").is_none() {
         return Err("there is no `java`; jetcd needs Java 17 or later (apt-get install default-jdk-headless)".to_owned());
     }
     let home = home("java")?;
@@ -54,6 +55,20 @@ pub(crate) fn jetcd() -> Result<OsString> {
     say::note(format_args!("jetcd: {}", home.display()));
     let paths = std::env::split_paths(jars.trim()).chain([home.join("classes")]);
     std::env::join_paths(paths).map_err(|error| error.to_string())
+}
+
+/// Finds promtool in `PATH`, else unpacks the distribution's package of Prometheus.
+pub(crate) fn promtool() -> Result<PathBuf> {
+    if let Some(installed) = in_path("promtool") {
+        return Ok(installed);
+    }
+    let home = home("prometheus")?;
+    let promtool = home.join("usr/bin/promtool");
+    if !promtool.is_file() {
+        say::note("unpacking promtool from the distribution's package (20 MB)");
+        apt::unpack(&["prometheus"], &home)?;
+    }
+    Ok(promtool)
 }
 
 pub(crate) struct Python {

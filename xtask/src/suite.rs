@@ -17,14 +17,7 @@ const VERSIONS: [&str; 4] = ["3.7", "3.6", "3.5", "3.4"];
 /// Name filters of the tests that depend on the server. These tests also run on the older versions.
 const DEPEND_ON_SERVER: &[&str] = &[
     "exclusion::",
-    "fifo::",
-    "queue::",
-    "shared::",
-    "waiting::",
-    // Watches and lost responses.
-    "ambiguity::",
     "loss::",
-    "listing::",
     // Restores, restarts and changes of members.
     "restore::",
     "history::",
@@ -40,7 +33,6 @@ const DEPEND_ON_SERVER: &[&str] = &[
     "rotation::",
     // Foreign contenders.
     "foreign::",
-    "record::",
     "grpc_proxy::",
     // Comparison with the embedded etcd.
     "fresh::",

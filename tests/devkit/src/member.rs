@@ -246,7 +246,9 @@ impl Member {
         if state.running.is_some() {
             return Err(format!("etcd {} runs", self.name));
         }
-        let mut process = Process::start("etcd", &mut self.command(&state)?)?;
+        let started = Process::start("etcd", &mut self.command(&state)?);
+        let mut process =
+            started.map_err(|error| format!("{error}; `cargo xtask test` brings etcd"))?;
         let guard = Guard::over(process.pid(), self.place.path());
         state.running =
             Some(Running { _guard: guard.inspect_err(|_| drop(process.kill()))?, process });

@@ -5,10 +5,10 @@ use libfuzzer_sys::fuzz_target;
 
 // A proc-macro crate cannot be linked here.
 #[allow(dead_code)]
-#[path = "../../macros/src/overlap.rs"]
+#[path = "../../../macros/src/overlap.rs"]
 mod overlap;
 #[allow(dead_code)]
-#[path = "../../macros/src/template.rs"]
+#[path = "../../../macros/src/template.rs"]
 mod template;
 
 use overlap::{overlap, segments};
