@@ -4,6 +4,7 @@
 //! function's arguments.
 
 use proc_macro2::{TokenStream, TokenTree};
+use quote::ToTokens as _;
 use syn::buffer::Cursor;
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
@@ -82,20 +83,42 @@ impl Args {
         args
     }
 
+    /// Returns the options as they were written, except `crate`.
+    pub(crate) fn written(&self) -> String {
+        let options = self.given.iter().filter(|(word, _)| word != "crate");
+        options.map(|(_, tokens)| tokens.to_string()).collect::<Vec<_>>().join(", ")
+    }
+
     /// Returns the names that are one word, each an expression or a mistake.
     pub(crate) fn words(&self) -> impl Iterator<Item = &Ident> {
-        self.names.iter().filter_map(|name| match &name.kind {
-            NameKind::Template(_) => None,
-            NameKind::Expression(expression) => bare_word(expression),
-        })
+        self.names.iter().filter_map(|name| name.kind.word())
     }
 }
 
-/// Returns the word of an expression that is one word.
-pub(crate) fn bare_word(expression: &Expr) -> Option<&Ident> {
-    match expression {
-        Expr::Path(path) if path.attrs.is_empty() => path.path.get_ident(),
-        _ => None,
+impl NameKind {
+    /// Returns the word of an expression that is one word.
+    pub(crate) fn word(&self) -> Option<&Ident> {
+        match self {
+            NameKind::Expression(Expr::Path(path)) if path.attrs.is_empty() => {
+                path.path.get_ident()
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn tokens(&self) -> TokenStream {
+        match self {
+            NameKind::Template(text) => text.to_token_stream(),
+            NameKind::Expression(expression) => expression.to_token_stream(),
+        }
+    }
+
+    /// Returns what an error calls it.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            NameKind::Template(text) => format!("`{}`", text.token()),
+            NameKind::Expression(_) => "this expression".to_owned(),
+        }
     }
 }
 
@@ -121,10 +144,8 @@ impl Reader {
     fn items(&mut self, input: ParseStream<'_>) {
         while !input.is_empty() {
             let (begin, seen) = (input.cursor(), self.seen.len());
-            let item = if begins_option(input) {
+            let item = if begins_option(input) || is_flag_alone(input) {
                 self.option(input)
-            } else if is_bare(input, is_flag) {
-                self.flag(input)
             } else {
                 self.name(input)
             };
@@ -168,7 +189,7 @@ impl Reader {
 
     fn option(&mut self, input: ParseStream<'_>) -> Result<()> {
         let word = input.call(Ident::parse_any)?;
-        input.parse::<Token![=]>()?;
+        let valued = input.parse::<Option<Token![=]>>()?.is_some();
         let refuse = |message: String| Err(Error::new(word.span(), message));
         let key = word.to_string();
         let twice = self.seen.contains(&key);
@@ -180,34 +201,18 @@ impl Reader {
         if twice {
             return refuse(format!("option `{key}` is given twice; keep one"));
         }
-        if is_flag(&key) || input.is_empty() || input.peek(Token![,]) {
+        if is_flag(&key) == valued || valued && (input.is_empty() || input.peek(Token![,])) {
             return refuse(miswritten(&key, write));
         }
-        let value = input.cursor();
-        self.args.options.value(&key, write, input)?;
-        if key != "crate" {
-            let value = between(value, input.cursor());
-            self.args.options.written.push(format!("{key} = {value}"));
+        let options = &mut self.args.options;
+        if valued {
+            options.value(&key, write, input)?
+        } else {
+            options.flag(&key)
         }
-        self.contradicts(&word)
-    }
-
-    fn flag(&mut self, input: ParseStream<'_>) -> Result<()> {
-        let word = input.call(Ident::parse_any)?;
-        let key = word.to_string();
-        if self.seen.contains(&key) {
-            let message = format!("option `{key}` is given twice; keep one");
-            return Err(Error::new(word.span(), message));
-        }
-        self.args.options.flag(&key);
-        self.seen.push(key);
-        self.contradicts(&word)
-    }
-
-    fn contradicts(&self, word: &Ident) -> Result<()> {
-        match self.args.options.contradiction(&word.to_string()) {
+        match options.contradiction(&key) {
             None => Ok(()),
-            Some(message) => Err(Error::new(word.span(), message)),
+            Some(message) => refuse(message.to_owned()),
         }
     }
 }
@@ -220,11 +225,12 @@ fn begins_option(input: ParseStream<'_>) -> bool {
         && !input.peek2(Token![=>])
 }
 
-/// Returns true if the next item is one word alone that fulfils `is`.
-fn is_bare(input: ParseStream<'_>, is: impl FnOnce(&str) -> bool) -> bool {
+/// Returns true if the next item is a flag, and nothing else.
+fn is_flag_alone(input: ParseStream<'_>) -> bool {
     let ahead = input.fork();
     let word = ahead.call(Ident::parse_any);
-    word.is_ok_and(|word| is(&word.to_string())) && (ahead.is_empty() || ahead.peek(Token![,]))
+    let alone = ahead.is_empty() || ahead.peek(Token![,]);
+    alone && word.is_ok_and(|word| is_flag(&word.to_string()))
 }
 
 /// Returns the word if it can only be meant as an option: `wait("5s")`, `wait: "5s"`. An option's bare word may be the

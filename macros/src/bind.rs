@@ -3,8 +3,7 @@
 
 use std::ops::Range;
 
-use proc_macro2::{Span, TokenStream};
-use quote::ToTokens as _;
+use proc_macro2::Span;
 use syn::ext::IdentExt as _;
 use syn::visit::{self, Visit};
 use syn::{
@@ -12,7 +11,7 @@ use syn::{
     Token, Type,
 };
 
-use crate::args::{Args, NameKind, bare_word};
+use crate::args::{Args, NameKind};
 use crate::borrowed;
 use crate::function::{Body, Function};
 use crate::options::{self, Options};
@@ -30,6 +29,8 @@ pub(crate) struct Bound {
     /// At least one, in the order they were written.
     pub(crate) names: Vec<Name>,
     pub(crate) options: Options,
+    /// The options as they are shown in a list of lock sites.
+    pub(crate) written: String,
 }
 
 pub(crate) enum Name {
@@ -65,7 +66,8 @@ pub(crate) fn bind(
     });
     match (error, function, shape) {
         (None, Some(function), Some(shape)) if !names.is_empty() => {
-            Ok(Bound { function, shape, names, options: args.options })
+            let written = args.written();
+            Ok(Bound { function, shape, names, options: args.options, written })
         }
         (Some(error), ..) => Err(error),
         // Each `None` above came with a mistake; if that is ever untrue, say so instead of panicking.
@@ -121,56 +123,52 @@ pub(crate) fn names(
     let mut names = Vec::new();
     let mut templates: Vec<String> = Vec::new();
     for name in &args.names {
-        let (tokens, shown): (TokenStream, String) = match &name.kind {
-            NameKind::Template(text) => (text.to_token_stream(), format!("`{}`", text.token())),
-            NameKind::Expression(expression) => {
-                if let Some(word) = bare_word(expression)
-                    && !bindings.as_ref().is_some_and(|bindings| bindings.has(word))
-                    && let Some(message) = options::misplaced(word)
-                {
-                    mistakes.push(Error::new(word.span(), message));
-                    continue;
-                }
-                (expression.to_token_stream(), "this expression".to_owned())
-            }
-        };
+        if let Some(word) = name.kind.word()
+            && !bindings.as_ref().is_some_and(|bindings| bindings.has(word))
+            && let Some(message) = options::misplaced(word)
+        {
+            mistakes.push(Error::new(word.span(), message));
+            continue;
+        }
+        let shown = name.kind.shown();
         if name.after_options {
             let message = format!("lock names come before the options; move {shown} to the front");
-            mistakes.push(Error::new_spanned(&tokens, message));
+            mistakes.push(Error::new_spanned(name.kind.tokens(), message));
         }
-        names.push(match &name.kind {
-            NameKind::Template(text) => {
-                if templates.contains(&text.value()) {
-                    let message = format!("{shown} is named twice; remove one");
-                    mistakes.push(Error::new_spanned(&tokens, message));
-                    continue;
-                }
-                templates.push(text.value());
-                let before = mistakes.len();
-                let values = values(text, bindings.as_ref(), mistakes);
-                // What the template itself has wrong is reported at the `impl`, what a method lacks at that method.
-                if args.inherited
-                    && let Some(function) = function
-                    && let Some(mistake) = mistakes.get(before).map(Error::to_string)
-                {
-                    mistakes.truncate(before);
-                    let method = &function.sig.ident;
-                    let message = format!(
-                        "`{method}` cannot take {shown}, the lock of its `impl`: {mistake}. \
-                         Give it a name of its own, or write `#[etcd_locked(unlocked)]` above it"
-                    );
-                    mistakes.push(Error::new(method.span(), message));
-                }
-                Name::Template { text: text.clone(), values }
+        let text = match &name.kind {
+            NameKind::Template(text) => text,
+            NameKind::Expression(expression) => {
+                names.push(Name::Expression(expression.clone()));
+                continue;
             }
-            NameKind::Expression(expression) => Name::Expression(expression.clone()),
-        });
+        };
+        if templates.contains(&text.value()) {
+            let message = format!("{shown} is named twice; remove one");
+            mistakes.push(Error::new(text.span(), message));
+            continue;
+        }
+        templates.push(text.value());
+        let before = mistakes.len();
+        let values = values(text, bindings.as_ref(), mistakes);
+        // What the template itself has wrong is reported at the `impl`, what a method lacks at that method.
+        if args.inherited
+            && let Some(function) = function
+            && let Some(mistake) = mistakes.get(before).map(Error::to_string)
+        {
+            mistakes.truncate(before);
+            let method = &function.sig.ident;
+            let message = format!(
+                "`{method}` cannot take {shown}, the lock of its `impl`: {mistake}. \
+                 Give it a name of its own, or write `#[etcd_locked(unlocked)]` above it"
+            );
+            mistakes.push(Error::new(method.span(), message));
+        }
+        names.push(Name::Template { text: text.clone(), values });
     }
     if args.names.is_empty() && !args.unreadable {
-        let written = &args.options.written;
-        let argument = written.iter().find(|written| {
-            let named = |bindings: &Bindings<'_>| bindings.idents.iter().any(|it| it == written);
-            bindings.as_ref().is_some_and(named)
+        let argument = args.given.iter().map(|(word, _)| word).find(|word| {
+            let named = |bindings: &Bindings<'_>| bindings.idents.iter().any(|it| it == word);
+            options::is_flag(word) && bindings.as_ref().is_some_and(named)
         });
         let message = match argument {
             None => r#"missing lock name; begin with one, such as `#[etcd_locked("orders/<id>")]`"#
@@ -185,11 +183,7 @@ pub(crate) fn names(
         let message = format!(
             "a call locks at most {MOST_NAMES} names; lock something that stands for all of them"
         );
-        let tokens = match &name.kind {
-            NameKind::Template(text) => text.to_token_stream(),
-            NameKind::Expression(expression) => expression.to_token_stream(),
-        };
-        mistakes.push(Error::new_spanned(tokens, message));
+        mistakes.push(Error::new_spanned(name.kind.tokens(), message));
     }
     names
 }

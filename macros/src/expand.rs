@@ -110,7 +110,7 @@ fn registration(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let krate = krate(&bound.options, here);
     let function = function(bound);
-    let options = LitStr::new(&bound.options.written.join(", "), here);
+    let options = LitStr::new(&bound.written, here);
     let permits = literal(&bound.options.permits).map(|permits| quote_spanned!(here=> , #permits));
     let templates = bound.names.iter().filter_map(|name| match name {
         Name::Template { text, .. } => Some(text),
@@ -118,13 +118,6 @@ fn registration(bound: &Bound) -> TokenStream {
     });
     let register = |text| quote_spanned!(here=> #krate::__register_template!(#text, #function, #options #permits););
     templates.map(register).collect()
-}
-
-/// Writes `[::etcd_locked::__private::name("orders/<id>", &[&id])]`.
-fn names(bound: &Bound) -> TokenStream {
-    let here = Span::mixed_site();
-    let names = bound.names.iter().map(|name| rendered(bound, name));
-    quote_spanned!(here=> [#(#names),*])
 }
 
 /// Writes `::etcd_locked::__private::name("orders/<id>", &[&id])`, or `..::name_of(&Order { id })`.
@@ -159,17 +152,13 @@ fn proofs(bound: &Bound) -> TokenStream {
             Some(_) => proof_variable(at, here).into_token_stream(),
             None => quote_spanned!(here=> _),
         };
-        let name = name_to_prove(bound, name);
+        let name = match name {
+            Name::Template { .. } => rendered(bound, name),
+            Name::Expression(name) => name.to_token_stream(),
+        };
         quote_spanned!(here=> let (__lock, #proof) = __lock.prove(#name);)
     });
     proofs.collect()
-}
-
-fn name_to_prove(bound: &Bound, name: &Name) -> TokenStream {
-    match name {
-        Name::Template { .. } => rendered(bound, name),
-        Name::Expression(name) => quote!(#name),
-    }
 }
 
 /// Writes `__proof0`.
@@ -224,10 +213,11 @@ fn lock(bound: &Bound) -> TokenStream {
             #changed
         };
     }
-    let (names, begun) = (names(bound), begun(bound, &quote_spanned!(here=> __names)));
+    let names = bound.names.iter().map(|name| rendered(bound, name));
+    let begun = begun(bound, &quote_spanned!(here=> __names));
     let lock = quote_spanned! {here=>
         {
-            let __names = #names;
+            let __names = [#(#names),*];
             #limits
             #begun #methods
         }
@@ -297,46 +287,29 @@ fn begun(bound: &Bound, names: &TokenStream) -> TokenStream {
 /// Writes a method call for each option.
 fn methods(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
-    let mut methods = TokenStream::new();
-    if let Some(locks) = &bound.options.locks {
-        methods.extend(quote_spanned!(here=> .on(#locks)));
-    }
-    if expression(&bound.options.wait).is_some() {
-        methods.extend(quote_spanned!(here=> .wait(__wait)));
-    }
-    if expression(&bound.options.ttl).is_some() {
-        methods.extend(quote_spanned!(here=> .ttl(__ttl)));
-    }
-    if let Some(deadline) = &bound.options.deadline {
-        let there = here.located_at(deadline.span());
-        methods.extend(quote_spanned!(there=> .deadline(#deadline)));
-    }
-    if let Some(limit) = &bound.options.at_most {
-        let limit = given(limit, duration, quote_spanned!(here=> __at_most));
-        methods.extend(quote_spanned!(here=> .at_most(#limit)));
-    }
-    if bound.options.reentrant {
-        methods.extend(quote_spanned!(here=> .reentrant()));
-    }
-    if let Some(time) = &bound.options.at_least {
-        let time = given(time, duration, quote_spanned!(here=> __at_least));
-        methods.extend(quote_spanned!(here=> .at_least(#time)));
-    }
-    if bound.options.shared {
-        methods.extend(quote_spanned!(here=> .shared()));
-    }
-    if let Some(permits) = &bound.options.permits {
-        let number = |permits| Literal::u16_suffixed(permits).into_token_stream();
-        let permits = given(permits, number, quote_spanned!(here=> __permits));
-        methods.extend(quote_spanned!(here=> .permits(#permits)));
-    }
-    if bound.options.on_lost == OnLost::Continue {
-        methods.extend(quote_spanned!(here=> .continued_when_lost()));
-    }
-    if bound.options.release == Release::Background {
-        methods.extend(quote_spanned!(here=> .released_in_background()));
-    }
-    methods
+    let options = &bound.options;
+    let number = |permits| Literal::u16_suffixed(permits).into_token_stream();
+    let at_most = given(&options.at_most, duration, "__at_most");
+    let at_least = given(&options.at_least, duration, "__at_least");
+    let permits = given(&options.permits, number, "__permits");
+    let methods = [
+        options.locks.as_ref().map(|locks| quote_spanned!(here=> .on(#locks))),
+        expression(&options.wait).map(|_| quote_spanned!(here=> .wait(__wait))),
+        expression(&options.ttl).map(|_| quote_spanned!(here=> .ttl(__ttl))),
+        options.deadline.as_ref().map(
+            |deadline| quote_spanned!(here.located_at(deadline.span())=> .deadline(#deadline)),
+        ),
+        at_most.map(|limit| quote_spanned!(here=> .at_most(#limit))),
+        options.reentrant.then(|| quote_spanned!(here=> .reentrant())),
+        at_least.map(|time| quote_spanned!(here=> .at_least(#time))),
+        options.shared.then(|| quote_spanned!(here=> .shared())),
+        permits.map(|permits| quote_spanned!(here=> .permits(#permits))),
+        (options.on_lost == OnLost::Continue)
+            .then(|| quote_spanned!(here=> .continued_when_lost())),
+        (options.release == Release::Background)
+            .then(|| quote_spanned!(here=> .released_in_background())),
+    ];
+    methods.into_iter().flatten().collect()
 }
 
 /// Writes the user's tokens as the body of an `async move` block, after a `return` that never runs.
@@ -491,11 +464,14 @@ fn expression<T>(value: &Option<Given<T>>) -> Option<&Expr> {
 
 /// Writes the literal, or the variable that has the expression's value.
 fn given<T: Copy>(
-    value: &Given<T>,
+    value: &Option<Given<T>>,
     write: impl FnOnce(T) -> TokenStream,
-    variable: TokenStream,
-) -> TokenStream {
-    value.literal().map_or(variable, |value| write(*value))
+    variable: &str,
+) -> Option<TokenStream> {
+    value.as_ref().map(|value| match value {
+        Given::Literal(value) => write(*value),
+        Given::Expression(_) => Ident::new(variable, Span::mixed_site()).into_token_stream(),
+    })
 }
 
 fn option(value: Option<TokenStream>) -> TokenStream {

@@ -57,42 +57,33 @@ use proc_macro2::TokenStream;
 /// misspelt. `shared`, `detach` and
 /// `reentrant` alone are options; for an argument of that name write `(shared)`.
 ///
+/// The module `options` of etcd-locked describes each option, with an example.
+///
 /// | option | default | meaning |
 /// |---|---|---|
-/// | `wait = "5s"` | `"10s"`, or `ETCD_LOCKED_WAIT` | how long to queue for the lock. `"none"` is one try; `"forever"` has no end, but while etcd is unreachable the call fails after about the connect time-out |
-/// | `ttl = "30s"` | `"15s"`, or `ETCD_LOCKED_TTL` | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others. Below `"5s"` a change of etcd's leader costs locks |
-/// | `deadline = expr` | – | an `Instant`, of std or tokio (or an `Option` of one), that bounds the wait: the earlier of the two wins. If it is already past, the call is refused with `Timeout` at once |
-/// | `at_most = "5s"` | – | hold limit: a body that has not ended by then is dropped at its await, then the lock is released: `LockError::HoldLimit`. The lease is renewed until then |
-/// | `at_least = "5s"` | – | the name stays locked at least this long from when the call has the lock, even if the body ends earlier. The call does not wait for that. `shutdown` keeps the promise, and so does etcd without this process; after a crash in the body only the TTL holds. With `permits = 5`: five calls in that time; not with `shared` |
-/// | `when = expr` | `true` | take the lock only if this `bool` over the arguments is true. If it is false, the body runs without a lock |
-/// | `detach` | off | run the body in a task of its own on the caller's tokio runtime: dropping the caller does not cancel it, and the lock lives as long as the body does |
-/// | `reentrant` | off | a lock of this name that the task holds already is used again, without asking etcd. Off: `LockError::SelfDeadlock` |
-/// | `on_held = "skip"` | `"error"` | when another holder has the lock for all of `wait`, return without running the body. Where the type carries no error (`()`, `Option`), other failures skip as well and are reported as a `tracing` error event |
-/// | `on_lost = "continue"` | `"cancel"` | when the lock is lost, let the body run to its end; the call returns the body's result. The proof (`guard`) shows the loss (`is_held`, `lost`). A `shutdown` whose grace is over ends the body all the same |
-/// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, a round trip before etcd confirms that the lock is free. A call of this process that comes within a millisecond takes the lock over; `shutdown` waits for the releases that are left |
-/// | `shared` | off: one holder | share the lock with other readers, who run together. Each reader waits for earlier calls that do not share, and those wait for earlier readers; excludes `permits` |
-/// | `permits = 5` | off: one holder | at most so many holders at a time, over all processes, in order of arrival. An integer literal from 1 to 1024, or an expression of type `u16`, `permits = config.limit`. Calls of one name may differ in it, as in a rolling deployment: the call's own number counts, so it is served when fewer than that many older permits are held or asked for. Functions of one binary whose literals differ are found by `assert_no_overlaps()`, if the name is a template; a call that is refused warns once if its holder asked for another number, `lock.permits_differ` |
-/// | `guard = order` | – | binds the proof of the lock in the body, an `&Locked<Order>` (of a template `&Locked<Name>`, of a reader `&Locked<_, Shared>`, of a permit `&Locked<_, Permit>`), for its token and for helpers that ask for it. `guard = (from, to)`: one variable for each name, `_` for one without a use. A name that is an expression moves into it. Not with `when`, which may take no lock |
+/// | `wait = "5s"` | `"10s"`, or `ETCD_LOCKED_WAIT` | how long to queue for the lock; `"none"` is one try, `"forever"` has no end while etcd responds |
+/// | `ttl = "30s"` | `"15s"`, or `ETCD_LOCKED_TTL` | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others |
+/// | `deadline = expr` | – | an `Instant`, of std or tokio (or an `Option` of one), that bounds the wait: the earlier of the two wins |
+/// | `at_most = "5s"` | – | hold limit: a body that has not ended by then is dropped at its await: `LockError::HoldLimit` |
+/// | `at_least = "5s"` | – | the name stays locked at least this long from when the call has the lock, even if the body ends earlier |
+/// | `when = expr` | `true` | take the lock only if this `bool` over the arguments is true; else the body runs without a lock |
+/// | `detach` | off | run the body in a task of its own: dropping the caller does not cancel it |
+/// | `reentrant` | off | a lock of this name that the task holds already is used again. Off: `LockError::SelfDeadlock` |
+/// | `on_held = "skip"` | `"error"` | when another holder has the lock for all of `wait`, return without running the body |
+/// | `on_lost = "continue"` | `"cancel"` | when the lock is lost, let the body run to its end |
+/// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, before etcd confirms that the lock is free |
+/// | `shared` | off: one holder | share the lock with other readers; excludes `permits` |
+/// | `permits = 5` | off: one holder | at most so many holders at a time, over all processes, 1 to 1024. Functions of one binary whose numbers differ are found by `assert_no_overlaps()` |
+/// | `guard = order` | – | binds the proof of the lock in the body, an `&Locked<Order>`; `guard = (from, to)` of two names. Not with `when` |
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
 /// | `locks = expr` | the global ones | the `&Locks` to use |
-/// | `crate = path` | `::etcd_locked` | absolute path to the runtime where it is renamed or re-exported. |
+/// | `crate = path` | `::etcd_locked` | absolute path to the runtime where it is renamed or re-exported |
 ///
-/// # Limits from configuration
-///
-/// `wait`, `ttl`, `at_most` and `at_least` take a string literal or an expression of type `Duration`, and `permits` an integer
-/// literal or an expression of type `u16`, over the arguments or a configuration:
-///
-/// ```text
-/// #[etcd_locked("smtp/<region>", permits = config.limit, wait = config.patience)]
-/// async fn send(config: &Config, region: &str) -> Result<(), LockError> { … }
-/// ```
-///
-/// A literal is checked while compiling. The value of an expression is checked when the function is called, and refused with
-/// `LockError::Config` if it makes no sense: `permits` of 0, a `ttl` out of range, an `at_least` longer than `at_most`. Times that are
-/// computed may be over, or very long: a `wait` of zero is a single try, like `"none"`, an `at_most` of zero `HoldLimit` at the first poll.
-/// `"none"` and `"forever"` are literals only. An expression may await. A `?` in it ends the function without the lock.
-/// What it borrows is free again before the lock is asked for.
+/// `wait`, `ttl`, `at_most`, `at_least` and `permits` may be expressions over the arguments, such as `permits = config.limit`. A literal
+/// is checked while compiling, the value of an expression when the function is called: `LockError::Config`. A computed `wait` of
+/// zero is a single try, a computed `at_most` of zero `HoldLimit` at the first poll. An expression may await. A `?` in it ends the
+/// function without the lock. What it borrows is free again before the lock is requested.
 ///
 /// # `impl` blocks
 ///
@@ -163,19 +154,8 @@ use proc_macro2::TokenStream;
 /// 5. `map_err` or `on_error` run last, when the body is gone: they may use `Copy` arguments and references.
 ///
 /// A call whose future is dropped while it waits leaves the wait queue, and takes nothing. If the future is dropped later,
-/// the body is dropped where it awaits, then the lock is released in the background. That is so with every option, unless
-/// the table says otherwise.
-///
-/// With `detach` the caller still waits for the lock. Once the lock is granted, the body moves to a task and runs to its
-/// end even if the caller is dropped. The guard applies as always: loss, `at_most`, and `shutdown`, which waits for the
-/// body. The `tracing` span, the engine of a scope and the locks of the caller go along; a panic is resumed in the caller.
-/// If the caller runs on no tokio runtime, the call is refused with `LockError::Config`. The body is `Send` and `'static`:
-/// its arguments are owned, `self` is `Arc<Self>`.
-///
-/// With `reentrant` the body runs under the lock of the body around it, has its tokens, and `guard` proves that lock. At its end nothing is released.
-/// If the outer body's lock is lost, this one is lost too; so such a body is never `detach`ed. "The task holds" is what
-/// `current()` sees: nested and joined, not spawned. Of several names all must be held, or none; else the call is refused
-/// with `LockError::SelfDeadlock`.
+/// the body is dropped where it awaits, then the lock is released in the background. That is so with every option but
+/// `detach`.
 ///
 /// Arguments that the body does not mention are not moved into it; they drop after the release.
 #[proc_macro_attribute]

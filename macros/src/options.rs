@@ -68,8 +68,6 @@ pub(crate) struct Options {
     pub(crate) on_error: Option<Expr>,
     pub(crate) locks: Option<Expr>,
     pub(crate) krate: Option<Path>,
-    /// All options as they were written, except `crate`.
-    pub(crate) written: Vec<String>,
 }
 
 impl Options {
@@ -102,7 +100,6 @@ impl Options {
             "shared" => self.shared = true,
             _ => self.reentrant = true,
         }
-        self.written.push(key.to_owned());
     }
 
     /// Finds what contradicts `key`, the option that was read last, and returns the message.

@@ -13,8 +13,9 @@ use syn::{
 /// Range of `ttl`. etcd grants no shorter lease; after a crash, a longer one blocks the others for as long.
 const TTL: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(300);
 
-/// Limit of waits and hold times; a longer one could overflow a clock.
-const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+/// Range of waits and hold times; a longer one could overflow a clock.
+const MILLISECOND: Duration = Duration::from_millis(1);
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Range of `permits`. It is bounded because each waiter reads the keys of all holders.
 const PERMITS: RangeInclusive<u16> = 1..=1024;
@@ -274,61 +275,60 @@ fn negative(value: &Expr) -> Option<String> {
 }
 
 pub(crate) fn wait(value: &LitStr) -> Result<Wait> {
-    let text = value.value();
-    match text.as_str() {
-        "none" => return Ok(Wait::Once),
-        "forever" => return Ok(Wait::Forever),
-        _ => {}
-    }
-    let refuse = |message| Err(Error::new(value.span(), message));
-    match duration(&text) {
-        None => {
-            refuse(format!(r#"`wait` cannot be `{text}`; write "none", "forever" or {EXAMPLE}"#))
+    let none = r#"is no wait; write `wait = "none"`"#;
+    let long = r#"is more than a year; write `wait = "forever"`"#;
+    match value.value().as_str() {
+        "none" => Ok(Wait::Once),
+        "forever" => Ok(Wait::Forever),
+        _ => {
+            let time = time_within(
+                "wait",
+                value,
+                r#""none", "forever" or "#,
+                MILLISECOND..=YEAR,
+                none,
+                long,
+            );
+            time.map(Wait::For)
         }
-        Some(Duration::ZERO) => {
-            refuse(format!(r#"`wait` of `{text}` is no wait; write `wait = "none"`"#))
-        }
-        Some(long) if long > MAX_WAIT => {
-            refuse(format!(r#"`wait` of `{text}` is more than a year; write `wait = "forever"`"#))
-        }
-        Some(time) => Ok(Wait::For(time)),
     }
 }
 
 pub(crate) fn at_most(value: &LitStr) -> Result<Duration> {
-    bounded("at_most", "leaves the body no time", "remove it", value)
+    let none = r#"leaves the body no time; write one from "1ms""#;
+    let long = "is more than a year; remove it";
+    time_within("at_most", value, "", MILLISECOND..=YEAR, none, long)
 }
 
 pub(crate) fn at_least(value: &LitStr) -> Result<Duration> {
-    bounded("at_least", "keeps nothing", "shorten it", value)
-}
-
-/// Reads a time from 1 ms to a year. `none` says what is wrong with zero, `more` what to do about a longer time.
-fn bounded(key: &str, none: &str, more: &str, value: &LitStr) -> Result<Duration> {
-    let text = value.value();
-    let refuse = |message| Err(Error::new(value.span(), message));
-    match duration(&text) {
-        None => refuse(format!("`{key}` cannot be `{text}`; write {EXAMPLE}")),
-        Some(Duration::ZERO) => {
-            refuse(format!(r#"`{key}` of `{text}` {none}; write one from "1ms""#))
-        }
-        Some(long) if long > MAX_WAIT => {
-            refuse(format!("`{key}` of `{text}` is more than a year; {more}"))
-        }
-        Some(time) => Ok(time),
-    }
+    let none = r#"keeps nothing; write one from "1ms""#;
+    let long = "is more than a year; shorten it";
+    time_within("at_least", value, "", MILLISECOND..=YEAR, none, long)
 }
 
 pub(crate) fn ttl(value: &LitStr) -> Result<Duration> {
+    let outside = r#"is out of range; write one from "2s" to "300s""#;
+    time_within("ttl", value, "", TTL, outside, outside)
+}
+
+/// Reads a time in a range. `words` are what may be written in its place; `short` and `long` say what is wrong with a time
+/// outside the range.
+fn time_within(
+    key: &str,
+    value: &LitStr,
+    words: &str,
+    range: RangeInclusive<Duration>,
+    short: &str,
+    long: &str,
+) -> Result<Duration> {
     let text = value.value();
-    let refuse = |message| Err(Error::new(value.span(), message));
-    match duration(&text) {
-        None => refuse(format!("`ttl` cannot be `{text}`; write {EXAMPLE}")),
-        Some(time) if TTL.contains(&time) => Ok(time),
-        Some(_) => {
-            refuse(format!(r#"`ttl` of `{text}` is out of range; write one from "2s" to "300s""#))
-        }
-    }
+    let message = match duration(&text) {
+        None => format!("`{key}` cannot be `{text}`; write {words}{EXAMPLE}"),
+        Some(time) if time < *range.start() => format!("`{key}` of `{text}` {short}"),
+        Some(time) if time > *range.end() => format!("`{key}` of `{text}` {long}"),
+        Some(time) => return Ok(time),
+    };
+    Err(Error::new(value.span(), message))
 }
 
 const EXAMPLE: &str = r#"an integer with one of the units `ms`, `s`, `m`, `h`, such as "5s""#;
