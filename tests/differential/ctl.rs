@@ -7,8 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
-use crate::etcd;
-use crate::random::real;
+use crate::random::{self, real};
 use crate::screen::Screen;
 
 /// Plays a scenario on both etcds, and asserts that both show the same.
@@ -23,7 +22,7 @@ fn same(scenario: fn(&mut Screen)) {
         let address = listener.local_addr().expect("an address").to_string();
         let embedded = Embedded::new();
         tokio::spawn(async move { embedded.serve(listener).await });
-        let etcd = etcd::start().await;
+        let etcd = random::start().await;
         let (_, version) = real(&etcd).await;
         (etcd, version, address)
     });

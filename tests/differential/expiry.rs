@@ -6,7 +6,7 @@ use etcd_client::{Client, EventType, LeaseGrantOptions, PutOptions, WatchOptions
 use etcd_locked_embedded::Etcd as Embedded;
 use tokio::time::{sleep, timeout};
 
-use crate::etcd;
+use crate::random;
 
 /// Plays the scenario. Returns what the client saw, one line a message, and the time after which the lease was gone.
 async fn seen(mut client: Client) -> (Vec<String>, Duration) {
@@ -68,10 +68,10 @@ async fn seen(mut client: Client) -> (Vec<String>, Duration) {
 
 #[test]
 fn leases_expire_alike() {
-    let runtime = crate::random::runtime();
+    let runtime = random::runtime();
     let ((real, there), (embedded, here)) = runtime.block_on(async {
-        let etcd = etcd::start().await;
-        tokio::join!(seen(etcd::client(&etcd).await), async {
+        let etcd = random::start().await;
+        tokio::join!(seen(random::client(&etcd).await), async {
             seen(Embedded::new().client().await).await
         })
     });

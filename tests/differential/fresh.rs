@@ -1,19 +1,12 @@
-//! Fresh etcd: its first revisions, which random cases never see, and operations that they play too rarely.
+//! Fresh etcd: its first revisions, which random cases never see.
 
-use etcd_client::{SortOrder, SortTarget};
-
-use crate::etcd;
-use crate::op::{Delete, End, Lease, Op, Put, Range, Rev, Txn, Watch};
+use crate::op::{Delete, End, Lease, Op, Put, Range, Rev, Watch};
 use crate::pair::Pair;
-use crate::random::{real, runtime};
+use crate::random::{self, real, runtime};
 use crate::side::Side;
 
-fn range(revision: i64) -> Range {
-    Range { revision: Rev::Plain(revision), ..Range::new(b"\0", End::Open) }
-}
-
 fn everything(revision: i64) -> Op {
-    Op::Range(range(revision))
+    Op::Range(Range { revision: Rev::Plain(revision), ..Range::new(b"\0", End::Open) })
 }
 
 fn put(key: &'static [u8], lease: Lease) -> Op {
@@ -82,57 +75,12 @@ fn fresh_etcds_answer_alike() {
         Op::Leases,
         everything(0),
     ];
-    alike(&ops);
-}
-
-#[test]
-fn ranges_of_keys_alone_answer_alike() {
-    let all = Range { keys_only: true, ..range(0) };
-    let mut ranges = vec![all.clone(); 6];
-    ranges[0].revision = Rev::Plain(3);
-    (ranges[1].key, ranges[1].end) = (b"a", End::Key);
-    ranges[2].serializable = true;
-    ranges[3].count_only = true;
-    (ranges[4].min_mod, ranges[4].max_mod) = (Rev::Plain(3), Rev::Plain(4));
-    (ranges[5].min_create, ranges[5].max_create) = (Rev::Plain(3), Rev::Plain(3));
-    for order in [SortOrder::None, SortOrder::Ascend, SortOrder::Descend] {
-        for target in [
-            SortTarget::Key,
-            SortTarget::Version,
-            SortTarget::Create,
-            SortTarget::Mod,
-            SortTarget::Value,
-        ] {
-            ranges.extend([0, 1].map(|limit| Range {
-                limit,
-                sort: Some((target, order)),
-                ..all.clone()
-            }));
-        }
-    }
-    let within = Txn {
-        compares: Vec::new(),
-        then: ranges.iter().cloned().map(Op::Range).collect(),
-        otherwise: Vec::new(),
-    };
-    let outer = Txn { then: vec![Op::Txn(within.clone())], ..within.clone() };
-    let grant = Op::Grant { lease: Lease::Given(7), ttl: 60 };
-    let written =
-        [grant, put(b"a", Lease::Given(7)), put(b"b", Lease::Given(7)), put(b"a", Lease::Given(7))];
-    let reads = ranges.into_iter().map(Op::Range);
-    let ops = written.into_iter().chain(reads);
-    let ops: Vec<_> = ops.chain([Op::Txn(within), Op::Txn(outer)]).collect();
-    alike(&ops);
-}
-
-/// Plays operations on a new etcd of each kind, and asserts that both answer alike.
-fn alike(ops: &[Op]) {
     let runtime = runtime();
     let played = runtime.block_on(async {
-        let etcd = etcd::start().await;
+        let etcd = random::start().await;
         let (real, version) = real(&etcd).await;
         let mut pair = Pair::new(real, Side::embedded().await, version);
-        pair.play_as_they_are(ops).await
+        pair.play_as_they_are(&ops).await
     });
     if let Err(difference) = played {
         panic!("{difference}");

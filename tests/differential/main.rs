@@ -4,7 +4,6 @@
 
 mod coverage;
 mod ctl;
-mod etcd;
 mod expiry;
 mod fresh;
 mod generate;

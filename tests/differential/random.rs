@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use etcd_client::Client;
 use etcd_locked_devkit::Member;
+use etcd_locked_devkit::limit::blocking;
 use etcd_locked_embedded::Etcd as Embedded;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::coverage::Coverage;
-use crate::etcd;
 use crate::pair::Pair;
 use crate::side::Side;
 use crate::versions::Version;
@@ -23,9 +23,19 @@ pub(crate) fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
+/// Starts a real etcd.
+pub(crate) async fn start() -> Member {
+    blocking(Member::start).await
+}
+
+/// Connects a client of the test's own.
+pub(crate) async fn client(etcd: &Member) -> Client {
+    Client::connect([etcd.endpoint()], None).await.expect("etcd answers")
+}
+
 /// Connects to a real etcd, and returns its version too.
 pub(crate) async fn real(etcd: &Member) -> (Side, Version) {
-    let mut client = etcd::client(etcd).await;
+    let mut client = client(etcd).await;
     let status = client.status().await.expect("a real etcd has a status");
     (Side::new("real", client), Version::new(status.version()))
 }
@@ -42,7 +52,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn play(cases: u64, seed: u64, other: impl AsyncFnOnce() -> Side) -> Coverage {
     let runtime = runtime();
     let (etcd, pair) = runtime.block_on(async {
-        let etcd = etcd::start().await;
+        let etcd = start().await;
         let (real, version) = real(&etcd).await;
         (etcd, Pair::new(real, other().await, version))
     });
@@ -91,7 +101,7 @@ fn embedded_etcd_on_tcp_answers_like_a_real_one() {
 #[test]
 fn two_real_etcds_answer_alike() {
     play(20, 2_000, async || {
-        let etcd = Box::leak(Box::new(etcd::start().await));
-        Side::new("another", etcd::client(etcd).await)
+        let etcd = Box::leak(Box::new(start().await));
+        Side::new("another", client(etcd).await)
     });
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::etcd::etcdctl;
 use crate::versions::Version;
+use etcd_locked_devkit::binary::etcdctl;
 
 pub(crate) struct Screen {
     address: String,

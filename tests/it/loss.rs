@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::interval;
 
-use crate::corner::{Corner, admitted, connect, pass, spawn, take};
+use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::{Etcd, on_embedded};
 use crate::limit::{self, run, within, within_time};
 
@@ -116,27 +116,6 @@ async fn a_guard_and_its_body_observe_the_loss() {
     let late = held.hold(async { ran = true }).await;
     assert_matches!(late, Err(LockError::Lost { .. }));
     assert!(!ran, "a body was polled under a lost lock");
-}
-
-#[limit::test]
-async fn waiters_of_the_process_go_on_with_another_lease() {
-    let (corner, [mine, theirs]) = Corner::with_engines().await;
-    let elsewhere = theirs.lock("orders/8").await.unwrap();
-    let body = Staying::begin(&mine).await;
-    // One call waits for the body in this process, one for another process.
-    let local = spawn(mine.lock("orders/7").wait_forever());
-    let remote = spawn(mine.lock("orders/8").wait_forever());
-    corner.until_contenders("orders/8", 2).await;
-    let lease = corner.revoke("orders/7").await;
-    assert_eq!(body.lost().await, LossCause::Revoked);
-    let local = admitted("the local waiter's admission", local).await;
-    assert!(!corner.leases("orders/7").await.contains(&lease));
-    corner.until_contenders("orders/8", 2).await;
-    elsewhere.release().await.unwrap();
-    let remote = admitted("the remote waiter's admission", remote).await;
-    assert!(local.is_held() && remote.is_held());
-    drop((local, remote));
-    corner.until_empty().await;
 }
 
 /// Runs a body that is polled all the time, and notes the time of its last poll.

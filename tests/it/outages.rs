@@ -4,10 +4,9 @@ use std::future::{IntoFuture, pending, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-use etcd_locked::{Acquire, Locks};
-use etcd_locked::{LockError, LockGuard, LossCause, etcd_locked};
+use etcd_locked::{Acquire, LockError, LockGuard, Locks, LossCause};
 use etcd_locked_devkit::Proxy;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -216,82 +215,47 @@ fn every_call_fails_soon_when_etcd_is_killed() {
     run(all_fail_soon(Etcd::kill, |_| ()));
 }
 
-const TASKS: u64 = 20;
-/// Of all tasks and purposes of one engine together.
-const CONNECTS_A_SECOND: u64 = 50;
-const SECONDS: u64 = 3;
-
-#[etcd_locked("own/<task>", locks = &locks)]
-async fn nested(locks: Locks, task: u64, signs: Signs) -> Result<(), LockError> {
-    let mut over = signs.over.subscribe();
-    signs.inside.send_modify(|inside| *inside += 1);
-    // Longer than it takes until the wait is published, and etcd is down.
-    let waited = locks.lock("hot").wait(Duration::from_secs(6)).await;
-    let refused = matches!(waited, Err(LockError::Backend { .. } | LockError::Timeout { .. }));
-    assert!(refused, "{waited:?}");
-    // The outer lock is kept, and what etcd has of it says that this task still waits.
-    signs.refused.send_modify(|refused| *refused += 1);
-    let _ = over.wait_for(|over| *over).await;
-    Ok(())
-}
-
-/// What bodies and the test tell each other.
-#[derive(Clone)]
-struct Signs {
-    inside: watch::Sender<u64>,
-    refused: watch::Sender<u64>,
-    over: watch::Sender<bool>,
-}
-
-async fn all(what: &str, count: &watch::Sender<u64>) {
-    let mut count = count.subscribe();
-    within(what, count.wait_for(|count| *count == TASKS)).await.expect("the test has a sender");
-}
-
 #[limit::test]
-async fn connects_are_few_while_nested_calls_wait_for_etcd() {
-    // Locks outlast the outage.
-    let ttl = Duration::from_secs(60);
+async fn connects_are_few_while_calls_wait_for_etcd() {
+    const SECONDS: u64 = 3;
+    /// Of all tasks and purposes of one engine together.
+    const MOST: u64 = 50 * SECONDS;
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let proxy = Proxy::start(etcd.address()).expect("a proxy");
-    let config = corner.config_via([proxy.endpoint()]).ttl(ttl);
+    // Locks outlast the outage.
+    let config = corner.config_via([proxy.endpoint()]).ttl(Duration::from_secs(60));
     let locks = connect(config.connect_timeout(Duration::from_secs(2))).await;
-    let elsewhere = corner.locks_with_ttl(ttl).await;
+    let elsewhere = corner.locks_with_ttl(Duration::from_secs(60)).await;
     let hot = take("the hot name", elsewhere.lock("hot")).await;
-
-    let signs = Signs {
-        inside: watch::Sender::new(0),
-        refused: watch::Sender::new(0),
-        over: watch::Sender::new(false),
-    };
-    let mut bodies = JoinSet::new();
-    for task in 0..TASKS {
-        bodies.spawn(nested(locks.clone(), task, signs.clone()));
+    let mut calls = JoinSet::new();
+    for task in 0..20 {
+        let own = take("a free name", locks.lock(format!("own/{task}"))).await;
+        let locks = locks.clone();
+        calls.spawn(async move {
+            // It waits for more than a second, and its wait is published to other processes.
+            let nested = own.hold(async { locks.lock("hot").wait(Duration::from_secs(6)).await });
+            let refused = nested.await.expect("the outer lock is kept");
+            assert_matches!(refused, Err(LockError::Backend { .. } | LockError::Timeout { .. }));
+            own
+        });
     }
-    all("every body inside", &signs.inside).await;
     corner.until_contenders("hot", 2).await;
-    // A nested call that has waited for a second is published to other processes.
     sleep(Duration::from_secs(2)).await;
-
     etcd.kill();
-    let waiting = connects(&proxy).await;
-    all("every call refused", &signs.refused).await;
-    let refused = connects(&proxy).await;
+    let connects = async || {
+        let before = proxy.connections();
+        sleep(Duration::from_secs(SECONDS)).await;
+        proxy.connections() - before
+    };
+    let waiting = connects().await;
+    let own = within("every call refused", calls.join_all()).await;
+    let refused = connects().await;
+    assert!(waiting <= MOST && refused <= MOST, "{waiting} and {refused} connects");
     etcd.start_again().await;
-    signs.over.send_replace(true);
-    let most = CONNECTS_A_SECOND * SECONDS;
-    assert!(waiting <= most && refused <= most, "{waiting} and {refused} connects");
-    while let Some(end) = within("a body's end", bodies.join_next()).await {
-        end.expect("no panic").expect("its lock outlasts the outage");
+    for guard in own {
+        within("a release", guard.release()).await.expect("its lock outlasts the outage");
     }
     hot.release().await.unwrap();
     corner.until_empty().await;
-}
-
-/// How many connects come within the next seconds.
-async fn connects(proxy: &Proxy) -> u64 {
-    let before = proxy.connections();
-    sleep(Duration::from_secs(SECONDS)).await;
-    proxy.connections() - before
 }

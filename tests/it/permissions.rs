@@ -6,8 +6,6 @@ use crate::corner::connect;
 use crate::etcd::Etcd;
 use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
-use crate::shop::Shop;
-use crate::worker::Worker;
 
 #[etcd_locked("<family>/<id>", locks = locks, wait = "5s")]
 async fn call(locks: &Locks, family: &str, id: u64) -> Result<(), LockError> {
@@ -59,37 +57,4 @@ async fn a_missing_session_key_permission_is_named() {
     };
     assert_matches!(error, LockError::PermissionDenied { .. });
     assert!(error.to_string().contains("session key"), "{error}");
-}
-
-/// How many names the worker holds, each with a watch.
-const NAMES: usize = 20;
-
-/// etcd refuses each of its watches, again and again.
-#[limit::test]
-async fn a_role_that_is_taken_away_is_one_warning_about_watches() {
-    real_etcd_only!("an embedded etcd has no users");
-    let Shop { etcd, mut root } = Shop::start("secret").await;
-    let mut worker = Worker::start([
-        ("ETCD_LOCKED_ENDPOINTS", &*etcd.endpoint()),
-        ("ETCD_LOCKED_USER", "shop:secret"),
-        ("ETCD_LOCKED_TTL", "60s"),
-        ("WORKER_LOGS", "debug"),
-    ]);
-    for name in 0..NAMES {
-        worker.asked(&format!("work {name}"), "held").await;
-    }
-    let revoked = root.user_revoke_role("shop", "shop").await;
-    revoked.expect("the role is revoked");
-    let (mut refused, mut warned) = (0, 0);
-    while refused < 3 * NAMES {
-        let line = worker.says("logged").await;
-        refused += usize::from(line.contains("refuses a watch"));
-        warned += usize::from(line.contains("refuses watches"));
-    }
-    assert_eq!(warned, 1);
-    let granted = root.user_grant_role("shop", "shop").await;
-    granted.expect("the role is granted again");
-    for name in 0..NAMES {
-        worker.asked(&format!("done {name}"), "released").await;
-    }
 }

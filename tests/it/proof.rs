@@ -70,27 +70,11 @@ fn shelf(stock: &Locked<Stock<'_>>) -> String {
     stock.name().text().expect("held, hence valid").to_owned()
 }
 
-struct Shop {
-    locks: Locks,
-    sku: String,
-}
-
-impl Shop {
-    #[etcd_locked(Stock { sku: &self.sku }, locks = &self.locks, guard = stock)]
-    async fn rename(&mut self, sku: &str) -> Result<String, LockError> {
-        self.sku = sku.to_owned();
-        Ok(shelf(stock))
-    }
-}
-
 #[limit::test]
 async fn a_body_may_take_what_its_name_borrows() {
     let locks = Corner::new().await.locks().await;
     let (kept, shelf) = borrowed(&locks, "nut".to_owned()).await.unwrap();
     assert_eq!((kept.as_str(), shelf.as_str()), ("nut!", "stock/nut"));
-    let sku = "nut".to_owned();
-    let mut shop = Shop { locks, sku };
-    assert_eq!(shop.rename("bolt").await.unwrap(), "stock/nut");
 }
 
 #[etcd_locked(Account { id: from }, Account { id: to }, locks = locks, guard = (debit, credit))]

@@ -1,12 +1,8 @@
 //! Queue of contenders in etcd: a waiting call is admitted, whatever happens to its key and to the keys before it.
 
-use std::time::Duration;
+use etcd_client::PutOptions;
 
-use etcd_client::{CompactionOptions, PutOptions};
-use tokio::time::sleep;
-
-use crate::corner::{Corner, admitted, served, spawn};
-use crate::etcd::Etcd;
+use crate::corner::{Corner, served, spawn};
 use crate::limit;
 
 #[limit::test]
@@ -49,34 +45,4 @@ async fn a_waiting_key_that_is_overwritten_is_served_and_goes() {
         served("the waiter", waiter).await;
         corner.until_empty().await;
     }
-}
-
-#[limit::test]
-async fn compaction_hides_no_hand_over() {
-    let etcd = Etcd::start().await;
-    let corner = Corner::of(&etcd).await;
-    let engines = [corner.locks().await, corner.locks().await];
-    let compacting = tokio::spawn({
-        let mut client = corner.client.clone();
-        async move {
-            loop {
-                let answer = client.get("anything", None).await.unwrap();
-                let now = answer.header().unwrap().revision();
-                // etcd refuses if there was no write since the last compaction.
-                let _ = client.compact(now, Some(CompactionOptions::new().with_physical())).await;
-                // The interval between two compactions.
-                sleep(Duration::from_millis(20)).await;
-            }
-        }
-    });
-    let mut held = engines[0].lock("orders/7").await.unwrap();
-    for round in 1..=20 {
-        let waiter = spawn(engines[round % 2].lock("orders/7").wait_forever());
-        corner.until_contenders("orders/7", 2).await;
-        held.release().await.unwrap();
-        held = admitted("the waiter", waiter).await;
-    }
-    held.release().await.unwrap();
-    compacting.abort();
-    corner.until_empty().await;
 }

@@ -7,12 +7,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use etcd_locked::{LockError, LockKey, Locks, current, etcd_locked};
+use etcd_locked::{LockError, LockKey, current, etcd_locked};
 use tokio::sync::Barrier;
 use tokio::task::yield_now;
 
-use crate::corner::Corner;
-use crate::limit::{self, within};
 use crate::under::{AppError, alone, name};
 
 #[derive(Clone)]
@@ -51,17 +49,6 @@ impl Shop {
     }
 
     #[etcd_locked("shops/<self.shard>")]
-    async fn in_an_rc(self: Rc<Self>) -> Result<String, LockError> {
-        yield_now().await;
-        Ok(name() + &self.title)
-    }
-
-    #[etcd_locked("shops/<self.shard>")]
-    async fn in_a_box(self: Box<Self>) -> Result<(String, Box<Self>), LockError> {
-        Ok((name(), self))
-    }
-
-    #[etcd_locked("shops/<self.shard>")]
     async fn pinned(mut self: Pin<&mut Self>) -> Result<String, LockError> {
         self.shard += 1;
         Ok(name())
@@ -83,9 +70,6 @@ fn methods_with_any_self() {
         let (seen, same) = Arc::clone(&arc).in_an_arc().await.unwrap();
         assert_eq!(seen, "shops/4");
         assert!(Arc::ptr_eq(&same, &arc));
-        assert_eq!(Rc::new(shop.clone()).in_an_rc().await.unwrap(), "shops/4shops/a%2Fb");
-        let (seen, boxed) = Box::new(shop.clone()).in_a_box().await.unwrap();
-        assert_eq!((seen.as_str(), boxed.shard), ("shops/4", 4));
         // The name is the one at the call.
         assert_eq!(Pin::new(&mut shop).pinned().await.unwrap(), "shops/4");
     });
@@ -294,65 +278,6 @@ fn futures_of_send_bodies_are_send() {
     is_send(returned(7));
 }
 
-/// An account in a corner, as one process sees it.
-struct Account {
-    id: u64,
-    locks: Locks,
-}
-
-#[etcd_locked("accounts/<self.id>", locks = &self.locks, wait = "forever")]
-impl Account {
-    #[etcd_locked(wait = "none")]
-    async fn close(&self) -> Result<(), LockError> {
-        Ok(())
-    }
-
-    #[etcd_locked(shared)]
-    async fn read(&self, together: &Barrier) -> Result<(), LockError> {
-        together.wait().await;
-        assert_matches!(self.close().await, Err(LockError::SelfDeadlock { .. }));
-        Ok(())
-    }
-
-    #[etcd_locked("accounts/<self.id>/audit")]
-    async fn audit(&self) -> Result<String, LockError> {
-        Ok(name())
-    }
-
-    #[etcd_locked(unlocked)]
-    async fn id(&self) -> u64 {
-        assert!(current().is_none(), "a lock is held");
-        yield_now().await;
-        self.id
-    }
-}
-
-#[limit::test]
-async fn shared_methods_of_a_block_run_together_only() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let account = Account { id: 7, locks };
-    let together = Barrier::new(2);
-    let both = async { tokio::join!(account.read(&together), account.read(&together)) };
-    let (one, two) = within("two readers inside", both).await;
-    one.and(two).unwrap();
-
-    within("the writer", account.close()).await.unwrap();
-    corner.until_empty().await;
-}
-
-#[limit::test]
-async fn an_unlocked_method_takes_nothing() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let account = Account { id: 7, locks };
-    let held = account.locks.lock("accounts/7").await.unwrap();
-    assert_eq!(within("no lock", account.id()).await, 7);
-    assert_eq!(corner.contenders("accounts/7").await.len(), 1);
-    let audited = within("a lock of its own", account.audit()).await;
-    assert_eq!(audited.unwrap(), "accounts/7/audit");
-    held.release().await.unwrap();
-    corner.until_empty().await;
-}
-
 struct Shelf<T, const N: usize> {
     id: u32,
     goods: [T; N],
@@ -412,8 +337,22 @@ where
         Ok(name())
     }
 
+    #[etcd_locked(wait = "none")]
+    async fn alone(&self) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    #[etcd_locked(shared)]
+    async fn read(&self, together: &Barrier) -> Result<(), LockError> {
+        together.wait().await;
+        assert_matches!(self.alone().await, Err(LockError::SelfDeadlock { .. }));
+        Ok(())
+    }
+
     #[etcd_locked(unlocked)]
-    const fn is_empty(&self) -> bool {
+    async fn is_empty(&self) -> bool {
+        assert!(current().is_none(), "a lock is held");
+        yield_now().await;
         Self::SIZE == 0
     }
 }
@@ -422,7 +361,11 @@ where
 fn a_block_with_all_that_may_stand_in_one() {
     alone(async {
         let mut shelf = Shelf::new(3, [1_u8, 2]);
-        assert!(!shelf.is_empty());
+        assert!(!shelf.is_empty().await);
+        let together = Barrier::new(2);
+        let (one, two) = tokio::join!(shelf.read(&together), shelf.read(&together));
+        one.and(two).unwrap();
+        shelf.alone().await.unwrap();
         let (seen, all) = shelf.all::<u64>().await.unwrap();
         assert_eq!((seen.as_str(), all), ("shelves/3", [1, 2]));
         assert_eq!(shelf.swap((1, 2)).await.unwrap(), "goods/1");

@@ -1,4 +1,4 @@
-//! Shutdown: it refuses new locks, waits for bodies, and leaves nothing in etcd, even with tens of thousands of locks held.
+//! Shutdown: it refuses new locks, waits for bodies, and leaves nothing in etcd, even with ten thousand locks held.
 
 use std::future::pending;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::corner::{Corner, begin_shutdown, connect, until_refused};
 use crate::etcd::Etcd;
 use crate::limit::{self, within, within_time};
 
-const LOCKS: u64 = 20_000;
+const LOCKS: u64 = 10_000;
 /// Within it a renewal of every session falls due.
 const GRACE: Duration = Duration::from_secs(10);
 /// Without a renewal a body ends by `Expired` before the grace is over.

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::authority::Authority;
-use crate::corner::{Corner, connect, pass, take};
+use crate::corner::{Corner, connect, pass};
 use crate::etcd::{Etcd, free_port};
 use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
@@ -111,16 +111,6 @@ async fn the_environment_says_everything() {
     worker.asked("done till", "released").await;
     let mut worker = Worker::start([("ETCD_LOCKED_ENDPOINTS", "embedded")]);
     worker.asked("lock orders/7", "locked").await;
-}
-
-#[limit::test]
-async fn an_engine_may_try_once_by_default() {
-    let corner = Corner::new().await;
-    let locks = connect(corner.config().try_once()).await;
-    let held = take("a free name", locks.lock("orders/7")).await;
-    let refused = within("a try", locks.lock("orders/7")).await;
-    assert_matches!(refused, Err(LockError::Held { .. }));
-    held.release().await.unwrap();
 }
 
 #[limit::test]

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, begin_shutdown, connect, spawn, take};
+use crate::corner::{Corner, begin_shutdown, spawn, take};
 use crate::limit::{self, within};
 
 const TTL: Duration = Duration::from_secs(60);
@@ -103,27 +103,19 @@ async fn lost_locks_and_cancelled_waits_are_not_listed() {
     assert!(locks.status().held().is_empty(), "{held:?} is lost");
 }
 
+/// The engine has neither locks nor a lease, so nothing but the status asks etcd.
 #[limit::test]
-async fn status_of_an_engine_that_has_not_connected_connects_it() {
+async fn readiness_follows_etcd() {
     let (corner, proxy) = Corner::with_proxy().await;
     proxy.refuse();
-    let config = corner.config_via([proxy.endpoint()]);
+    let config = corner.config_via([proxy.endpoint()]).ttl(TTL);
     let locks = Locks::connect_lazy(config).expect("a configuration");
+    // The status itself connects the engine.
     let first = locks.status();
     assert!(!first.ready() && !first.reachable() && !first.draining());
     proxy.accept_again().expect("the same port");
     let ready = until("an answer of etcd", &locks, Status::ready).await;
     assert_eq!(ready.leases().len(), 0, "a status needs no lease");
-    assert_eq!(corner.sessions().await, []);
-}
-
-/// The engine has neither locks nor a lease, so nothing but the status asks etcd.
-#[limit::test]
-async fn readiness_follows_an_outage_of_etcd() {
-    let (corner, proxy) = Corner::with_proxy().await;
-    let config = corner.config_via([proxy.endpoint()]).ttl(TTL);
-    let locks = connect(config).await;
-    assert!(locks.status().ready());
     proxy.refuse();
     proxy.reset_all();
     let refused = within("a refusal", locks.lock("job")).await;

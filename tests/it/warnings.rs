@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use etcd_locked::{LockError, Locks, LossCause, etcd_bugs, etcd_locked};
+use etcd_locked::{LockError, Locks, LossCause, etcd_locked};
 use etcd_locked_devkit::Proxy;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, connect, pass, take};
+use crate::corner::{Corner, connect, take};
 use crate::limit::{self, within};
 use crate::logs;
 use crate::worker::Worker;
@@ -81,17 +81,13 @@ async fn behind_a_proxy(corner: &Corner) -> (Locks, Proxy) {
     (connect(config).await, proxy)
 }
 
-fn vanish(proxy: &Proxy) {
-    proxy.refuse();
-    proxy.reset_all();
-}
-
 #[limit::test]
 async fn locks_lost_in_an_outage_are_one_line() {
     let corner = Corner::new().await;
     let (locks, proxy) = behind_a_proxy(&corner).await;
     let bodies = all_inside(|id, inside| lost(locks.clone(), id, inside)).await;
-    vanish(&proxy);
+    proxy.refuse();
+    proxy.reset_all();
     all_lost(bodies, LossCause::Expired).await;
     let lost = logged("lost-together/<id>", "lock.lost", 1).await;
     assert_eq!(lost.len(), 1, "{lost:#?}");
@@ -107,23 +103,6 @@ async fn locks_lost_in_an_outage_are_one_line() {
     let lines = logs::about(&proxy.endpoint());
     let outage = lines.iter().filter(|line| !line.contains("etcd.version"));
     assert_eq!(outage.count(), 2, "{lines:#?}");
-}
-
-/// Once the lease is over, the engine has nothing to ask etcd, but whether it is back.
-#[limit::test]
-async fn idle_process_logs_that_etcd_is_lost_and_back() {
-    let corner = Corner::new().await;
-    let (locks, proxy) = behind_a_proxy(&corner).await;
-    vanish(&proxy);
-    logged(&proxy.endpoint(), "etcd.lost", 1).await;
-    within("the end of its lease", async {
-        while !locks.status().leases().is_empty() {
-            sleep(NOT_BUSY).await;
-        }
-    })
-    .await;
-    proxy.accept_again().expect("the same port");
-    logged(&proxy.endpoint(), "etcd.back", 1).await;
 }
 
 #[limit::test]
@@ -167,27 +146,6 @@ async fn connection_and_end_of_a_shutdown_are_logged() {
         assert!(connected[0].contains(part), "{part}: {connected:?}");
     }
     assert!(ended[0].contains("INFO"), "{ended:?}");
-}
-
-#[limit::test]
-async fn version_with_known_bugs_is_one_line() {
-    let corner = Corner::new().await;
-    let (locks, proxy) = behind_a_proxy(&corner).await;
-    proxy.reset_all();
-    // Over a connection of its own, so the endpoint has answered twice.
-    pass("a free name", locks.lock("job")).await;
-    let mut client = corner.client.clone();
-    let status = client.status().await.expect("a status");
-    let mut lines = logs::about(&proxy.endpoint());
-    lines.retain(|line| line.contains("code=\"etcd.version\""));
-    match etcd_bugs(status.version()) {
-        None => assert_eq!(lines, [""; 0]),
-        Some(bugs) => {
-            assert_eq!(lines.len(), 1, "{lines:#?}");
-            assert!(lines[0].contains(&bugs), "{lines:?}");
-            assert!(lines[0].contains(status.version()), "{lines:?}");
-        }
-    }
 }
 
 #[limit::test]

@@ -59,26 +59,6 @@ async fn waiting_call_times_out_on_time() {
     held.release().await.unwrap();
 }
 
-#[tokio::test]
-async fn deadline_bounds_the_wait_from_the_start_of_the_call() {
-    let (etcd, _other, held) = held_elsewhere().await;
-    let locks = etcd.locks().clone();
-    let by = |due: Instant| {
-        let call = locks.lock("orders/7").wait_forever().deadline(due);
-        tokio::spawn(async move { call.await })
-    };
-    let due = Instant::now() + secs(100);
-    etcd.advance(secs(50)).await;
-    let waiting = by(due);
-    etcd.advance(secs(90)).await;
-    assert!(!waiting.is_finished(), "the kit's clock was moved before");
-    etcd.advance(secs(10)).await;
-    assert!(waiting.is_finished());
-    let ended = waiting.await.unwrap();
-    assert_matches!(ended, Err(LockError::Timeout { .. }));
-    held.release().await.unwrap();
-}
-
 // `on_lost = "continue"` applies to a body that runs already.
 #[tokio::test]
 async fn no_body_begins_under_a_lost_lock() {
@@ -177,19 +157,6 @@ async fn next_process_is_granted_when_the_lease_expires() {
     etcd.advance(Duration::from_millis(1_650)).await;
     assert!(next.is_finished(), "etcd still keeps a dead lease");
     next.await.unwrap().unwrap().release().await.unwrap();
-}
-
-#[tokio::test]
-async fn clock_runs_by_itself() {
-    let etcd = start_with(|config| config.wait(secs(1))).await;
-    let other = etcd.second().await.unwrap();
-    let held = other.lock("orders/7").await.unwrap();
-    let locks = etcd.locks().clone();
-    let began = Instant::now();
-    let error = locks.lock("orders/7").await.unwrap_err();
-    assert_matches!(error, LockError::Timeout { .. });
-    assert!(began.elapsed() >= secs(1));
-    assert!(held.is_held());
 }
 
 #[tokio::test]

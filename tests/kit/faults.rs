@@ -35,17 +35,6 @@ async fn long_partition_fails_waiters_and_loses_locks() {
 }
 
 #[tokio::test]
-async fn partition_does_not_affect_other_processes() {
-    let etcd = start().await;
-    let other = etcd.second().await.unwrap();
-    etcd.partition();
-    let held = other.lock("orders/7").await.unwrap();
-    etcd.advance(secs(60)).await;
-    assert!(held.is_held());
-    held.release().await.unwrap();
-}
-
-#[tokio::test]
 async fn delay_passes_on_the_tests_clock() {
     let etcd = start_with(|config| config.wait(secs(60))).await;
     etcd.delay(Duration::from_millis(1_200));

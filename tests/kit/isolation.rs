@@ -1,12 +1,11 @@
 //! Isolation of a test kit: it affects the calls of its own thread only.
 
-use std::sync::Barrier;
 use std::thread;
 
 use etcd_locked::{LockError, lock};
 use tokio::runtime::Builder;
 
-use crate::service::{Packing, secs, ship, start};
+use crate::service::{Packing, ship, start};
 
 /// What a call outside of this thread's kit is told, which may be while a kit of another test lives.
 async fn told() -> String {
@@ -21,33 +20,6 @@ async fn told() -> String {
 /// Whether it was refused because a kit lives, before an etcd was looked for.
 fn is_about_a_kit(told: &str) -> bool {
     told.contains("test kit") && told.contains("`etcd.locks().scope(..)`")
-}
-
-#[test]
-fn two_kits_are_independent() {
-    let both = Barrier::new(2);
-    let test = || {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let etcd = start().await;
-            let packing = Packing::of(7);
-            assert_eq!(etcd.held().await, ["orders/7"]);
-            both.wait();
-            assert_eq!(etcd.held().await, ["orders/7"]);
-            assert_eq!(etcd.waiting().await, [""; 0]);
-            // Each kit has a clock of its own.
-            etcd.advance(secs(100)).await;
-            etcd.lose("orders/7").await.unwrap();
-            assert!(packing.loss().await.is_some());
-            both.wait();
-        });
-    };
-    thread::scope(|scope| {
-        let threads = [scope.spawn(test), scope.spawn(test)];
-        for thread in threads {
-            thread.join().unwrap();
-        }
-    });
 }
 
 #[tokio::test]

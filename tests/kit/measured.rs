@@ -1,11 +1,14 @@
 //! Metrics (feature `metrics`): which series are recorded, under which names.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use etcd_locked::{LockError, Token, current, etcd_locked, testing};
-use etcd_locked_tests::moved::{self, Record};
+use metrics::{
+    Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
+};
 
 /// The number of records of each series, and their sum, by its name and labels.
 static RECORDED: Mutex<BTreeMap<String, (u64, f64)>> = Mutex::new(BTreeMap::new());
@@ -13,28 +16,85 @@ static RECORDED: Mutex<BTreeMap<String, (u64, f64)>> = Mutex::new(BTreeMap::new(
 /// Begins to record, for all tests here: each has a template of its own.
 fn record() {
     static RECORDS: Once = Once::new();
-    RECORDS.call_once(|| {
-        moved::record(|key, record| {
-            let labels = key.labels();
-            let mut labels: Vec<_> =
-                labels.map(|it| format!("{}={}", it.key(), it.value())).collect();
-            labels.sort();
-            let key = format!("{} {}", key.name(), labels.join(" "));
-            let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
-            let of = recorded.entry(key).or_default();
-            *of = match record {
-                Record::Added(value) | Record::Measured(value) => (of.0 + 1, of.1 + value),
-                Record::Set(value) => (1, value),
-            };
-        });
-    });
+    RECORDS.call_once(|| metrics::set_global_recorder(Records).expect("the only recorder"));
 }
 
 /// The number of records of a series, and their sum.
 fn of(key: &str) -> (u64, f64) {
     let recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
-    let recorded = recorded.clone();
-    *recorded.get(key).unwrap_or_else(|| panic!("{key}: {recorded:#?}"))
+    let of = recorded.get(key).copied();
+    of.unwrap_or_else(|| panic!("{key}: {recorded:#?}"))
+}
+
+struct Records;
+
+/// A series, by its name and labels.
+struct Series(String);
+
+impl Series {
+    fn of(key: &Key) -> Arc<Self> {
+        let labels = key.labels().map(|it| format!("{}={}", it.key(), it.value()));
+        let mut labels: Vec<_> = labels.collect();
+        labels.sort();
+        Arc::new(Self(format!("{} {}", key.name(), labels.join(" "))))
+    }
+
+    fn note(&self, note: impl FnOnce(&mut (u64, f64))) {
+        let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+        note(recorded.entry(self.0.clone()).or_default());
+    }
+
+    fn add(&self, value: f64) {
+        self.note(|(count, sum)| (*count, *sum) = (*count + 1, *sum + value));
+    }
+}
+
+impl CounterFn for Series {
+    fn increment(&self, value: u64) {
+        self.add(value as f64);
+    }
+
+    fn absolute(&self, value: u64) {
+        self.note(|it| *it = (1, value as f64));
+    }
+}
+
+impl GaugeFn for Series {
+    fn increment(&self, value: f64) {
+        self.add(value);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.add(-value);
+    }
+
+    fn set(&self, value: f64) {
+        self.note(|it| *it = (1, value));
+    }
+}
+
+impl HistogramFn for Series {
+    fn record(&self, value: f64) {
+        self.add(value);
+    }
+}
+
+impl Recorder for Records {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(Series::of(key))
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(Series::of(key))
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(Series::of(key))
+    }
 }
 
 #[etcd_locked("measured/<id>", wait = "5s")]

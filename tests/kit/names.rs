@@ -2,7 +2,7 @@
 
 use etcd_locked::lock_names;
 
-use crate::service::{Packing, ship, start, start_with};
+use crate::service::{Packing, ship, start};
 
 const NONE: [&str; 0] = [];
 
@@ -40,13 +40,4 @@ async fn held_and_waiting_list_names() {
     // A whole process goes away.
     drop((held, other));
     assert_eq!(etcd.held().await, NONE);
-}
-
-#[tokio::test]
-async fn names_omit_the_prefix() {
-    let etcd = start_with(|config| config.prefix("shop/locks/")).await;
-    let packing = Packing::of(7);
-    assert_eq!(etcd.held().await, ["orders/7"]);
-    etcd.lose(Order { id: 7 }).await.unwrap();
-    assert!(packing.loss().await.is_some());
 }

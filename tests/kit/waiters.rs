@@ -1,7 +1,5 @@
 //! Limit of waiters (`max_waiters`): a name that is held for long does not fill the process.
 
-use std::future::IntoFuture;
-
 use etcd_locked::LockError;
 
 use crate::service::{Packing, ship, ship_now, start_with};
@@ -25,19 +23,4 @@ async fn refuses_one_more_waiter_at_once() {
         assert_eq!(call.await.unwrap().unwrap(), 7);
     }
     assert_eq!(ship(8).await.unwrap(), 8, "there is room again");
-}
-
-#[tokio::test]
-async fn joined_readers_are_no_waiters() {
-    let etcd = start_with(|config| config.max_waiters(1)).await;
-    let read = || etcd.locks().lock("reports/1").shared().into_future();
-    let mut readers = Vec::new();
-    for _ in 0..3 {
-        readers.push(read().await.unwrap());
-    }
-    assert_eq!(etcd.held().await.len(), 3);
-    assert_eq!(ship(8).await.unwrap(), 8, "no call waits");
-    for reader in readers {
-        reader.release().await.unwrap();
-    }
 }

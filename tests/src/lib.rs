@@ -1,5 +1,5 @@
 //! Shared code of the test targets and the worker process: clock, commands, log lines, the subscriber of a thread, fenced
-//! transactions, the witness of exclusion, the metrics that moved.
+//! transactions, and the witness of exclusion.
 
 #[cfg(doctest)]
 mod book;
@@ -8,7 +8,6 @@ mod commands;
 pub mod elsewhere;
 pub mod fenced;
 mod lines;
-pub mod moved;
 mod subscriber;
 mod witness;
 

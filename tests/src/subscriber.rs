@@ -18,29 +18,3 @@ pub struct Subscription {
 pub fn subscribe(subscriber: impl Subscriber + Send + Sync + 'static) -> Subscription {
     Subscription { _second: Dispatch::new(NoSubscriber::new()), _default: set_default(subscriber) }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::thread;
-
-    use tracing::level_filters::LevelFilter;
-
-    use super::*;
-    use crate::Lines;
-
-    #[test]
-    fn sees_what_another_thread_came_to_first() {
-        let event = || tracing::warn!("an event");
-        let seen = Arc::new(AtomicUsize::new(0));
-        let count = seen.clone();
-        let _subscription = subscribe(Lines::new("", LevelFilter::WARN, move |_, _| {
-            count.fetch_add(1, Ordering::Relaxed);
-        }));
-        thread::spawn(event).join().expect("no panic");
-        assert_eq!(seen.load(Ordering::Relaxed), 0, "it has no subscriber");
-        event();
-        assert_eq!(seen.load(Ordering::Relaxed), 1);
-    }
-}
