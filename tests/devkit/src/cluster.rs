@@ -132,25 +132,16 @@ impl Cluster {
         })
     }
 
-    /// Cuts the members at these two indices off from each other, in both directions, until [`heal`](Self::heal).
-    pub fn partition(&self, one: usize, other: usize) -> Result<()> {
-        self.deafen(one, other)?;
-        self.deafen(other, one)
-    }
-
-    /// Cuts the member at this index off from all other members, until [`heal`](Self::heal).
+    /// Cuts the member at this index off from all other members, in both directions, until [`heal`](Self::heal).
     pub fn isolate(&self, at: usize) -> Result<()> {
-        let others = (0..self.members.len()).filter(|other| *other != at);
-        others.into_iter().try_for_each(|other| self.partition(at, other))
-    }
-
-    /// Lets nothing pass on the connections that one member has opened to another.
-    fn deafen(&self, to: usize, from: usize) -> Result<()> {
-        let (to, from) = (self.member(to)?, self.member(from)?);
-        let id = from.id().ok_or("a member that has never served")?;
-        let proxy = to.peer_proxy().ok_or("a member without a proxy")?;
-        proxy.cut_sender(id);
-        Ok(())
+        let cut = |to: &Member, from: &Member| -> Result<()> {
+            let proxy = to.peer_proxy().ok_or("a member without a proxy")?;
+            proxy.cut_sender(from.id().ok_or("a member that has never served")?);
+            Ok(())
+        };
+        let alone = self.member(at)?;
+        let others = self.members.iter().filter(|other| other.id() != alone.id());
+        others.into_iter().try_for_each(|other| cut(alone, other).and_then(|()| cut(other, alone)))
     }
 
     fn member(&self, at: usize) -> Result<&Member> {

@@ -139,23 +139,18 @@ impl Gateway {
 
     /// Reads the keys that begin with `prefix`, linearizably and in their order.
     pub fn keys(&self, prefix: &str) -> Result<Vec<String>> {
-        let keys = self.leased(prefix)?;
-        Ok(keys.into_iter().map(|(key, _)| key).collect())
+        Ok(self.below(prefix)?.into_iter().map(|it| it.key).collect())
     }
 
     /// Reads the keys that begin with `prefix`, linearizably and in their order, each with its lease; 0 if it has none.
     pub fn leased(&self, prefix: &str) -> Result<Vec<(String, i64)>> {
-        // With values: etcd 3.7 omits leases where only keys are read (etcd#22209).
-        let answer = self.call("kv/range", &range(prefix))?;
-        let kvs = answer["kvs"].as_array().map_or(&[][..], Vec::as_slice);
-        let key = |kv: &Value| String::from_utf8_lossy(&decode(&kv["key"])).into_owned();
-        Ok(kvs.iter().map(|kv| (key(kv), number(&kv["lease"]))).collect())
+        Ok(self.below(prefix)?.into_iter().map(|it| (it.key, it.lease)).collect())
     }
 
     /// Reads what is below `prefix`, linearizably and in the order of the keys.
     pub fn below(&self, prefix: &str) -> Result<Vec<KeyValue>> {
+        // With values: etcd 3.7 omits leases where only keys are read (etcd#22209).
         let answer = self.call("kv/range", &range(prefix))?;
-        let kvs = answer["kvs"].as_array().map_or(&[][..], Vec::as_slice);
         let text = |bytes: &Value| String::from_utf8_lossy(&decode(bytes)).into_owned();
         let read = |kv: &Value| KeyValue {
             key: text(&kv["key"]),
@@ -163,7 +158,7 @@ impl Gateway {
             lease: number(&kv["lease"]),
             created: number(&kv["create_revision"]),
         };
-        Ok(kvs.iter().map(read).collect())
+        Ok(list(&answer["kvs"]).iter().map(read).collect())
     }
 
     /// Puts a key without a lease.
@@ -197,8 +192,7 @@ impl Gateway {
     /// Lists the ids of all leases.
     pub fn leases(&self) -> Result<Vec<i64>> {
         let answer = self.call("lease/leases", &json!({}))?;
-        let leases = answer["leases"].as_array().map_or(&[][..], Vec::as_slice);
-        Ok(leases.iter().map(|lease| number(&lease["ID"])).collect())
+        Ok(list(&answer["leases"]).iter().map(|lease| number(&lease["ID"])).collect())
     }
 
     /// Revokes a lease.
@@ -267,9 +261,9 @@ impl Gateway {
     /// Lists the names and ids of the cluster's members.
     pub fn members(&self) -> Result<Vec<(String, u64)>> {
         let answer = self.call("cluster/member/list", &json!({}))?;
-        let members = answer["members"].as_array().map_or(&[][..], Vec::as_slice);
         let name = |member: &Value| member["name"].as_str().unwrap_or_default().to_owned();
-        Ok(members.iter().map(|member| (name(member), number(&member["ID"]))).collect())
+        let members = list(&answer["members"]).iter();
+        Ok(members.map(|member| (name(member), number(&member["ID"]))).collect())
     }
 
     /// Adds a member that will be reached by other members at this URL.
@@ -317,6 +311,11 @@ fn encode(text: &str) -> String {
 fn decode(value: &Value) -> Vec<u8> {
     let text = value.as_str().unwrap_or_default();
     BASE64.decode(text).unwrap_or_default()
+}
+
+/// Reads a list; one that is not there is empty.
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Reads a number, which JSON of protobuf writes as text; a field that is not there is 0.

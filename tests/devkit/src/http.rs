@@ -106,14 +106,3 @@ fn parse(text: &str) -> Option<Answer> {
     let status = head.split(' ').nth(1)?.parse().ok()?;
     Some(Answer { status, body: body.to_owned() })
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn parses_status_and_body() {
-        let answer = super::parse("HTTP/1.0 409 Conflict\r\ncontent-length: 8\r\n\r\nsold out")
-            .expect("an answer");
-        assert_eq!((answer.status, answer.body.as_str()), (409, "sold out"));
-        assert!(super::parse("").is_none());
-    }
-}

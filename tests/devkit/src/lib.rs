@@ -11,10 +11,8 @@ mod guard;
 pub mod http;
 #[cfg(feature = "tokio")]
 pub mod limit;
-mod mariadb;
 mod member;
 pub mod port;
-mod postgres;
 pub mod process;
 mod proxy;
 #[cfg(feature = "terminal")]
@@ -24,10 +22,9 @@ mod wait;
 mod worker;
 
 pub use self::cluster::Cluster;
+pub use self::database::{MariaDb, Postgres};
 pub use self::gateway::{Gateway, KeyValue, Status};
-pub use self::mariadb::MariaDb;
 pub use self::member::{Member, Setup};
-pub use self::postgres::Postgres;
 pub use self::process::Process;
 pub use self::proxy::{Direction, Proxy};
 #[cfg(feature = "terminal")]

@@ -101,30 +101,3 @@ impl Terminal {
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shell(line: &str) -> Terminal {
-        let mut command = Command::new("sh");
-        command.args(["-c", line]);
-        Terminal::start(&command, 10, 10).expect("a terminal")
-    }
-
-    #[test]
-    fn lines_are_what_is_left_on_the_terminal() {
-        let mut terminal = shell(r"printf 'one\rt\ntwo  \n\n\033[1mitsends\033[0m'");
-        let status = terminal.wait(Duration::from_secs(10)).expect("it ends");
-        assert!(status.success());
-        assert_eq!(terminal.lines(), ["tne", "two", "", "itsends"]);
-    }
-
-    #[test]
-    fn program_reads_the_keys_and_ends_as_it_wants() {
-        let mut terminal = shell("read word; test \"$word\" = \"it's\" && exit 7");
-        terminal.press(b"it's\n").expect("it reads");
-        let status = terminal.wait(Duration::from_secs(10)).expect("it ends");
-        assert_eq!(status.code(), Some(7));
-    }
-}
