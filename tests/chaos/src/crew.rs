@@ -16,18 +16,16 @@ use crate::witness::Witness;
 /// How long a worker may take to end once it is asked to: its calls, their bodies, and the shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 
-/// The workers of a run.
 #[derive(Debug)]
 pub(crate) struct Crew {
     witness: Witness,
-    /// The program of the workers.
     program: PathBuf,
     /// What every worker gets as arguments, after its process number and seed.
     args: Vec<String>,
     seed: u64,
     started: u32,
     /// When a worker was killed or ended by itself last; 0 if none did.
-    died: u64,
+    pub(crate) died: u64,
     slots: Vec<Slot>,
 }
 
@@ -35,17 +33,11 @@ pub(crate) struct Crew {
 #[derive(Debug)]
 struct Slot {
     proxies: Vec<Proxy>,
-    worker: Option<Running>,
-}
-
-#[derive(Debug)]
-struct Running {
-    number: u32,
-    process: Process,
+    /// The number of the process, and the process.
+    worker: Option<(u32, Process)>,
 }
 
 impl Crew {
-    /// Starts so many workers.
     pub(crate) fn start(
         size: usize,
         cluster: &Cluster,
@@ -76,14 +68,13 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Starts the worker of a slot.
     pub(crate) fn launch(&mut self, slot: usize) -> Result<()> {
         let number = self.started;
         self.started += 1;
         let endpoints: Vec<String> = self.slots[slot].proxies.iter().map(Proxy::endpoint).collect();
         let mut command: Command = binary::without_settings(&self.program, "ETCD");
         command
-            .args(["worker", &self.witness.address().to_string(), &number.to_string()])
+            .args(["worker", &self.witness.address.to_string(), &number.to_string()])
             .arg((self.seed.wrapping_mul(1_000) + u64::from(number)).to_string())
             .args(&self.args)
             .env("ETCD_LOCKED_ENDPOINTS", endpoints.join(","))
@@ -95,7 +86,7 @@ impl Crew {
         let process = Process::lead("a worker", &mut command)?;
         let slot_number = u32::try_from(slot).unwrap_or(u32::MAX);
         self.witness.record(What::Started { process: number, slot: slot_number });
-        self.slots[slot].worker = Some(Running { number, process });
+        self.slots[slot].worker = Some((number, process));
         Ok(())
     }
 
@@ -111,60 +102,49 @@ impl Crew {
 
     /// The number of the process in a slot; `None` while it is killed.
     pub(crate) fn number(&self, slot: usize) -> Option<u32> {
-        let worker = self.slots.get(slot)?.worker.as_ref()?;
-        Some(worker.number)
+        self.slots.get(slot)?.worker.as_ref().map(|(number, _)| *number)
     }
 
-    /// The numbers of all processes there are.
     pub(crate) fn numbers(&self) -> Vec<u32> {
         (0..self.slots.len()).filter_map(|slot| self.number(slot)).collect()
     }
 
     /// Sends SIGKILL. A worker that had ended before has done so by itself.
     pub(crate) fn kill(&mut self, slot: usize) -> Result<()> {
-        if let Some(mut worker) = self.slots[slot].worker.take() {
-            let process = worker.number;
-            let what = match worker.process.ended()? {
+        if let Some((process, mut worker)) = self.slots[slot].worker.take() {
+            self.witness.record(match worker.ended()? {
                 None => What::Killed { process },
                 Some(_) => What::Exited { process, well: false, hung: false },
-            };
-            self.witness.record(what);
-            worker.process.kill()?;
+            });
+            worker.kill()?;
             self.died = now();
         }
         Ok(())
     }
 
-    /// When a worker was killed or ended by itself last; 0 if none did.
-    pub(crate) fn died(&self) -> u64 {
-        self.died
-    }
-
     /// Sends SIGSTOP; every thread of the worker stands still afterwards.
     pub(crate) fn stop(&mut self, slot: usize) -> Result<()> {
-        if let Some(worker) = &mut self.slots[slot].worker {
-            self.witness.record(What::Stopped { process: worker.number });
-            worker.process.stop()?;
-        }
-        Ok(())
+        let Some((process, worker)) = &mut self.slots[slot].worker else {
+            return Ok(());
+        };
+        self.witness.record(What::Stopped { process: *process });
+        worker.stop()
     }
 
-    /// Sends SIGCONT.
     pub(crate) fn cont(&mut self, slot: usize) {
-        if let Some(worker) = &mut self.slots[slot].worker {
-            self.witness.record(What::Continued { process: worker.number });
-            worker.process.cont();
+        if let Some((process, worker)) = &mut self.slots[slot].worker {
+            self.witness.record(What::Continued { process: *process });
+            worker.cont();
         }
     }
 
     /// Notices workers that have ended by themselves, and replaces them.
     pub(crate) fn tend(&mut self) -> Result<()> {
         for slot in 0..self.slots.len() {
-            let Some(worker) = &mut self.slots[slot].worker else {
-                continue;
-            };
-            if worker.process.ended()?.is_some() {
-                let process = worker.number;
+            if let Some((process, worker)) = &mut self.slots[slot].worker
+                && worker.ended()?.is_some()
+            {
+                let process = *process;
                 self.witness.record(What::Exited { process, well: false, hung: false });
                 self.died = now();
                 self.launch(slot)?;
@@ -173,35 +153,25 @@ impl Crew {
         Ok(())
     }
 
-    /// Asks all workers to make no more calls.
-    pub(crate) fn drain(&mut self) {
-        self.tell(b"drain\n");
-    }
-
-    fn tell(&mut self, line: &[u8]) {
-        for slot in &mut self.slots {
-            let stdin =
-                slot.worker.as_mut().and_then(|worker| worker.process.streams().stdin.as_mut());
-            if let Some(stdin) = stdin {
-                // A worker that has ended is noticed at the end.
-                let _ = stdin.write_all(line);
-            }
+    /// Writes a line to all workers. At the first they make no more calls, at the second they end.
+    pub(crate) fn tell(&mut self, line: &str) {
+        let workers = self.slots.iter_mut().filter_map(|slot| slot.worker.as_mut());
+        for stdin in workers.filter_map(|(_, worker)| worker.streams().stdin.as_mut()) {
+            // A worker that has ended is noticed at the end.
+            let _ = writeln!(stdin, "{line}");
         }
     }
 
     /// Asks all workers to end, and waits until they have; true if all have ended well.
     pub(crate) fn end(&mut self) -> bool {
-        self.tell(b"end\n");
+        self.tell("end");
         let mut clean = true;
-        for slot in &mut self.slots {
-            let Some(mut worker) = slot.worker.take() else {
-                continue;
-            };
-            let ended = worker.process.wait(DRAIN_LIMIT);
+        for (process, mut worker) in self.slots.iter_mut().filter_map(|slot| slot.worker.take()) {
+            let ended = worker.wait(DRAIN_LIMIT);
             let hung = ended.is_err();
             let well = ended.is_ok_and(|status| status.success());
             clean &= well;
-            self.witness.record(What::Exited { process: worker.number, well, hung });
+            self.witness.record(What::Exited { process, well, hung });
         }
         clean
     }

@@ -63,7 +63,6 @@ pub(crate) enum What {
     Failed { error: String },
 }
 
-/// The begin of a fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FaultBegun {
     pub(crate) fault: u32,
@@ -166,7 +165,6 @@ pub(crate) enum Mode {
     Permits(u16),
 }
 
-/// How a body ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ending {
@@ -176,7 +174,6 @@ pub(crate) enum Ending {
     Dropped,
 }
 
-/// How a call returned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {

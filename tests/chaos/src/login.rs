@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions, Error};
 
-/// The user, whose role has the same name.
 pub(crate) const USER: &str = "chaos";
 pub(crate) const PASSWORD: &str = "chaos";
 /// The password while an operator has changed it.
@@ -19,7 +18,6 @@ pub(crate) fn text() -> String {
     format!("{USER}:{PASSWORD}")
 }
 
-/// Connects etcd-client to the endpoints of this worker.
 pub(crate) async fn connect() -> Result<Client, Error> {
     let endpoints = std::env::var("ETCD_LOCKED_ENDPOINTS").unwrap_or_default();
     let options = ConnectOptions::new()

@@ -93,8 +93,8 @@ fn judge(command: &Command, events: &[Event]) -> Result<bool> {
         }
         println!(
             "chaos: ok — {} calls, {} served, {} faults in {:.0} s on etcd {}, seed {}: 0 violations",
-            report.calls("asked"),
-            report.calls("served"),
+            report.calls,
+            report.served,
             report.faults(),
             report.seconds,
             report.run.etcd,
@@ -124,26 +124,4 @@ fn keep(command: &Command, events: &[Event]) -> Result<PathBuf> {
     let kept = fs::create_dir_all(&command.keep).and_then(|()| history::write(&file, events));
     kept.map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(file)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_whose_figures_do_not_mix_is_not_played() {
-        let folder = std::env::temp_dir().join(format!("chaos-{}", std::process::id()));
-        let keep = folder.join("keep");
-        fs::create_dir_all(folder.join("runs")).expect("a folder");
-        let old = Report { checker: checker::VERSION - 1, ..Report::default() };
-        let old = serde_json::to_string(&old).expect("a report");
-        fs::write(folder.join("runs/old.json"), old).expect("a run");
-        let args = ["chaos".as_ref(), "--write".as_ref(), folder.as_os_str()];
-        let keeps = ["--keep".as_ref(), keep.as_os_str()];
-        let refused = carry_out(&Command::parse_from(args.iter().chain(&keeps)));
-        let played = keep.exists();
-        fs::remove_dir_all(&folder).expect("a folder of its own");
-        let refused = refused.expect_err("a refusal");
-        assert!(!played && refused.contains("old.json"), "{refused}");
-    }
 }

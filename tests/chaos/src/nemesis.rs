@@ -18,24 +18,20 @@ use crate::stalls::Asked;
 use crate::witness::Witness;
 use crate::worker::calls::HOT;
 
-/// The pause between two compactions of a storm.
 const COMPACTION_PAUSE: Duration = Duration::from_millis(100);
 
-/// Who makes the faults.
 #[derive(Debug)]
-pub(crate) struct Nemesis<'a> {
-    pub(crate) cluster: &'a mut Cluster,
-    pub(crate) crew: &'a mut Crew,
-    pub(crate) witness: &'a Witness,
-    asked: Asked,
-    random: Rng,
-    faults: u32,
+pub(crate) struct Nemesis {
+    pub(crate) crew: Crew,
+    pub(crate) cluster: Cluster,
+    pub(crate) witness: Witness,
+    pub(crate) asked: Asked,
+    pub(crate) random: Rng,
+    pub(crate) faults: u32,
 }
 
-/// What ends a fault.
-type Heal = Box<dyn FnOnce(&mut Nemesis<'_>) -> Result<()>>;
+type Heal = Box<dyn FnOnce(&mut Nemesis) -> Result<()>>;
 
-/// A fault that is there.
 pub(crate) struct Open {
     number: u32,
     kind: Kind,
@@ -45,28 +41,18 @@ pub(crate) struct Open {
 const BOTH: [Direction; 2] = [Direction::Requests, Direction::Answers];
 
 /// Ends a fault by what cannot fail.
-fn always(heal: impl FnOnce(&mut Nemesis<'_>) + 'static) -> Option<Heal> {
+fn always(heal: impl FnOnce(&mut Nemesis) + 'static) -> Option<Heal> {
     Some(Box::new(|it| {
         heal(it);
         Ok(())
     }))
 }
 
-fn heal(heal: impl FnOnce(&mut Nemesis<'_>) -> Result<()> + 'static) -> Option<Heal> {
+fn heal(heal: impl FnOnce(&mut Nemesis) -> Result<()> + 'static) -> Option<Heal> {
     Some(Box::new(heal))
 }
 
-impl<'a> Nemesis<'a> {
-    pub(crate) fn new(
-        cluster: &'a mut Cluster,
-        crew: &'a mut Crew,
-        witness: &'a Witness,
-        asked: Asked,
-        seed: u64,
-    ) -> Self {
-        Self { asked, cluster, crew, witness, random: Rng::with_seed(seed), faults: 0 }
-    }
-
+impl Nemesis {
     /// Begins a fault; `None` if it finds nothing to disturb.
     pub(crate) fn begin(&mut self, Fault { kind, target }: Fault) -> Result<Option<Open>> {
         let number = self.faults;
@@ -173,7 +159,7 @@ impl<'a> Nemesis<'a> {
                 members.iter().try_for_each(|at| member(at).kill())?;
                 heal(|it| {
                     it.cluster.begin_anew(None)?;
-                    it.asked.are(it.cluster);
+                    it.asked.are(&it.cluster);
                     it.cluster.enable_auth(USER, PASSWORD, &PREFIXES)
                 })
             }
@@ -182,7 +168,7 @@ impl<'a> Nemesis<'a> {
                 heal(move |it| {
                     it.rewind(number);
                     it.cluster.begin_anew(Some(&snapshot))?;
-                    it.asked.are(it.cluster);
+                    it.asked.are(&it.cluster);
                     // One that stays takes memory only.
                     let _ = fs::remove_file(snapshot);
                     Ok(())
@@ -209,7 +195,7 @@ impl<'a> Nemesis<'a> {
             }
             Kind::MemberReplaced => {
                 self.cluster.replace(target)?;
-                self.asked.are(self.cluster);
+                self.asked.are(&self.cluster);
                 let new = self.cluster.members()[target].direct();
                 self.crew.proxies_to(target).for_each(|proxy| proxy.lead_to(new.to_string()));
                 always(|_| {})
@@ -257,7 +243,6 @@ impl<'a> Nemesis<'a> {
         self.witness.record(What::Rewound { fault });
     }
 
-    /// Ends a fault.
     pub(crate) fn heal(&mut self, Open { number: fault, kind, heal }: Open) -> Result<()> {
         self.witness.record(What::FaultEnding { fault });
         heal(self)?;

@@ -28,7 +28,6 @@ pub(crate) struct Command {
     pub(crate) write: Option<PathBuf>,
 }
 
-/// What the runner starts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Part {
     /// Make calls, until a line on standard input
@@ -36,7 +35,6 @@ pub(crate) enum Part {
     Worker(Worker),
 }
 
-/// What to play.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Options {
     /// How long: half a minute at least
@@ -110,7 +108,6 @@ pub(crate) fn word(value: impl ValueEnum) -> String {
     value.map_or_else(String::new, |it| it.get_name().to_owned())
 }
 
-/// Arguments of a worker, in any language.
 #[derive(Debug, Args)]
 pub(crate) struct Worker {
     /// The witness's address
@@ -122,7 +119,6 @@ pub(crate) struct Worker {
     pub(crate) who: Who,
 }
 
-/// Reads how long to play.
 fn minutes(text: &str) -> Result<Duration, &'static str> {
     let minutes = text.parse::<f64>().ok();
     let time = minutes.and_then(|it| Duration::try_from_secs_f64(it * 60.0).ok());

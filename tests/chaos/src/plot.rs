@@ -14,7 +14,6 @@ use crate::report::quantile;
 use crate::schedule::Kind;
 
 const SIZE: (u32, u32) = (1_500, 360);
-/// Where the legend begins.
 const LEGEND: u32 = 310;
 /// An SVG names its font: the viewer takes the first of these that it has.
 const FONT: &str = "Helvetica, Arial, sans-serif";
@@ -41,7 +40,6 @@ fn layer(kind: Kind) -> usize {
     }
 }
 
-/// Draws a run as SVG.
 pub(crate) fn draw(events: &[Event]) -> Result<String, Box<dyn Error>> {
     let start = events.first().map_or(0, |event| event.at);
     let end = events.last().map_or(start, |event| event.at);

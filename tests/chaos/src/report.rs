@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::checker::verdicts::{Measured, Verdicts};
 use crate::checker::{VERSION, calls, faults};
-use crate::history::{Event, Outcome, Run, What};
+use crate::history::{Event, Run, What};
 use crate::options::word;
 
-/// What a run came to.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) run: Run,
@@ -19,19 +18,15 @@ pub(crate) struct Report {
     /// Why it ended before its time; empty if it did not.
     pub(crate) error: String,
     pub(crate) seconds: f64,
-    /// Calls by kind, and by each of [`COUNTED`].
-    pub(crate) kinds: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Faults by kind.
+    pub(crate) calls: usize,
+    /// Calls whose body began with the lock held.
+    pub(crate) served: usize,
     pub(crate) faults: BTreeMap<String, Happened>,
     /// Broken promises, by their names.
     pub(crate) violations: BTreeMap<String, usize>,
     pub(crate) measured: Measured,
 }
 
-/// What is counted of the calls of a kind. Served are those whose body began with the lock held.
-const COUNTED: [&str; 7] = ["asked", "served", "lost", "busy", "deadlock", "refused", "dropped"];
-
-/// Faults of a kind.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Happened {
     pub(crate) times: u64,
@@ -41,27 +36,14 @@ pub(crate) struct Happened {
 
 impl Report {
     pub(crate) fn of(events: &[Event], verdicts: &Verdicts) -> Self {
-        let mut report =
-            Self { checker: VERSION, measured: verdicts.measured.clone(), ..Self::default() };
-        for call in calls::of(events).into_values() {
-            let ended = match &call.returned {
-                Some((_, Outcome::Lost(_))) => "lost",
-                Some((_, Outcome::Busy)) => "busy",
-                Some((_, Outcome::Deadlock)) => "deadlock",
-                Some((_, Outcome::Refused(_))) => "refused",
-                Some((_, Outcome::Dropped)) => "dropped",
-                _ => "",
-            };
-            let counts = report.kinds.entry(call.asked.kind.clone()).or_default();
-            let is = |what| match what {
-                "asked" => true,
-                "served" => call.was_held(),
-                _ => what == ended,
-            };
-            for what in COUNTED {
-                *counts.entry(what.to_owned()).or_default() += u64::from(is(what));
-            }
-        }
+        let calls = calls::of(events);
+        let mut report = Self {
+            checker: VERSION,
+            calls: calls.len(),
+            served: calls.values().filter(|call| call.was_held()).count(),
+            measured: verdicts.measured.clone(),
+            ..Self::default()
+        };
         for fault in faults::of(events) {
             report.faults.entry(fault.kind.to_string()).or_default().times += 1;
         }
@@ -85,29 +67,19 @@ impl Report {
         report
     }
 
-    /// How many calls of all kinds were counted as this.
-    pub(crate) fn calls(&self, what: &str) -> u64 {
-        self.kinds.values().filter_map(|counts| counts.get(what)).sum()
-    }
-
     pub(crate) fn faults(&self) -> u64 {
         self.faults.values().map(|fault| fault.times).sum()
     }
 
-    /// Its tables, and what was measured.
     pub(crate) fn text(&self) -> String {
-        format!("{}\n{}\n{}", self.kinds_text(), self.faults_text(), self.measured_text())
+        format!("{}\n{}", self.faults_text(), self.measured_text())
     }
 
     /// Adds another run to this one.
     pub(crate) fn add(&mut self, other: &Self) {
         self.seconds += other.seconds;
-        for (kind, counts) in &other.kinds {
-            let sum = self.kinds.entry(kind.clone()).or_default();
-            for (what, many) in counts {
-                *sum.entry(what.clone()).or_default() += many;
-            }
-        }
+        self.calls += other.calls;
+        self.served += other.served;
         for (kind, happened) in &other.faults {
             let sum = self.faults.entry(kind.clone()).or_default();
             sum.times += happened.times;
@@ -127,22 +99,10 @@ impl Report {
         sum.stalls.extend(&more.stalls);
     }
 
-    /// The table of calls.
-    pub(crate) fn kinds_text(&self) -> String {
-        let mut text = format!("| calls | {} |\n|---|", COUNTED.join(" | "));
-        text += &"---:|".repeat(COUNTED.len());
-        for (kind, counts) in &self.kinds {
-            let counts = COUNTED.map(|what| counts.get(what).copied().unwrap_or(0).to_string());
-            // Writing to a string does not fail.
-            let _ = write!(text, "\n| {kind} | {} |", counts.join(" | "));
-        }
-        text + "\n"
-    }
-
     /// The table of faults, with the times until every hot name was served again.
     pub(crate) fn faults_text(&self) -> String {
         let mut text = String::from(
-            "| fault | times | measured | all names served again: p50 | p99 | max |\n|---|---:|---:|---:|---:|---:|\n",
+            "| fault | times | measured | all names served again: median | longest |\n|---|---:|---:|---:|---:|\n",
         );
         for (kind, happened) in &self.faults {
             let mut took = happened.recoveries.clone();
@@ -151,16 +111,13 @@ impl Report {
                 let took = quantile(&took, share);
                 took.map_or("–".to_owned(), |ns| format!("{:.2} s", ns as f64 / 1e9))
             };
-            // Of fewer than a hundred, the hundredth part is none.
-            let high = if took.len() < 100 { "–".to_owned() } else { at(0.99) };
             let (times, measured) = (happened.times, took.len());
             let (half, most) = (at(0.5), at(1.0));
-            let _ = writeln!(text, "| {kind} | {times} | {measured} | {half} | {high} | {most} |");
+            let _ = writeln!(text, "| {kind} | {times} | {measured} | {half} | {most} |");
         }
         text
     }
 
-    /// What was measured, as a list.
     pub(crate) fn measured_text(&self) -> String {
         let measured = &self.measured;
         let removed = measured.removed_by.iter().map(|(kind, lasted)| {

@@ -18,14 +18,16 @@ const RUNS: &str = "runs";
 /// The line of the page below which everything is written anew; what is above is written by hand.
 const FIGURES: &str = "## Runs\n";
 
-/// Keeps the figures of a run below this folder, and draws it if it is one of all kinds. Only the same run, judged again, takes their
-/// place.
+/// Keeps the figures of a run below this folder, unless it ended before its time, and draws it if it is one of all kinds.
 pub(crate) fn keep(folder: &Path, report: &Report, events: &[Event]) -> Result<()> {
     let io = |error: std::io::Error| format!("{}: {error}", folder.display());
     let run = &report.run;
+    if !report.error.is_empty() {
+        return Ok(());
+    }
     let text = serde_json::to_string(report).map_err(|error| error.to_string())?;
     fs::write(folder.join(RUNS).join(run.id() + ".json"), text + "\n").map_err(io)?;
-    if run.who == Who::Ours && run.mix == "all" && report.error.is_empty() {
+    if run.who == Who::Ours && run.mix == "all" {
         let svg = plot::draw(events).map_err(|error| error.to_string())?;
         fs::write(folder.join("plot.svg"), svg).map_err(io)?;
     }
@@ -63,13 +65,10 @@ pub(crate) fn kept(folder: &Path) -> Result<Vec<Report>> {
     Ok(reports.into_values().collect())
 }
 
-/// The part of the page with figures.
 fn figures(reports: &[Report]) -> String {
     let mut groups: BTreeMap<(Who, String, &str, String), Report> = BTreeMap::new();
     let mut ours = Report::default();
-    let (ended, failed): (Vec<&Report>, Vec<&Report>) =
-        reports.iter().partition(|report| report.error.is_empty());
-    for report in ended {
+    for report in reports {
         let run = &report.run;
         let who = match run.client.as_str() {
             "" => word(run.who),
@@ -92,7 +91,7 @@ fn figures(reports: &[Report]) -> String {
          | who | etcd | mix | minutes | calls | served | faults | violations |\n\
          |---|---|---|---:|---:|---:|---:|---|\n",
         ours.seconds / 3_600.0,
-        ours.calls("asked"),
+        ours.calls,
         ours.faults(),
         ours.violations.values().sum::<usize>(),
         ours.removed().count(),
@@ -104,28 +103,20 @@ fn figures(reports: &[Report]) -> String {
             none if none.is_empty() => "0".to_owned(),
             broken => broken,
         };
-        let (minutes, asked, served) =
-            (sum.seconds / 60.0, sum.calls("asked"), sum.calls("served"));
+        let Report { calls, served, .. } = sum;
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "| {who} | {etcd} | {mix} | {minutes:.0} | {asked} | {served} | {} | {broken} |",
+            "| {who} | {etcd} | {mix} | {:.0} | {calls} | {served} | {} | {broken} |",
+            sum.seconds / 60.0,
             sum.faults(),
         );
     }
-    let many = failed.len();
-    let _ = writeln!(text, "\n{many} more ended before their time, and are in no figure here.");
-    for Report { run, error, .. } in failed {
-        let (who, etcd, mix, seed) = (word(run.who), &run.etcd, &run.mix, run.seed);
-        let _ = writeln!(text, "- {who} on etcd {etcd}, mix {mix}, seed {seed}: {error}");
-    }
     text += &format!(
         "\n## Faults, and how long until every hot name was served again in every worker\n\n{}\n\
-         ## Calls\n\n{}\n\
          ## Measured\n\n{}\n\
          ![waits over time, with the faults](plot.svg)\n",
         ours.faults_text(),
-        ours.kinds_text(),
         ours.measured_text()
     );
     text
@@ -138,22 +129,29 @@ mod tests {
 
     #[test]
     fn peers_stand_below_us_with_their_violations() {
-        let report = |who, overlaps, error: &str| {
+        let report = |who, overlaps| {
             let run = Run { who, etcd: "3.5.16".to_owned(), ..Run::default() };
             let mut report = Report { run, seconds: 1_800.0, ..Report::default() };
-            report.error = error.to_owned();
             if overlaps > 0 {
                 report.violations.insert("overlap".to_owned(), overlaps);
             }
             report
         };
-        let runs =
-            [(Who::Go, 3, ""), (Who::Ours, 0, ""), (Who::Ours, 0, ""), (Who::Ours, 1, "no leader")];
-        let text = figures(&runs.map(|(who, overlaps, error)| report(who, overlaps, error)));
+        let text = figures(&[report(Who::Go, 3), report(Who::Ours, 0), report(Who::Ours, 0)]);
         let ours = text.find("| etcd-locked | 3.5.16 |  | 60 | 0 | 0 | 0 | 0 |");
         let peer = text.find("| go | 3.5.16 |  | 30 | 0 | 0 | 0 | 3 overlap |");
         assert!(ours.is_some() && ours < peer, "{text}");
-        // A run that ended before its time is told, and in no figure.
-        assert!(text.contains("\n1 more ended before") && text.contains("seed 0: no leader"));
+    }
+
+    #[test]
+    fn runs_of_two_checkers_do_not_add_up() {
+        let folder = std::env::temp_dir().join(format!("chaos-{}", std::process::id()));
+        fs::create_dir_all(folder.join(RUNS)).expect("a folder");
+        let old = Report { checker: VERSION - 1, ..Report::default() };
+        let old = serde_json::to_string(&old).expect("a report");
+        fs::write(folder.join(RUNS).join("old.json"), old).expect("a run");
+        let refused = kept(&folder).expect_err("a refusal");
+        fs::remove_dir_all(&folder).expect("a folder of its own");
+        assert!(refused.contains("old.json"), "{refused}");
     }
 }

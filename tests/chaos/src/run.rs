@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use etcd_locked_devkit::process::{interrupted, output};
 use etcd_locked_devkit::{Cluster, Gateway, Result, Setup, binary, until};
+use fastrand::Rng;
 
 use crate::checker;
 use crate::clock::now;
@@ -19,9 +20,7 @@ use crate::stalls;
 use crate::witness::Witness;
 use crate::worker::calls::HOT;
 
-/// How many workers there are.
 const CREW: usize = 4;
-/// How many members etcd has.
 const MEMBERS: usize = 3;
 /// The calm at the end, in which every name must be served.
 const CALM: Duration = Duration::from_secs(15);
@@ -34,9 +33,7 @@ const EXPIRY_LIMIT: Duration = Duration::from_secs(26);
 const READ_LIMIT: Duration = Duration::from_secs(5);
 /// How long a call's key may be there after its last call: it lingers, then etcd is asked to delete it.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
-/// How long calls may take to end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
-/// The keys of names.
 const NAMES: &str = "locks/";
 /// The keys of names that stay locked for a while.
 const RETAINED: &str = "locks/rest/";
@@ -74,13 +71,14 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     let (asked, watched) = (stalls::Asked::default(), witness.clone());
     asked.are(&cluster);
     asked.watch(move |since| watched.record(What::Silent { since }));
-    let mut crew = Crew::start(CREW, &cluster, witness, options)?;
+    let crew = Crew::start(CREW, &cluster, witness, options)?;
     until("every hot name is served", RECOVERY_LIMIT, || {
         witness.has_served(&crew.numbers(), HOT as usize, 0)
     })?;
 
     let end = started + options.time - CALM;
-    let mut nemesis = Nemesis::new(&mut cluster, &mut crew, witness, asked, options.seed);
+    let random = Rng::with_seed(options.seed);
+    let mut nemesis = Nemesis { cluster, crew, witness: witness.clone(), asked, random, faults: 0 };
     for step in &steps {
         if Instant::now() + step.lasts > end || interrupted() {
             break;
@@ -97,26 +95,22 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     while Instant::now() < started + options.time && !interrupted() {
         thread::sleep(Duration::from_millis(100));
     }
+    let Nemesis { cluster, mut crew, .. } = nemesis;
     crew.tend()?;
     witness.record(What::Draining);
-    crew.drain();
-    let limit = match crew.died() {
-        0 => Duration::ZERO,
-        died => EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died))),
-    };
-    // Peers may leave keys until they give their leases back.
+    crew.tell("drain");
+    // A worker that has ended by itself or was killed leaves keys until its lease has run out.
+    let expiry =
+        |died: u64| EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died)));
+    // Peers may leave keys until they give their leases back, and need not do that.
     if !options.who.is_peer() && idle(&crew, witness) {
-        let keys = remains(&cluster, limit.max(RELEASE_LIMIT), false);
+        let keys = remains(&cluster, expiry(crew.died).max(RELEASE_LIMIT), false);
         witness.record(What::Idle { keys });
     }
     let clean = crew.end();
     witness.settle(READ_LIMIT);
-    // A worker that has ended by itself or was killed leaves keys until its lease has run out; peers need not give theirs back.
-    let patience = match crew.died() {
-        _ if !clean || options.who != Who::Ours => EXPIRY_LIMIT,
-        died => EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died))),
-    };
-    let keys = remains(&cluster, patience, true);
+    let ours = clean && options.who == Who::Ours;
+    let keys = remains(&cluster, if ours { expiry(crew.died) } else { EXPIRY_LIMIT }, true);
     witness.record(What::Left { keys });
     witness.record(What::Over);
     match interrupted() {
@@ -126,7 +120,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
 }
 
 /// Carries out one step, and waits until all names are served again.
-fn carry_out(step: &Step, nemesis: &mut Nemesis<'_>) -> Result<()> {
+fn carry_out(step: &Step, nemesis: &mut Nemesis) -> Result<()> {
     println!("{step}");
     let mut open = Vec::new();
     for fault in &step.faults {
@@ -191,7 +185,6 @@ fn commit() -> String {
     said.map_or("unknown".to_owned(), |text| text.trim().to_owned())
 }
 
-/// The version of the etcd that is used.
 fn version() -> Result<String> {
     let mut command = binary::without_settings(&binary::etcd(), "ETCD_");
     command.arg("--version").env("ETCD_UNSUPPORTED_ARCH", "arm64");

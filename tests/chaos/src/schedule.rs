@@ -48,12 +48,32 @@ pub(crate) enum Kind {
     PasswordChanged,
 }
 
-/// What a fault is aimed at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aim {
     Worker,
     Member,
     Cluster,
+}
+
+/// What a kind of fault can do to calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reach {
+    /// Nothing: a process that is killed says no more, and a new one has its own connections.
+    Nothing,
+    /// There and back again it may take longer than a renewal of a brief lease may.
+    Brief,
+    /// An operator takes the key of a holder, or all keys of its lease.
+    Key,
+    /// An operator puts a key in the way.
+    Name,
+    /// etcd puts no more keys, and keeps what it has.
+    Writes,
+    /// One member or endpoint of three, or so short that another attempt is answered: no call is refused.
+    One,
+    /// As with `One`, and nothing is lost either, however short its TTL is.
+    Harmless,
+    /// A worker, or etcd, can do nothing.
+    All,
 }
 
 /// How long a fault lasts, in milliseconds: one of these ranges.
@@ -72,41 +92,42 @@ const LEADER: Lasts = &[(12_500, 12_500), (2_000, 6_000)];
 /// Shorter runs have their long calm at the end only.
 const LONG_RUN: Duration = Duration::from_secs(240);
 
-/// All kinds in their order: the name, the aim, the weight in the random choice, and how long it lasts.
-const KINDS: [(Kind, &str, Aim, usize, Lasts); 33] = [
-    (Kind::WorkerKilled, "worker killed", Worker, 2, SHORT),
-    (Kind::WorkerStopped, "worker stopped", Worker, 4, ABOUT_STOP),
-    (Kind::WorkerCut, "worker cut off", Worker, 2, ABOUT_STOP),
-    (Kind::RequestsLost, "requests lost", Worker, 1, SOME),
-    (Kind::AnswersLost, "answers lost", Worker, 1, SOME),
-    (Kind::WorkerFrozen, "connections frozen", Worker, 1, ABOUT_STOP),
-    (Kind::WorkerReset, "connections reset", Worker, 1, AT_ONCE),
-    (Kind::WorkerDelayed, "delay of 80 ms", Worker, 1, SOME),
-    (Kind::WorkerTrickled, "trickle of 4 KiB/s", Worker, 1, SOME),
-    (Kind::WorkerHalfOpen, "half-open connections", Worker, 1, SOME),
-    (Kind::EndpointFrozen, "endpoint frozen", Member, 1, SOME),
-    (Kind::EndpointRefused, "endpoint refused", Member, 1, SOME),
-    (Kind::AllReset, "all connections reset", Cluster, 1, AT_ONCE),
-    (Kind::MemberKilled, "member killed", Member, 2, SOME),
-    (Kind::MemberFrozen, "member frozen", Member, 2, SOME),
-    (Kind::MemberIsolated, "member isolated", Member, 2, SOME),
-    (Kind::LeaderKilled, "leader killed", Cluster, 2, SOME),
-    (Kind::LeaderFrozen, "leader frozen", Cluster, 2, LEADER),
-    (Kind::LeaderIsolated, "leader isolated", Cluster, 2, SOME),
-    (Kind::QuorumKilled, "quorum killed", Cluster, 1, LONG),
-    (Kind::QuorumFrozen, "quorum frozen", Cluster, 1, LONG),
-    (Kind::AllRestarted, "all members restarted", Cluster, 1, AT_ONCE),
-    (Kind::MemberReplaced, "member replaced", Member, 1, AT_ONCE),
-    (Kind::EtcdWiped, "etcd wiped", Cluster, 1, SHORT),
-    (Kind::EtcdRestored, "etcd restored from a snapshot", Cluster, 1, SOME),
-    (Kind::LeaseRevoked, "lease revoked", Cluster, 2, AT_ONCE),
-    (Kind::KeyDeleted, "key deleted", Cluster, 2, AT_ONCE),
-    (Kind::KeyOverwritten, "key overwritten", Cluster, 1, SOME),
-    (Kind::JunkKey, "junk key", Cluster, 1, SOME),
-    (Kind::Compacted, "compaction storm", Cluster, 1, SOME),
-    (Kind::NoSpace, "no space", Cluster, 1, SHORT),
-    (Kind::RoleTaken, "role taken away", Cluster, 1, ABOUT_STOP),
-    (Kind::PasswordChanged, "password changed", Cluster, 1, ABOUT_STOP),
+/// All kinds in their order: the name, the aim, the weight in the random choice, how long it lasts, and what it can do, as the matrix of
+/// faults in the design has it.
+const KINDS: [(Kind, &str, Aim, usize, Lasts, Reach); 33] = [
+    (Kind::WorkerKilled, "worker killed", Worker, 2, SHORT, Reach::Nothing),
+    (Kind::WorkerStopped, "worker stopped", Worker, 4, ABOUT_STOP, Reach::All),
+    (Kind::WorkerCut, "worker cut off", Worker, 2, ABOUT_STOP, Reach::All),
+    (Kind::RequestsLost, "requests lost", Worker, 1, SOME, Reach::All),
+    (Kind::AnswersLost, "answers lost", Worker, 1, SOME, Reach::All),
+    (Kind::WorkerFrozen, "connections frozen", Worker, 1, ABOUT_STOP, Reach::All),
+    (Kind::WorkerReset, "connections reset", Worker, 1, AT_ONCE, Reach::One),
+    (Kind::WorkerDelayed, "delay of 80 ms", Worker, 1, SOME, Reach::Brief),
+    (Kind::WorkerTrickled, "trickle of 4 KiB/s", Worker, 1, SOME, Reach::All),
+    (Kind::WorkerHalfOpen, "half-open connections", Worker, 1, SOME, Reach::All),
+    (Kind::EndpointFrozen, "endpoint frozen", Member, 1, SOME, Reach::One),
+    (Kind::EndpointRefused, "endpoint refused", Member, 1, SOME, Reach::Harmless),
+    (Kind::AllReset, "all connections reset", Cluster, 1, AT_ONCE, Reach::One),
+    (Kind::MemberKilled, "member killed", Member, 2, SOME, Reach::One),
+    (Kind::MemberFrozen, "member frozen", Member, 2, SOME, Reach::One),
+    (Kind::MemberIsolated, "member isolated", Member, 2, SOME, Reach::One),
+    (Kind::LeaderKilled, "leader killed", Cluster, 2, SOME, Reach::One),
+    (Kind::LeaderFrozen, "leader frozen", Cluster, 2, LEADER, Reach::One),
+    (Kind::LeaderIsolated, "leader isolated", Cluster, 2, SOME, Reach::One),
+    (Kind::QuorumKilled, "quorum killed", Cluster, 1, LONG, Reach::All),
+    (Kind::QuorumFrozen, "quorum frozen", Cluster, 1, LONG, Reach::All),
+    (Kind::AllRestarted, "all members restarted", Cluster, 1, AT_ONCE, Reach::All),
+    (Kind::MemberReplaced, "member replaced", Member, 1, AT_ONCE, Reach::One),
+    (Kind::EtcdWiped, "etcd wiped", Cluster, 1, SHORT, Reach::All),
+    (Kind::EtcdRestored, "etcd restored from a snapshot", Cluster, 1, SOME, Reach::All),
+    (Kind::LeaseRevoked, "lease revoked", Cluster, 2, AT_ONCE, Reach::Key),
+    (Kind::KeyDeleted, "key deleted", Cluster, 2, AT_ONCE, Reach::Key),
+    (Kind::KeyOverwritten, "key overwritten", Cluster, 1, SOME, Reach::Key),
+    (Kind::JunkKey, "junk key", Cluster, 1, SOME, Reach::Name),
+    (Kind::Compacted, "compaction storm", Cluster, 1, SOME, Reach::Harmless),
+    (Kind::NoSpace, "no space", Cluster, 1, SHORT, Reach::Writes),
+    (Kind::RoleTaken, "role taken away", Cluster, 1, ABOUT_STOP, Reach::All),
+    (Kind::PasswordChanged, "password changed", Cluster, 1, ABOUT_STOP, Reach::All),
 ];
 
 impl Kind {
@@ -116,8 +137,12 @@ impl Kind {
 
     /// Its aim, its weight, and how long it lasts.
     fn row(self) -> (Aim, usize, Lasts) {
-        let (_, _, aim, weight, lasts) = KINDS[self as usize];
+        let (_, _, aim, weight, lasts, _) = KINDS[self as usize];
         (aim, weight, lasts)
+    }
+
+    pub(crate) fn reach(self) -> Reach {
+        KINDS[self as usize].5
     }
 
     /// Tells whether it is aimed at one worker.

@@ -13,7 +13,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 const LATE: u64 = ms(200);
 /// The pause between two questions to etcd, in nanoseconds.
 pub(crate) const ASK_PAUSE: u64 = ms(100);
-/// How long one member may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_millis(400);
 /// From this long on etcd is silent, in nanoseconds: longer than it takes to ask another member.
 const SILENT: u64 = ms(500);

@@ -1,200 +1,187 @@
 //! Witness: collects what workers say, acknowledges each begin and each write, and keeps the register that refuses late tokens.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use etcd_locked_devkit::until;
 
 use crate::checker::liveness::HOT;
 use crate::clock::now;
 use crate::history::{Event, Said, What};
 use crate::worker::connection::Message;
 
-/// The witness of a run; clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Witness {
-    address: SocketAddr,
-    shared: Arc<Shared>,
+    pub(crate) address: SocketAddr,
+    state: Arc<Mutex<State>>,
+    /// How many connections of workers are open.
+    open: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    events: Mutex<Vec<Event>>,
+struct State {
+    events: Vec<Event>,
     /// The highest token that each name's register has accepted; `None` while tokens begin anew, and every write is accepted.
-    register: Mutex<Option<HashMap<String, i64>>>,
-    /// Calls for a hot name that have not been served yet: tasks make them all the time.
-    hot: Mutex<BTreeSet<(u32, u64)>>,
-    /// When such a task of each process was served last, by the name.
-    served: Mutex<BTreeMap<(u32, String), u64>>,
+    register: Option<HashMap<String, i64>>,
+    /// When the task of each process that wants a hot name all the time was served last, by the name.
+    served: BTreeMap<(u32, String), u64>,
     /// Processes whose calls have all ended.
-    idle: Mutex<BTreeSet<u32>>,
-    /// How many connections of workers are open.
-    open: AtomicUsize,
+    idle: BTreeSet<u32>,
+}
+
+/// What is known of a worker.
+#[derive(Debug)]
+struct Worker<'a> {
+    process: u32,
+    connection: &'a TcpStream,
+    /// Polls of held bodies, of which only the last one of each body matters.
+    polls: HashMap<u64, u64>,
+    /// Calls of tasks that want a hot name all the time.
+    hot: HashSet<u64>,
 }
 
 impl Witness {
-    /// Listens on a free port of this machine.
     pub(crate) fn start() -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let witness = Self { address: listener.local_addr()?, shared: Arc::default() };
+        let address = listener.local_addr()?;
+        let witness = Self { address, state: Arc::default(), open: Arc::default() };
         witness.judge_writes(true);
         let listening = witness.clone();
         thread::spawn(move || {
             for connection in listener.incoming().map_while(Result::ok) {
                 let witness = listening.clone();
-                witness.shared.open.fetch_add(1, Ordering::AcqRel);
+                witness.open.fetch_add(1, Ordering::AcqRel);
                 thread::spawn(move || {
                     witness.listen(&connection);
-                    witness.shared.open.fetch_sub(1, Ordering::AcqRel);
+                    witness.open.fetch_sub(1, Ordering::AcqRel);
                 });
             }
         });
         Ok(witness)
     }
 
-    /// Where workers connect to.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records something that is so now.
     pub(crate) fn record(&self, what: What) {
-        let mut events = lock(&self.shared.events);
-        events.push(Event { at: now(), what });
-    }
-
-    fn record_at(&self, at: u64, process: u32, said: Said) {
-        let what = What::Said { process, said };
-        lock(&self.shared.events).push(Event { at, what });
+        self.state().record(now(), what);
     }
 
     /// Waits until the last lines of all workers have been read, which have ended; for so long at most.
     pub(crate) fn settle(&self, limit: Duration) {
-        let start = Instant::now();
-        while self.shared.open.load(Ordering::Acquire) > 0 && start.elapsed() < limit {
-            thread::sleep(Duration::from_millis(10));
-        }
+        let _ = until("all lines are read", limit, || self.open.load(Ordering::Acquire) == 0);
     }
 
     /// Returns the events so far, in the order of their times.
     pub(crate) fn history(&self) -> Vec<Event> {
-        let mut events = lock(&self.shared.events).clone();
+        let mut events = self.state().events.clone();
         events.sort_by_key(|event| event.at);
         events
     }
 
     /// Tells whether each of these processes has been served every one of so many hot names since then.
     pub(crate) fn has_served(&self, processes: &[u32], names: usize, since: u64) -> bool {
-        let served = lock(&self.shared.served);
+        let served = &self.state().served;
         processes.iter().all(|process| {
-            let own = served.iter().filter(|((of, _), _)| of == process);
-            own.filter(|(_, at)| **at >= since).count() >= names
+            let own = served.iter().filter(|((of, _), at)| of == process && **at >= since);
+            own.count() >= names
         })
     }
 
-    /// Tells whether all calls of these processes have ended.
     pub(crate) fn are_idle(&self, processes: &[u32]) -> bool {
-        let idle = lock(&self.shared.idle);
+        let idle = &self.state().idle;
         processes.iter().all(|process| idle.contains(process))
     }
 
     /// Has the register refuse late tokens, from an empty one on, or accept all.
     pub(crate) fn judge_writes(&self, judges: bool) {
-        *lock(&self.shared.register) = judges.then(HashMap::new);
+        self.state().register = judges.then(HashMap::new);
     }
 
-    /// Listens to one worker until its connection ends.
     fn listen(&self, connection: &TcpStream) {
         let _ = connection.set_nodelay(true);
         let mut lines = BufReader::new(connection).lines().map_while(Result::ok);
         let Some(process) = lines.next().and_then(|line| line.parse().ok()) else {
             return;
         };
-        // Polls of held bodies, of which only the last one of each body matters.
-        let mut polls: HashMap<u64, u64> = HashMap::new();
-        for line in lines {
-            match serde_json::from_str::<Message>(&line) {
-                Ok(message) => self.take(process, message, &mut polls, connection),
-                // The last line of a worker that was killed may be cut short.
-                Err(_) => break,
-            }
+        let (polls, hot) = (HashMap::new(), HashSet::new());
+        let mut worker = Worker { process, connection, polls, hot };
+        // The last line of a worker that was killed may be cut short.
+        for message in lines.map_while(|line| serde_json::from_str(&line).ok()) {
+            self.state().take(message, &mut worker);
         }
-        for (call, at) in polls {
-            self.record_at(at, process, Said::Polled { call, held: true });
+        for (call, at) in worker.polls {
+            let said = Said::Polled { call, held: true };
+            self.state().record(at, What::Said { process, said });
         }
     }
+}
 
-    fn take(
-        &self,
-        process: u32,
-        message: Message,
-        polls: &mut HashMap<u64, u64>,
-        connection: &TcpStream,
-    ) {
-        let Message { at, said } = message;
+impl State {
+    fn record(&mut self, at: u64, what: What) {
+        self.events.push(Event { at, what });
+    }
+
+    fn take(&mut self, Message { at, said }: Message, worker: &mut Worker<'_>) {
+        let process = worker.process;
+        let polled = |call, held| What::Said { process, said: Said::Polled { call, held } };
         match &said {
             Said::Polled { call, held: true } => {
-                polls.insert(*call, at);
+                worker.polls.insert(*call, at);
                 return;
             }
+            Said::Asked { call, asked } if asked.kind == HOT => _ = worker.hot.insert(*call),
             Said::Begun { call, held, tokens } => {
-                acknowledge(connection, *call);
-                if *held && lock(&self.shared.hot).remove(&(process, *call)) {
-                    let mut served = lock(&self.shared.served);
+                worker.acknowledge(*call);
+                if worker.hot.remove(call) && *held {
                     let names = tokens.iter().map(|(name, _)| name.clone());
-                    served.extend(names.map(|name| ((process, name), at)));
+                    self.served.extend(names.map(|name| ((process, name), at)));
                 }
             }
-            Said::Asked { call, asked } if asked.kind == HOT => {
-                lock(&self.shared.hot).insert((process, *call));
-            }
-            Said::Returned { call, .. } => _ = lock(&self.shared.hot).remove(&(process, *call)),
-            Said::Idle => _ = lock(&self.shared.idle).insert(process),
+            Said::Idle => _ = self.idle.insert(process),
             Said::Write { call, name, token, held } => {
-                self.write(process, *call, name, *token);
-                acknowledge(connection, *call);
-                let call = *call;
+                let (call, name, token) = (*call, name.clone(), *token);
+                let accepted = self.write(&name, token);
+                self.record(now(), What::Written { process, call, name, token, accepted });
+                worker.acknowledge(call);
                 match held {
                     // A write is made in a poll.
-                    Some(true) => _ = polls.insert(call, at),
-                    Some(false) => {
-                        self.record_at(at, process, Said::Polled { call, held: false });
-                    }
+                    Some(true) => _ = worker.polls.insert(call, at),
+                    Some(false) => self.record(at, polled(call, false)),
                     None => {}
                 }
                 return;
             }
             Said::Ended { call, .. } => {
-                if let Some(at) = polls.remove(call) {
-                    self.record_at(at, process, Said::Polled { call: *call, held: true });
+                if let Some(at) = worker.polls.remove(call) {
+                    self.record(at, polled(*call, true));
                 }
             }
             _ => {}
         }
-        self.record_at(at, process, said);
+        self.record(at, What::Said { process, said });
     }
 
     /// Accepts a write, unless a later holder has written.
-    fn write(&self, process: u32, call: u64, name: &str, token: i64) {
-        let mut register = lock(&self.shared.register);
-        let accepted = register.as_mut().is_none_or(|register| {
+    fn write(&mut self, name: &str, token: i64) -> bool {
+        self.register.as_mut().is_none_or(|register| {
             let last = register.entry(name.to_owned()).or_insert(token);
             let accepted = *last <= token;
             *last = token.max(*last);
             accepted
-        });
-        self.record(What::Written { process, call, name: name.to_owned(), token, accepted });
+        })
     }
 }
 
-/// Answers a body that waits; a worker that has been killed needs no answer.
-fn acknowledge(mut connection: &TcpStream, call: u64) {
-    let _ = connection.write_all(format!("{call}\n").as_bytes());
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+impl Worker<'_> {
+    /// Answers a body that waits; a worker that has been killed needs no answer.
+    fn acknowledge(&self, call: u64) {
+        let _ = { self.connection }.write_all(format!("{call}\n").as_bytes());
+    }
 }

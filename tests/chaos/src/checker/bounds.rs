@@ -160,7 +160,7 @@ impl Known<'_> {
             if begin >= until {
                 // The next one waits for the end of this retention too.
                 last = last.max(until);
-            } else if self.removals.explain(keeps, name, begin, begin).is_none() {
+            } else if self.removals.explain(keeps, name, (begin, begin)).is_none() {
                 let early = (until - begin) / 1_000_000;
                 let text = format!("`{name}` was locked {early} ms too early");
                 verdicts.of_name(Breach::Retention, name, &[keeps, next], begin, text);

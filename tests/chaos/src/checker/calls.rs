@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use crate::history::{Asked, Ending, Event, Mode, Outcome, Said, What};
 
-/// A call by its process and number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CallId {
     pub(crate) process: u32,
@@ -17,7 +16,6 @@ impl std::fmt::Display for CallId {
     }
 }
 
-/// All that a history says of one call.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) id: CallId,
@@ -43,7 +41,6 @@ pub(crate) struct Begun {
 }
 
 impl Call {
-    /// The token of one of its names.
     pub(crate) fn token(&self, name: &str) -> Option<i64> {
         let tokens = &self.begun.as_ref()?.tokens;
         tokens.iter().find(|(of, _)| of == name).map(|(_, token)| *token)

@@ -5,6 +5,7 @@ use super::calls::Call;
 use super::exclusion::BLOCKING;
 use super::faults::{Failure, Fault, LONG_TTL};
 use super::pauses::covered;
+use super::removals::Span;
 use crate::clock::ms;
 
 /// How long after a fault it may still be the cause of an error.
@@ -29,15 +30,10 @@ impl Known<'_> {
     }
 
     /// Tells whether a fault, or a long stall, may be why a call fails so between two moments.
-    pub(super) fn is_explained(
-        &self,
-        call: &Call,
-        (from, to): (u64, u64),
-        failure: Failure<'_>,
-    ) -> bool {
+    pub(super) fn is_explained(&self, call: &Call, (from, to): Span, why: Failure<'_>) -> bool {
         let ttl = ms(call.asked.ttl);
         // A lock that is lost has not been renewed for a TTL, or its key was gone; a call is refused after some seconds of trying.
-        let since = match failure {
+        let since = match why {
             Failure::Lost(cause) => {
                 let leases = if cause == "Revoked" { 2 } else { 1 };
                 let blocked = if call.asked.kind == BLOCKING { BLOCKED } else { 0 };
@@ -46,17 +42,16 @@ impl Known<'_> {
             Failure::Refused | Failure::Unreleased => to.saturating_sub(AFTERMATH),
             Failure::Delayed => from.saturating_sub(AFTERMATH),
         };
-        let explains =
-            |fault: &&Fault| fault.disturbs(since, to, 0) && fault.explains(call, failure);
+        let explains = |fault: &&Fault| fault.disturbs(since, to, 0) && fault.explains(call, why);
         let explaining = self.faults.iter().filter(explains);
         let silent: Vec<_> = explaining.map(|fault| (fault.begun, fault.until())).collect();
-        let least = match failure {
+        let least = match why {
             // A release is given up after two seconds, whatever the TTL.
             Failure::Unreleased => long_stall(ttl).min(ms(1_000)),
             _ => long_stall(ttl),
         };
         let stalled = self.pauses.longest_stall(since, to) >= least;
-        if failure != Failure::Lost("Expired") || ttl < LONG_TTL {
+        if why != Failure::Lost("Expired") || ttl < LONG_TTL {
             return stalled || !silent.is_empty();
         }
         // Renewals come every third of the TTL: it takes a longer time without any until a long lease has run out.

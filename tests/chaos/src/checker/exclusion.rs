@@ -5,6 +5,7 @@
 
 use super::Known;
 use super::calls::{Call, began};
+use super::removals::Span;
 use super::verdicts::{Breach, Verdicts};
 use crate::history::{Mode, Outcome};
 use crate::schedule::Kind;
@@ -101,7 +102,7 @@ impl Known<'_> {
             for earlier in there.iter().filter(|earlier| excludes(earlier, body)) {
                 let end = earlier.held_until.min(body.held_until).max(begin);
                 let lasts = end - begin;
-                if let Some(kind) = self.removals.overlap(earlier, body, name, begin, end) {
+                if let Some(kind) = self.removals.overlap([earlier, body], name, (begin, end)) {
                     verdicts.removed(kind, lasts);
                     continue;
                 }
@@ -144,24 +145,18 @@ impl Known<'_> {
 
     /// The kinds of faults by which these permits may have no key in etcd any more, or none in its new history: one for each such
     /// permit.
-    fn without_key(
-        &self,
-        name: &str,
-        there: &[&Call],
-        newest: &Call,
-        (from, to): (u64, u64),
-    ) -> Vec<Kind> {
+    fn without_key(&self, name: &str, there: &[&Call], newest: &Call, span: Span) -> Vec<Kind> {
         let mut taken = Vec::new();
         let mut kinds = Vec::new();
         for call in there {
-            if let Some(fault) = self.removals.explain(call, name, from, to) {
+            if let Some(fault) = self.removals.explain(call, name, span) {
                 // An operator has taken one key, so one permit.
                 if !fault.is_of_one_key() || !taken.contains(&fault.number) {
                     taken.push(fault.number);
                     kinds.push(fault.kind);
                 }
             } else {
-                kinds.extend(self.removals.of_two_histories(call, newest, from, to));
+                kinds.extend(self.removals.of_two_histories([call, newest], span));
             }
         }
         kinds

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use super::calls::{Call, began};
 use crate::clock::ms;
 use crate::history::{Event, FaultBegun, Mode, What};
-use crate::schedule::Kind;
+use crate::schedule::{Kind, Reach};
 
-/// One fault of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Fault {
     pub(crate) number: u32,
@@ -25,7 +24,6 @@ pub(crate) struct Fault {
     pub(crate) of: FaultBegun,
 }
 
-/// How a call fails, or is delayed, by a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure<'a> {
     /// Its lock is lost by this cause.
@@ -57,7 +55,6 @@ const REVOKED: u64 = ms(8_000);
 /// How long an exchange may take by which a renewal learns that its lease is gone.
 const EXCHANGE: u64 = ms(1_000);
 
-/// All faults, in order.
 pub(crate) fn of(events: &[Event]) -> Vec<Fault> {
     let mut faults: Vec<Fault> = Vec::new();
     // The process of each slot.
@@ -122,7 +119,7 @@ impl Fault {
         }
         let named = call.asked.names.iter().any(|name| self.of.names.contains(name));
         let brief = ms(call.asked.ttl) < LONG_TTL;
-        match (reach(self.kind), failure) {
+        match (self.kind.reach(), failure) {
             (Reach::Nothing, _) => false,
             (Reach::Brief, Failure::Lost(_)) => brief,
             (Reach::Key, Failure::Lost(cause)) => {
@@ -233,45 +230,3 @@ pub(super) const LONG_TTL: u64 = ms(10_000);
 pub(crate) const REWIND_DETECTION: u64 = ms(8_000);
 /// How long before its record the deletion at the end of a fault may be.
 const DELETE_RECORD: u64 = ms(2_000);
-
-/// What a kind of fault can do to calls.
-enum Reach {
-    /// Nothing: a process that is killed says no more, and a new one has its own connections.
-    Nothing,
-    /// There and back again it may take longer than a renewal of a brief lease may.
-    Brief,
-    /// An operator takes the key of a holder, or all keys of its lease.
-    Key,
-    /// An operator puts a key in the way.
-    Name,
-    /// etcd puts no more keys, and keeps what it has.
-    Writes,
-    /// One member or endpoint of three, or so short that another attempt is answered: no call is refused.
-    One,
-    /// As with `One`, and nothing is lost either, however short its TTL is.
-    Harmless,
-    /// A worker, or etcd, can do nothing.
-    All,
-}
-
-/// Says what a kind of fault can do, as the matrix of faults in the design has it.
-fn reach(kind: Kind) -> Reach {
-    match kind {
-        Kind::WorkerKilled => Reach::Nothing,
-        Kind::WorkerDelayed => Reach::Brief,
-        Kind::LeaseRevoked | Kind::KeyDeleted | Kind::KeyOverwritten => Reach::Key,
-        Kind::JunkKey => Reach::Name,
-        Kind::NoSpace => Reach::Writes,
-        Kind::EndpointRefused | Kind::Compacted => Reach::Harmless,
-        Kind::WorkerReset | Kind::AllReset | Kind::EndpointFrozen => Reach::One,
-        Kind::MemberKilled | Kind::MemberFrozen | Kind::MemberIsolated => Reach::One,
-        Kind::LeaderKilled | Kind::LeaderFrozen | Kind::LeaderIsolated => Reach::One,
-        Kind::MemberReplaced => Reach::One,
-        Kind::WorkerStopped | Kind::WorkerCut | Kind::WorkerFrozen => Reach::All,
-        Kind::RequestsLost | Kind::AnswersLost => Reach::All,
-        Kind::WorkerTrickled | Kind::WorkerHalfOpen => Reach::All,
-        Kind::QuorumKilled | Kind::QuorumFrozen | Kind::AllRestarted => Reach::All,
-        Kind::EtcdWiped | Kind::EtcdRestored => Reach::All,
-        Kind::RoleTaken | Kind::PasswordChanged => Reach::All,
-    }
-}

@@ -30,7 +30,6 @@ use crate::options::Who;
 /// The version of the rules, raised with each change of them: figures of two versions do not add up.
 pub(crate) const VERSION: u32 = 5;
 
-/// What is known of a history.
 struct Known<'a> {
     events: &'a [Event],
     calls: &'a BTreeMap<CallId, Call>,
@@ -41,7 +40,6 @@ struct Known<'a> {
     removals: Removals<'a>,
 }
 
-/// Judges a history.
 pub(crate) fn judge(events: &[Event]) -> Verdicts {
     let calls = calls::of(events);
     let faults = faults::of(events);

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use crate::history::{Event, Said, What};
 use crate::stalls::ASK_PAUSE;
 
-/// The pauses of a history.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
     /// From when until when each process did not run; these may overlap.
@@ -61,12 +60,10 @@ impl Pauses {
         pauses
     }
 
-    /// The end of the history.
     pub(super) fn over(&self) -> u64 {
         self.over
     }
 
-    /// When a process ended.
     pub(super) fn ended(&self, process: u32) -> Option<u64> {
         self.ended.get(&process).copied()
     }
@@ -77,7 +74,6 @@ impl Pauses {
         started && self.ended(process).is_none_or(|at| to <= at)
     }
 
-    /// How long a process ran between two moments.
     pub(super) fn ran(&self, process: u32, from: u64, to: u64) -> u64 {
         let to = to.min(self.ended(process).unwrap_or(u64::MAX));
         let paused = self.stopped.get(&process).map_or(&[][..], Vec::as_slice);
@@ -103,7 +99,6 @@ impl Pauses {
         stalls.filter(move |(from, to)| to - from >= least)
     }
 
-    /// The length of every stall.
     pub(super) fn stalls(&self) -> Vec<u64> {
         self.stalls.iter().map(|(from, to)| to - from).collect()
     }

@@ -18,6 +18,9 @@ const GONE: &[&str] = &["Deleted", "Revoked", "Overwritten"];
 /// What a process logs once when it learns that etcd has lost what it knew.
 const HISTORY_LOST: &str = "etcd.history_lost";
 
+/// From when until when.
+pub(super) type Span = (u64, u64);
+
 /// What explains that a holder's key was gone while its guard said "held".
 pub(super) struct Removals<'a> {
     faults: &'a [Fault],
@@ -58,37 +61,20 @@ impl<'a> Removals<'a> {
     }
 
     /// The kind of fault that explains an overlap of two holders between two moments.
-    pub(super) fn overlap(
-        &self,
-        earlier: &Call,
-        later: &Call,
-        name: &str,
-        from: u64,
-        to: u64,
-    ) -> Option<Kind> {
+    pub(super) fn overlap(&self, both: [&Call; 2], name: &str, span: Span) -> Option<Kind> {
         // The later one may be the one without a key: it got it inside its process, which did not know.
-        let both = [earlier, later];
-        let mut removals = both.into_iter().filter_map(|call| self.explain(call, name, from, to));
-        removals
-            .next()
-            .map(|fault| fault.kind)
-            .or_else(|| self.of_two_histories(earlier, later, from, to))
+        let mut removals = both.into_iter().filter_map(|call| self.explain(call, name, span));
+        removals.next().map(|fault| fault.kind).or_else(|| self.of_two_histories(both, span))
     }
 
     /// The kind of fault by which two calls hold a name in different histories of etcd, if the one of before may not know.
-    pub(super) fn of_two_histories(
-        &self,
-        earlier: &Call,
-        later: &Call,
-        from: u64,
-        to: u64,
-    ) -> Option<Kind> {
-        if self.share_history(earlier, later) {
+    pub(super) fn of_two_histories(&self, both: [&Call; 2], (from, to): Span) -> Option<Kind> {
+        if self.share_history(both[0], both[1]) {
             return None;
         }
-        let both = [earlier, later];
         let rewind = self.rewinds.iter().find(|rewind| {
-            (rewind.at..=rewind.until).contains(&from) && (rewind.at..=rewind.until).contains(&to)
+            let unknown = rewind.at..=rewind.until;
+            unknown.contains(&from) && unknown.contains(&to)
         })?;
         let mut both = both.into_iter();
         let known = both.any(|call| to - from <= ms(call.asked.ttl) + self.idle(call, from, to));
@@ -119,7 +105,7 @@ impl<'a> Removals<'a> {
 
     /// The fault by which the key of a call may have been gone between two moments: an operator has just taken it, or etcd has revoked
     /// its lease, and the process noticed that about then.
-    pub(super) fn explain(&self, call: &Call, name: &str, from: u64, to: u64) -> Option<&'a Fault> {
+    pub(super) fn explain(&self, call: &Call, name: &str, (from, to): Span) -> Option<&'a Fault> {
         let ttl = ms(call.asked.ttl);
         let explains = |fault: &&Fault| {
             let Some(removal) = fault.removal(name, ttl) else {

@@ -51,7 +51,7 @@ impl Known<'_> {
             if let Some((earlier, of)) = before
                 && token <= earlier
                 // A key that is gone is handed over once more before its process knows.
-                && self.removals.explain(body, name, begin, begin).is_none()
+                && self.removals.explain(body, name, (begin, begin)).is_none()
             {
                 let text = format!("token {token} of `{name}` came after {earlier}");
                 let names = [name.to_owned()];

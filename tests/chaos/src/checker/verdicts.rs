@@ -77,7 +77,6 @@ impl Breach {
     }
 }
 
-/// One broken promise.
 #[derive(Debug, Clone)]
 pub(crate) struct Violation {
     pub(crate) breach: Breach,
@@ -97,7 +96,6 @@ impl Violation {
     }
 }
 
-/// What a history comes to.
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
     pub(crate) violations: Vec<Violation>,
@@ -164,7 +162,6 @@ impl Verdicts {
         self.measured.removed_by.entry(kind.to_string()).or_default().push(lasted);
     }
 
-    /// How often each promise was broken.
     pub(crate) fn counts(&self) -> BTreeMap<Breach, usize> {
         let mut counts = BTreeMap::new();
         for violation in &self.violations {

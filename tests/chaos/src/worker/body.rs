@@ -14,10 +14,8 @@ use super::connection::WitnessConnection;
 use crate::clock::now;
 use crate::history::{Ending, Said};
 
-/// The longest pause between two polls of a body.
 const POLL: Duration = Duration::from_millis(10);
 
-/// What the body of one call does.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) witness: WitnessConnection,
@@ -32,7 +30,6 @@ pub(super) struct Body {
     pub(super) polls: Arc<Polls>,
 }
 
-/// The locks that a body works under.
 pub(super) struct Hold {
     /// Token of each name.
     pub(super) tokens: Vec<(String, i64)>,
@@ -56,7 +53,6 @@ impl Hold {
 /// Polls of a body: the gate stands before each, and a loss is said once in each.
 #[derive(Debug, Default)]
 pub(super) struct Polls {
-    /// How often it was polled.
     number: AtomicU64,
     /// The last poll in which it said that its lock is lost.
     late: AtomicU64,

@@ -29,15 +29,12 @@ const NESTED: u64 = 8;
 const LONG: u64 = 12;
 /// How many names have one task in each process: on these, places in etcd's queue are compared across processes.
 pub(super) const TURNS: u64 = 2;
-/// The permits of a name.
 const PERMITS: u16 = 3;
 /// The wait of most calls, in milliseconds.
 const WAIT: u64 = 10_000;
-/// The TTLs, in milliseconds.
 const BRIEF: u64 = 2_000;
 const USUAL: u64 = 10_000;
 
-/// One task's calls.
 pub(super) struct Caller {
     pub(super) witness: WitnessConnection,
     pub(super) random: Rng,
@@ -124,7 +121,6 @@ struct Pending {
 }
 
 impl Pending {
-    /// Waits for the answer of the call.
     async fn answered(mut self, call: impl Future<Output = Result<(), LockError>>) -> Outcome {
         self.result = outcome(call.await);
         self.result.clone()
@@ -169,7 +165,6 @@ impl Caller {
         sleep(self.between(300, 500)).await;
     }
 
-    /// Makes one call of this kind.
     pub(super) async fn call(&mut self, kind: Kind) {
         let lasts = self.between(2, 60);
         let (n, few) = (self.random.u64(0..HOT), self.random.u64(0..FEW));
@@ -256,7 +251,6 @@ impl Caller {
         }
     }
 
-    /// Makes the call of an annotated function.
     async fn make<F: Future<Output = Result<(), LockError>>>(
         &self,
         asked: Asked,
@@ -399,7 +393,6 @@ async fn blocking<T: Send + 'static>(call: impl Future<Output = T> + Send + 'sta
     let _ = tokio::task::spawn_blocking(move || own.block_on(call)).await;
 }
 
-/// Runs a body in a task of its own, where the guard does not reach it.
 async fn unguarded(body: Body) {
     let hold = Hold::of(current());
     let _ = tokio::spawn(body.run_under(hold)).await;
@@ -415,7 +408,6 @@ async fn ungated(guard: &LockGuard, body: Body) -> Result<(), LockError> {
     }
 }
 
-/// Deletes the oldest key below a name.
 async fn release_by_name(name: &str) -> Result<(), etcd_client::Error> {
     let mut client = login::connect().await?;
     let oldest = GetOptions::new()

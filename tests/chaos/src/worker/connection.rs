@@ -68,17 +68,14 @@ impl WitnessConnection {
         Ok(connected)
     }
 
-    /// Numbers a new call.
     pub(crate) fn call(&self) -> u64 {
         self.0.calls.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Says something that is so now.
     pub(crate) fn say(&self, said: Said) {
         self.say_at(now(), said);
     }
 
-    /// Says something that was so then.
     pub(crate) fn say_at(&self, at: u64, said: Said) {
         if let Ok(line) = serde_json::to_string(&Message { at, said }) {
             self.0.pending.send_modify(|pending| *pending += 1);

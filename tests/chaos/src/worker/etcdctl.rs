@@ -20,7 +20,6 @@ use crate::login;
 /// Says the revision of the lock, and ends at a line on the input of etcdctl, which has no input for its command.
 const COMMAND: &str = "echo $ETCD_LOCK_REV; read -r line < /proc/$PPID/fd/0";
 
-/// Makes one call: starts etcdctl, and waits for its end.
 pub(super) async fn call(asked: &Asked, body: Body) -> Outcome {
     let called = locked(asked, body).await;
     called.unwrap_or_else(|error| Outcome::Wrong(error.to_string()))

@@ -9,7 +9,6 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use super::connection::WitnessConnection;
 use crate::history::Said;
 
-/// Subscriber that passes lines on.
 pub(super) struct Logs(pub(super) WitnessConnection);
 
 impl Subscriber for Logs {

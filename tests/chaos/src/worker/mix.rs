@@ -4,7 +4,6 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use fastrand::Rng;
 
-/// A kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// Of a task that wants one hot name all the time.
@@ -28,7 +27,6 @@ pub(crate) enum Kind {
     Blocking,
 }
 
-/// Kinds with their weights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mix {
     pub(crate) name: &'static str,

@@ -33,7 +33,6 @@ const ROAMERS: u64 = 10;
 /// The grace of the shutdown: longer than any body lasts.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Runs the worker to its end.
 pub(crate) fn run(worker: &Worker) -> etcd_locked_devkit::Result<()> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

@@ -32,7 +32,6 @@ pub(super) struct Owner {
 #[derive(Debug)]
 struct Lease {
     id: i64,
-    /// In milliseconds.
     ttl: u64,
     /// Until when it lives at least: the last renewal that was answered was sent a TTL before.
     until: AtomicU64,

@@ -12,15 +12,6 @@ fn a_call_beyond_its_bound_is_found() {
 }
 
 #[test]
-fn time_in_which_a_process_did_not_run_does_not_count() {
-    for paused in ["stops", "stalls"] {
-        holds(&format!(
-            "0-19990 holds 2.1; 0 asks 1.1; 1000-9000 {paused} 1; 20000 returns 1.1 busy"
-        ));
-    }
-}
-
-#[test]
 fn a_release_that_takes_too_long_is_found() {
     breaks("0 enters 1.1; 10 ended 1.1; 6000 returns 1.1", Breach::Bound);
 }

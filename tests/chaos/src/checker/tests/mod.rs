@@ -20,7 +20,6 @@ use crate::clock::ms;
 use crate::history::{Asked, Ending, Event, FaultBegun, Mode, Outcome, Said, Taken, What};
 use crate::schedule::Kind;
 
-/// One part of a history's text.
 struct Words<'a> {
     from: u64,
     /// The second time of a range.
@@ -210,12 +209,10 @@ fn holds(text: &str) {
     assert!(verdicts.violations.is_empty(), "{text}: {verdicts:#?}");
 }
 
-/// How often this promise is broken.
 fn count(text: &str, breach: Breach) -> usize {
     judged(text).counts().get(&breach).copied().unwrap_or(0)
 }
 
-/// The kind of fault with this name.
 fn named(kind: &str) -> Kind {
     kind.parse().expect("a kind of fault")
 }

@@ -117,14 +117,6 @@ fn a_revocation_needs_a_loss_of_that_lease() {
 }
 
 #[test]
-fn a_key_that_is_gone_may_be_handed_over_once_more() {
-    holds(
-        "0-8 fault leader_frozen; 0 asks 2.1; 9 begins 2.1 token=2; 20 ends 2.1;
-         0 asks 1.1; 10 begins 1.1 token=1; 12 polls 1.1; 13 returns 1.1 Revoked",
-    );
-}
-
-#[test]
 fn one_key_explains_one_permit_too_many() {
     let of = |permits: u64, name| {
         let permit = |n| format!("{}-2010 holds {n}.1 permits=2;", 2_000 + n);

@@ -21,13 +21,3 @@ fn a_body_that_begins_one_lease_into_the_silence_is_found() {
     holds(&silent("worker_cut_off", 3_400, 3_450));
     breaks(&silent("worker_cut_off", 3_600, 3_650), Breach::Validity);
 }
-
-#[test]
-fn a_lease_may_be_renewed_once_etcd_is_back() {
-    holds("0 starts 1; 1000-2000 fault worker_cut_off slot=1; 0-9000 holds 1.1");
-}
-
-#[test]
-fn other_processes_are_not_silent() {
-    holds("0 starts 1; 0 starts 2; 1000-15000 fault worker_cut_off slot=1; 0-9000 holds 2.1");
-}
