@@ -291,8 +291,14 @@ mod tests {
 
     use super::*;
 
-    /// A shell that leads a group, and the id of a child of it.
-    fn leader() -> (Process, PathBuf) {
+    /// Waits until every thread of the child is in such a state.
+    fn becomes(child: &Path, is: impl Fn(char) -> bool) {
+        let holds = || states(child).all(&is);
+        until("the child's state", Duration::from_secs(10), holds).expect("the child's state");
+    }
+
+    #[test]
+    fn a_group_stops_goes_on_and_ends_with_its_leader() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "sleep 600 & echo $!; wait"]).stdout(Stdio::piped());
         let mut leader = Process::lead("a shell", &mut shell).expect("a shell");
@@ -301,41 +307,13 @@ mod tests {
         BufReader::new(stdout).read_line(&mut line).expect("a line");
         let child = Path::new("/proc").join(line.trim());
         assert!(child.is_dir());
-        (leader, child)
-    }
-
-    /// Waits until every thread of the child is in such a state.
-    fn becomes(child: &Path, is: impl Fn(char) -> bool) {
-        let holds = || states(child).all(&is);
-        until("the child's state", Duration::from_secs(10), holds).expect("the child's state");
-    }
-
-    /// A child that no process reaps has the state Z.
-    fn ends(child: &Path) {
-        becomes(child, |state| "ZX".contains(state));
-    }
-
-    #[test]
-    fn a_group_stops_and_goes_on_with_its_leader() {
-        let (mut leader, child) = leader();
         leader.stop().expect("it stops");
         becomes(&child, |state| state == STOPPED);
         leader.cont();
         becomes(&child, |state| state != STOPPED);
-    }
-
-    #[test]
-    fn a_group_is_killed_with_its_leader() {
-        let (mut leader, child) = leader();
-        leader.kill().expect("it ends");
-        ends(&child);
-    }
-
-    #[test]
-    fn a_group_ends_with_a_leader_that_ends_by_itself() {
-        let (mut leader, child) = leader();
         kill_process(leader.pid(), Signal::KILL).expect("the leader alone is killed");
         leader.wait(Duration::from_secs(10)).expect("the leader's end is seen");
-        ends(&child);
+        // A child that no process reaps has the state Z.
+        becomes(&child, |state| "ZX".contains(state));
     }
 }
