@@ -6,16 +6,18 @@ use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
 use etcd_locked_core::{
     Acquire, CallId, Core, Failure, Grant, Input, Output, Refused, Release, Request, RequestId,
     Response, Settings,
 };
+use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::unconstrained;
@@ -46,8 +48,18 @@ const NEAR: usize = 16;
 #[derive(Debug)]
 pub(super) enum Message {
     Command(Command),
-    Event(Event),
+    Answer {
+        request: RequestId,
+        result: Answered,
+        asked: Asked,
+    },
+    Watch(Seen),
+    /// Time has passed.
+    Time,
 }
+
+/// What an exchange came to.
+type Answered = Result<Response, Failure>;
 
 /// What a handle on the engine submits.
 #[derive(Debug)]
@@ -85,19 +97,6 @@ pub(super) enum Command {
     Inspect(Inspection),
 }
 
-/// What etcd or the clock submits, by way of the engine's tasks.
-#[derive(Debug)]
-pub(super) enum Event {
-    Answer {
-        request: RequestId,
-        result: Result<Response, Failure>,
-        asked: Asked,
-    },
-    Watch(Seen),
-    /// Time has passed.
-    Time,
-}
-
 /// A function of the test kit that reads or steps the driver.
 #[cfg(feature = "testing")]
 pub(super) struct Inspection(pub(super) Box<dyn FnOnce(&mut Driver) + Send>);
@@ -106,21 +105,6 @@ pub(super) struct Inspection(pub(super) Box<dyn FnOnce(&mut Driver) + Send>);
 impl fmt::Debug for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Inspection")
-    }
-}
-
-/// An exchange that may panic, in a client's code: then its outcome is unknown. Boxed, because it may move to a task after it
-/// was polled, and an `async fn` around it would hold it twice.
-struct Caught<F>(Pin<Box<F>>);
-
-impl<F: Future<Output = Result<Response, Failure>>> Future for Caught<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx))).unwrap_or_else(|_| {
-            let cause = "the exchange with etcd panicked";
-            Poll::Ready(Err(Failure::Unknown(Arc::from(Box::from(cause)))))
-        })
     }
 }
 
@@ -136,7 +120,7 @@ pub(super) struct Driver {
     alarm: Arc<Alarm>,
     /// Where exchanges are awaited.
     runtime: Handle,
-    client: Client,
+    client: Arc<Client>,
     watches: Watches,
     /// The driver itself, for tasks that submit answers and for ownerships that submit releases.
     runner: Weak<Runner>,
@@ -170,7 +154,7 @@ impl Driver {
     pub(super) fn new(
         config: &Config,
         clock: Arc<dyn Clock>,
-        client: Client,
+        client: Arc<Client>,
         on: (Handle, Arc<Alarm>),
         runner: Weak<Runner>,
     ) -> Self {
@@ -190,7 +174,7 @@ impl Driver {
         let driver = runner.clone();
         let submit: Submit = Arc::new(move |event| {
             if let Some(driver) = driver.upgrade() {
-                driver.submit(Message::Event(Event::Watch(event)));
+                driver.submit(Message::Watch(event));
             }
         });
         Self {
@@ -226,26 +210,25 @@ impl Driver {
         self.report_losses();
     }
 
-    /// Handles one message.
     pub(super) fn handle(&mut self, message: Message) {
         match message {
             Message::Command(command) => self.carry_out(command),
-            Message::Event(Event::Answer { request, result, asked }) => {
+            Message::Answer { request, result, asked } => {
                 let etcd = || metrics::Etcd {
-                    reachable: self.client.reach().is_reached(),
-                    shortest: self.client.live_leases().iter().map(|it| it.1).min(),
+                    reachable: self.client.reach.is_reached(),
+                    shortest: self.client.renewals.live().iter().map(|it| it.1).min(),
                 };
                 let measured = asked.answered(&result, || self.clock.now(), etcd);
                 self.effects.extend(measured.map(Effect::Run));
                 self.report_history();
                 self.step(Input::Answer { request, result });
             }
-            Message::Event(Event::Watch(event)) => {
+            Message::Watch(event) => {
                 if let Some((watch, event)) = self.watches.take(event) {
                     self.step(Input::Watch { watch, event });
                 }
             }
-            Message::Event(Event::Time) => self.step(Input::Tick),
+            Message::Time => self.step(Input::Tick),
         }
         if let Some(due) = self.core.next_timeout() {
             self.alarm.set(self.now, due);
@@ -322,7 +305,7 @@ impl Driver {
             Output::Refused { call, why } => {
                 if let Some((names, reply)) = self.waiting.remove(&call) {
                     if let Refused::Backend(cause) = &why
-                        && self.client.reach().refused()
+                        && self.client.reach.refused()
                     {
                         self.effects.push(Effect::LogRefusal(cause.clone()));
                     }
@@ -343,8 +326,8 @@ impl Driver {
                     let (locks, histories) = (Arc::clone(&held.locks), held.histories);
                     let cause = LossCause::from(cause);
                     // One lost history costs many locks, and their sessions find out one after the other.
-                    if cause == LossCause::Wiped && histories == self.client.histories() {
-                        self.client.end_history();
+                    if cause == LossCause::Wiped && histories == self.client.history.epoch() {
+                        self.client.history.end();
                     }
                     self.report_history();
                     if locks.note_loss(cause) {
@@ -388,7 +371,7 @@ impl Driver {
 
     /// Logs that etcd has lost its history, once for each time.
     fn report_history(&mut self) {
-        let histories = self.client.histories();
+        let histories = self.client.history.epoch();
         if self.histories != histories {
             self.histories = histories;
             self.effects.push(Effect::LogHistory);
@@ -400,7 +383,7 @@ impl Driver {
     fn close(&mut self) {
         let asked = self.drained.is_some();
         let mut drained = self.drained.take().unwrap_or_default();
-        drained.leases = self.client.leases();
+        drained.leases = self.client.renewals.left();
         for Held { locks, .. } in mem::take(&mut self.held).into_values() {
             drained.left.extend(locks.locks().map(|lock| lock.name.clone()));
             if locks.note_loss(LossCause::Shutdown) {
@@ -426,8 +409,9 @@ impl Driver {
     fn exchange(&mut self, id: RequestId, request: Request) {
         let client = self.client.clone();
         let asked = Asked::now(&request, || self.clock.now());
-        // Should it panic, the core must still get its answer, or it waits for ever.
-        let exchange = Caught(Box::pin(async move { client.exchange(request).await }));
+        // Boxed, because it may move to a task after it was polled.
+        let exchange = async move { client.exchange(request).await };
+        let exchange = Box::pin(AssertUnwindSafe(exchange).catch_unwind());
         let (runtime, runner) = (self.runtime.clone(), self.runner.clone());
         if !self.client.answers_at_once() {
             return await_answer(&runtime, runner, (id, asked), exchange);
@@ -465,13 +449,13 @@ impl Driver {
             return self.release_unclaimed(call); // a call has a name
         };
         let all = (first, locks.collect());
-        let denied = self.client.denied();
+        let denied = Arc::clone(&self.client.denied);
         let clock = self.clock.clone();
         let engine = self.runner.clone();
         let taken = (self.process, self.now);
         let locks = OwnedLocks::new(call, all, deadline, clock, denied, engine, taken);
         let locks = Arc::new(locks);
-        let histories = self.client.histories();
+        let histories = self.client.history.epoch();
         let held = Held { locks: locks.clone(), histories, reported: false };
         self.held.insert(call, held);
         let granted = Effect::Granted(reply, Ownership::new(locks));
@@ -503,7 +487,7 @@ fn await_answer(
     runtime: &Handle,
     runner: Weak<Runner>,
     request: (RequestId, Asked),
-    exchange: impl Future<Output = Result<Response, Failure>> + Send + 'static,
+    exchange: impl Future<Output = thread::Result<Answered>> + Send + 'static,
 ) {
     runtime.spawn(async move { answer(&runner, request, exchange.await) });
 }
@@ -511,25 +495,15 @@ fn await_answer(
 fn answer(
     runner: &Weak<Runner>,
     (request, asked): (RequestId, Asked),
-    result: Result<Response, Failure>,
+    result: thread::Result<Answered>,
 ) {
+    // After a panic in the client's code the core must still get its answer, or it waits for ever.
+    let panicked = |_| {
+        let cause = "the exchange with etcd panicked";
+        Err(Failure::Unknown(Arc::from(Box::from(cause))))
+    };
+    let result = result.unwrap_or_else(panicked);
     if let Some(runner) = runner.upgrade() {
-        runner.submit(Message::Event(Event::Answer { request, result, asked }));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn panic_in_an_exchange_is_an_unknown_outcome() {
-        let panics = async { panic!("in the client's code") };
-        match Caught(Box::pin(panics)).await {
-            Err(Failure::Unknown(cause)) => assert!(cause.to_string().contains("panicked")),
-            other => panic!("{other:?}"),
-        }
-        let revoked = Caught(Box::pin(async { Ok(Response::Revoked) })).await;
-        assert!(matches!(revoked, Ok(Response::Revoked)), "{revoked:?}");
+        runner.submit(Message::Answer { request, result, asked });
     }
 }

@@ -7,10 +7,8 @@
 
 use std::io;
 use std::process;
-#[cfg(feature = "testing")]
-use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -19,12 +17,12 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::driver::{Command, Driver, Event, Message};
+use super::driver::{Command, Driver, Message};
 use super::ownership::{Answer, Ownership};
 use super::registry::{Call, Registry};
 use super::runner::Runner;
 use crate::clock::{Alarm, Clock, Moment};
-use crate::transport::client::{Client, WeakClient};
+use crate::transport::client::Client;
 use crate::transport::page::Page;
 use crate::values::config::Config;
 use crate::values::drained::Drained;
@@ -42,7 +40,7 @@ struct Shared {
     driver: Arc<Runner>,
     clock: Arc<dyn Clock>,
     /// The engine's own, until it ends.
-    client: WeakClient,
+    client: Weak<Client>,
     config: Config,
     author: Author,
     registry: Registry,
@@ -117,7 +115,7 @@ fn time_keeper(
         let _ = started.send(Ok(runtime.handle().clone())); // the caller waits for it
         runtime.block_on(async {
             alarm.rings().await;
-            while driver.submit(Message::Event(Event::Time)) {
+            while driver.submit(Message::Time) {
                 tokio::task::yield_now().await; // to exchanges, which a busy time would hold up
                 alarm.rings().await;
             }
@@ -145,9 +143,9 @@ impl Engine {
         let shared = Arc::new(Shared {
             driver: Arc::clone(&driver),
             clock: clock.clone(),
-            client: client.downgrade(),
+            client: Arc::downgrade(&client),
             #[cfg(feature = "opentelemetry")]
-            owners: super::owner::Owners::new(client.downgrade(), clock.clone()),
+            owners: super::owner::Owners::new(Arc::downgrade(&client), clock.clone()),
             author: Author::here(&host(), &config.service),
             registry: Registry::default(),
             draining: AtomicBool::new(false),
@@ -280,19 +278,19 @@ impl Engine {
         let shared = &self.0;
         let client = shared.client.upgrade();
         if let Some(client) = &client
-            && client.reach().wants_asking()
+            && client.reach.wants_asking()
         {
             let client = client.clone();
             shared.runtime.spawn(async move {
                 client.inquire().await;
-                client.reach().asked();
+                client.reach.asked();
             });
         }
         let client = client.as_ref();
         View {
-            reachable: client.is_some_and(|client| client.reach().is_reached()),
+            reachable: client.is_some_and(|client| client.reach.is_reached()),
             draining: shared.draining.load(Ordering::Acquire),
-            leases: client.map(Client::live_leases).unwrap_or_default(),
+            leases: client.map(|client| client.renewals.live()).unwrap_or_default(),
             calls: shared.registry.calls(),
         }
     }

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::Key;
 use crate::clock::Clock;
-use crate::transport::client::WeakClient;
+use crate::transport::client::Client;
 use crate::values::holder::Holder;
 
 /// How long calls wait before it is worth a read. An owner's record is that of its call after as long.
@@ -31,7 +31,7 @@ type Waiters = Vec<Weak<dyn Waiter>>;
 /// Reads of owners. Clones share them.
 #[derive(Clone)]
 pub(super) struct Owners {
-    client: WeakClient,
+    client: Weak<Client>,
     clock: Arc<dyn Clock>,
     turn: Arc<Semaphore>,
     /// Those who have come since the last read of a name.
@@ -39,7 +39,7 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    pub(super) fn new(client: WeakClient, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(client: Weak<Client>, clock: Arc<dyn Clock>) -> Self {
         Self { client, clock, turn: Arc::new(Semaphore::new(1)), waiters: Arc::default() }
     }
 
@@ -81,7 +81,7 @@ impl fmt::Debug for Owners {
 }
 
 /// The record of the oldest contender. Nothing is said of a failure: a trace is not worth a line in the log.
-async fn owner(client: &WeakClient, name: &Key) -> Option<Holder> {
+async fn owner(client: &Weak<Client>, name: &Key) -> Option<Holder> {
     let oldest =
         Op::Range { prefix: format!("{name}/").into(), limit: Some(1), values: true, up_to: None };
     let read = Txn { then: vec![oldest], ..Txn::default() };

@@ -94,7 +94,6 @@ impl Drop for Ownership {
 pub(crate) struct OwnedLocks {
     /// The first of its names, which stands for all where one is reported.
     pub(crate) first: OwnedLock,
-    /// The others, in the order of the call.
     pub(crate) others: Vec<OwnedLock>,
     /// When they were granted, or found.
     pub(crate) since: Moment,
@@ -313,7 +312,6 @@ impl OwnedLocks {
         }
     }
 
-    /// Waits for the loss.
     pub(crate) async fn until_lost(&self) -> LossCause {
         loop {
             let mut wakeup = self.wakeup();

@@ -22,11 +22,9 @@ pub(crate) struct Call {
     pub(crate) id: CallId,
     /// Path of the annotated function.
     pub(crate) function: Option<&'static str>,
-    /// When it queued.
     pub(crate) queued: Moment,
     /// How it shares its names.
     pub(crate) mode: Mode,
-    /// Its names, in its order.
     pub(crate) names: Arc<[Name]>,
     /// Its locks, once its caller has them.
     pub(crate) held: OnceLock<Arc<OwnedLocks>>,
@@ -39,7 +37,6 @@ pub(super) struct Registry([Mutex<Shard>; SHARDS]);
 type Shard = BTreeMap<CallId, Arc<Call>>;
 
 impl Registry {
-    /// A call queues.
     pub(super) fn enter(&self, call: Arc<Call>) {
         self.shard(call.id).insert(call.id, call);
     }

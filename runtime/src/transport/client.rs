@@ -3,8 +3,8 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use etcd_client::{ConnectOptions, Error};
@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::cluster::Clusters;
-use super::convert::{Listed, keys_under, malformed, send};
+use super::convert::{keys_under, malformed, send};
 use super::endpoint::{Connection, Endpoint, Means, Share};
 use super::errors::{
     Class, all, classify, named, silence, unopened, unserved, wants_another_connection,
@@ -23,7 +23,7 @@ use super::errors::{
 use super::history::History;
 use super::keyring::Keyring;
 use super::page::Page;
-use super::reach::{Change, Reach};
+use super::reach::Reach;
 use super::refusals::Refusals;
 use super::renewal::{Renewal, Renewals, Renewed, Stream, Way};
 use super::ring::Ring;
@@ -56,30 +56,15 @@ const PING: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(
 /// Longer than any configuration that makes sense, and short enough for every clock.
 const FOREVER: Duration = Duration::from_secs(86_400);
 
-/// The connections to etcd; clones share them.
-#[derive(Clone, Debug)]
-pub(crate) struct Client(Arc<Shared>);
-
-/// Connections that close once nothing else uses them.
-#[derive(Clone, Debug)]
-pub(crate) struct WeakClient(Weak<Shared>);
-
-impl WeakClient {
-    /// The client, unless its connections are closed.
-    pub(crate) fn upgrade(&self) -> Option<Client> {
-        self.0.upgrade().map(Client)
-    }
-}
-
-struct Shared {
+pub(crate) struct Client {
     ring: Arc<Ring>,
     clusters: Arc<Clusters>,
     scout: Arc<Scout>,
-    history: Arc<History>,
-    reach: Arc<Reach>,
-    renewals: Renewals,
+    pub(crate) history: Arc<History>,
+    pub(crate) reach: Reach,
+    pub(crate) renewals: Renewals,
     /// Credentials or certificates are refused now, and so are renewals of leases.
-    denied: Arc<AtomicBool>,
+    pub(crate) denied: Arc<AtomicBool>,
     refusals: Refusals,
     clock: Arc<dyn Clock>,
     target: Target,
@@ -91,7 +76,7 @@ struct Shared {
     share: Arc<Share>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("endpoints", &self.target).finish_non_exhaustive()
     }
@@ -99,7 +84,7 @@ impl fmt::Debug for Shared {
 
 impl Client {
     /// Reads the configuration; opens nothing.
-    pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Result<Self, String> {
+    pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<Self>, String> {
         config.check()?;
         let target = Target::of(config);
         let targets = target.endpoints();
@@ -130,20 +115,22 @@ impl Client {
             share: Arc::clone(&share),
             clock: clock.clone(),
         };
-        let endpoints: Vec<_> =
-            targets.into_iter().map(|target| Arc::new(Endpoint::new(target, &means))).collect();
+        let endpoints: Vec<_> = targets
+            .into_iter()
+            .map(|target| Arc::new(Endpoint::new(target, true, &means)))
+            .collect();
         let following =
             config.follow_members.then(|| Following { configured: endpoints.clone(), means });
         // Processes begin with different endpoints, or the first one listed would carry the whole fleet.
         let first = clock.now().since_boot().subsec_nanos() as usize % endpoints.len().max(1);
         let ring = Arc::new(Ring::new(endpoints, first));
         let scout = Scout::new(Arc::clone(&ring), Arc::clone(&clusters), clock.clone(), following);
-        Ok(Self(Arc::new(Shared {
+        Ok(Arc::new(Self {
             ring,
             clusters,
             scout: Arc::new(scout),
             history,
-            reach: Arc::new(Reach::new(clock.clone(), target.name())),
+            reach: Reach::new(clock.clone(), target.name()),
             renewals: Renewals::new(clock.clone()),
             denied: Arc::default(),
             refusals: Refusals::default(),
@@ -153,18 +140,13 @@ impl Client {
             prefix: config.prefix.as_str().into(),
             connect_timeout: config.connect_timeout,
             share,
-        })))
-    }
-
-    /// The same, for those who do not keep connections open.
-    pub(crate) fn downgrade(&self) -> WeakClient {
-        WeakClient(Arc::downgrade(&self.0))
+        }))
     }
 
     /// One exchange: one endpoint after the other while none was reached. An unknown outcome is reported at once and
     /// makes the next exchange go elsewhere; only reads and renewals are resent here (rules P8, P32).
-    pub(crate) async fn exchange(&self, request: Request) -> Result<Response, Failure> {
-        let began = self.0.reach.begin();
+    pub(crate) async fn exchange(self: &Arc<Self>, request: Request) -> Result<Response, Failure> {
+        let began = self.clock.now();
         let result = self.carry_out(request).await;
         self.note(began, &result);
         result
@@ -174,7 +156,7 @@ impl Client {
         match request {
             Request::Grant(ttl_secs) => {
                 let (lease, ttl) = self.grant(ttl_secs).await?;
-                self.0.renewals.keep(lease, ttl, None);
+                self.renewals.keep(lease, ttl, None);
                 Ok(Response::Granted { lease, ttl })
             }
             Request::Reserve(ttl_secs) => {
@@ -188,7 +170,9 @@ impl Client {
                 kept
             }
             Request::Revoke(lease) => self.revoke(lease).await,
-            Request::List(lease) => self.list(lease).await,
+            Request::List(lease) => {
+                self.in_turn(Effect::None, |connection| keys_under(connection, lease)).await
+            }
             Request::Txn(txn) if txn.only_reads() => self.read(&txn).await,
             Request::Txn(txn) => {
                 if txn.then.iter().any(|op| matches!(op, Op::Put { .. })) {
@@ -200,68 +184,57 @@ impl Client {
     }
 
     /// Asks etcd whether it answers, and changes nothing.
-    pub(crate) async fn inquire(&self) {
-        let began = self.0.reach.begin();
+    pub(crate) async fn inquire(self: &Arc<Self>) {
+        let began = self.clock.now();
         let result = self.read(&self.inquiry()).await;
         self.note(began, &result);
     }
 
     /// A read of a key that is never there.
     fn inquiry(&self) -> Txn {
-        Txn { then: vec![Op::Get { key: self.0.prefix.clone(), values: false }], ..Txn::default() }
+        Txn { then: vec![Op::Get { key: self.prefix.clone(), values: false }], ..Txn::default() }
     }
 
     /// Notes what an exchange says about etcd. While it is lost, it is asked again and again, for an engine that has nothing else to
     /// ask.
-    fn note(&self, began: Moment, result: &Result<Response, Failure>) {
-        let Some(Change::Lost(since)) = self.0.reach.note(began, result) else {
+    fn note(self: &Arc<Self>, began: Moment, result: &Result<Response, Failure>) {
+        let Some(since) = self.reach.note(began, result) else {
             return;
         };
-        let (client, clock) = (self.downgrade(), self.0.clock.clone());
+        let (client, clock) = (Arc::downgrade(self), self.clock.clone());
         tokio::spawn(async move {
             loop {
                 clock.sleep_until(clock.now() + AGAIN).await;
                 match client.upgrade() {
-                    Some(client) if client.0.reach.is_lost_since(since) => client.inquire().await,
+                    Some(client) if client.reach.is_lost_since(since) => client.inquire().await,
                     _ => return,
                 }
             }
         });
     }
 
-    /// Whether etcd can be reached.
-    pub(crate) fn reach(&self) -> &Reach {
-        &self.0.reach
-    }
-
-    /// The leases that are renewed, each with the time that it has at etcd at most.
-    pub(crate) fn live_leases(&self) -> Vec<(LeaseId, Duration)> {
-        self.0.renewals.live()
-    }
-
     /// Refuses what takes locks while the endpoints are of two clusters; what renews and releases them goes on (rule P35).
     fn acquires(&self) -> Result<(), Failure> {
-        self.0.clusters.refusal().map_or(Ok(()), Err)
+        self.clusters.refusal().map_or(Ok(()), Err)
     }
 
     /// A client of the caller's own over all endpoints; its tasks run on the runtime this is awaited on.
     pub(crate) async fn for_user(&self) -> Result<etcd_client::Client, Failure> {
-        let shared = &self.0;
-        let name = shared.target.name();
-        shared.scout.begin().await;
+        let name = self.target.name();
+        self.scout.begin().await;
         self.acquires()?;
         let mut failure = Failure::Unavailable(all(Vec::new()));
-        let terms = shared.terms.current().await;
+        let terms = self.terms.current().await;
         let terms = terms.map_err(|message| Failure::Unavailable(named(&name, message)))?;
         // With credentials, connecting is a call, which a dead endpoint may be picked for (rule P32).
-        let endpoints = shared.target.endpoints().len();
-        let current = shared.ring.position();
+        let endpoints = self.target.endpoints().len();
+        let current = self.ring.position();
         for first in (0..endpoints).map(|next| (current + next) % endpoints) {
-            let connect = shared.target.connect(&terms, first);
-            failure = match self.within(shared.connect_timeout, pin!(connect)).await {
+            let connect = self.target.connect(&terms, first);
+            failure = match self.within(self.connect_timeout, pin!(connect)).await {
                 Some(Ok(client)) => return Ok(client),
-                Some(Err(error)) => unopened(&name, shared.target.is_by_url(), &error),
-                None => Failure::Unavailable(silence(&name, shared.connect_timeout)),
+                Some(Err(error)) => unopened(&name, self.target.is_by_url(), &error),
+                None => Failure::Unavailable(silence(&name, self.connect_timeout)),
             };
         }
         Err(failure)
@@ -270,7 +243,7 @@ impl Client {
     /// The first endpoint that can be reached, for a stream; to be given to [`abandon`](Self::abandon).
     pub(super) async fn connect(&self) -> Result<(Arc<Endpoint>, Connection), Failure> {
         let mut causes = Vec::new();
-        for endpoint in self.0.ring.round() {
+        for endpoint in self.ring.round() {
             match endpoint.connect().await {
                 Ok(connection) => return Ok((endpoint, connection)),
                 Err(Failure::Unavailable(cause)) => {
@@ -285,49 +258,34 @@ impl Client {
 
     /// This connection is no good: the next exchange goes elsewhere, and the next one here over a new connection.
     pub(super) fn abandon(&self, endpoint: &Arc<Endpoint>, connection: &Connection) {
-        endpoint.lose(connection);
+        endpoint.lose(connection.generation);
         self.move_on(endpoint);
     }
 
     /// The next exchange here authenticates anew, if there is a user.
     pub(super) fn authenticate(&self, endpoint: &Endpoint, connection: &Connection) {
         if self.authenticates() {
-            endpoint.lose(connection);
+            endpoint.lose(connection.generation);
         }
     }
 
     /// What a call is refused with if its time was over before an exchange had failed.
     pub(crate) fn silence(&self) -> Cause {
-        named(&self.0.target.name(), "no answer in time".into())
-    }
-
-    /// How many histories of etcd have ended: it was wiped, or restored from a snapshot.
-    pub(crate) fn histories(&self) -> u64 {
-        self.0.history.epoch()
-    }
-
-    /// etcd has lost its history, says the core.
-    pub(crate) fn end_history(&self) {
-        self.0.history.end();
+        named(&self.target.name(), "no answer in time".into())
     }
 
     /// Whether etcd is in the process, and answers without being waited for.
     pub(crate) fn answers_at_once(&self) -> bool {
-        self.0.target.answers_at_once()
+        self.target.answers_at_once()
     }
 
     /// Whether there is a user, and hence a token that can expire.
     pub(super) fn authenticates(&self) -> bool {
-        self.0.terms.keyring.authenticates()
-    }
-
-    /// How many leases etcd may still have, of those that are renewed.
-    pub(crate) fn leases(&self) -> usize {
-        self.0.renewals.left()
+        self.terms.keyring.authenticates()
     }
 
     async fn grant(&self, ttl_secs: i64) -> Result<(LeaseId, Duration), Failure> {
-        self.0.scout.begin().await;
+        self.scout.begin().await;
         self.acquires()?;
         let (lease, ttl) = self
             .in_turn(Effect::Once, |connection: Connection| async move {
@@ -345,7 +303,7 @@ impl Client {
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<Response, Failure> {
-        self.0.renewals.end(lease);
+        self.renewals.end(lease);
         tracing::debug!(parent: None, lease = format_args!("{lease:x}"), "a lease is revoked");
         let revoked = self
             .in_turn(Effect::Once, |connection: Connection| async move {
@@ -355,40 +313,23 @@ impl Client {
             .await;
         match revoked {
             Ok(_) | Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
-                self.0.renewals.forget(lease);
+                self.renewals.forget(lease);
                 Ok(Response::Revoked)
             }
             Err(Failure::Refused(..)) => {
-                self.0.renewals.refused(lease);
+                self.renewals.refused(lease);
                 revoked
             }
             other => other,
         }
     }
 
-    /// Lists the keys that hang on a lease, as a member knows them that may be behind, or lead no more.
-    async fn list(&self, lease: LeaseId) -> Result<Response, Failure> {
-        let listed = self.in_turn(Effect::None, |connection| keys_under(connection, lease));
-        match listed.await? {
-            Listed::Keys(keys) => Ok(Response::Listed(Some(keys))),
-            Listed::Withheld(status) => {
-                tracing::debug!(parent: None, lease = format_args!("{lease:x}"), %status, "the keys of a lease are not listed");
-                Ok(Response::Listed(None))
-            }
-            Listed::NoLease => {
-                let cause = format!("etcd has no lease {lease:x}");
-                let cause = Arc::from(Box::from(cause));
-                Err(Failure::Refused(Refusal::LeaseNotFound, cause))
-            }
-        }
-    }
-
     async fn write(&self, txn: &Txn) -> Result<Response, Failure> {
-        let known = self.0.history.known();
+        let known = self.history.known();
         let answered = self.in_turn(Effect::Once, |connection| send(connection, txn)).await;
-        self.0.refusals.note(self.0.clock.now(), txn, &answered);
+        self.refusals.note(self.clock.now(), txn, &answered);
         let answer = answered?;
-        self.0.history.written(known, answer.revision);
+        self.history.written(known, answer.revision);
         Ok(Response::Txn(answer))
     }
 
@@ -396,15 +337,15 @@ impl Client {
     /// is known already: a linearizable read can be stale after a member was paused (rule P20). If all are older, the
     /// newest of them.
     async fn read(&self, txn: &Txn) -> Result<Response, Failure> {
-        let known = self.0.history.known();
+        let known = self.history.known();
         let deadline = self.whole(READ);
         let mut causes = Vec::new();
         let mut stale: Option<TxnAnswer> = None;
-        for endpoint in self.0.ring.round() {
+        for endpoint in self.ring.round() {
             let call = |connection| send(connection, txn);
             match self.ask(&endpoint, READ, deadline, Proof::Wanted, call).await {
                 Ok(answer) if !known.is_newer_than(answer.revision) => {
-                    self.0.history.read(known, answer.revision);
+                    self.history.read(known, answer.revision);
                     return Ok(Response::Txn(answer));
                 }
                 Ok(answer) => {
@@ -423,7 +364,7 @@ impl Client {
             Some(answer) => {
                 if causes.is_empty() {
                     // All of them agree: etcd was wiped and counts anew (rule P35), which is for the core to judge.
-                    self.0.history.all_older(known, answer.revision);
+                    self.history.all_older(known, answer.revision);
                 }
                 Ok(Response::Txn(answer))
             }
@@ -457,7 +398,7 @@ impl Client {
         };
         let deadline = self.whole(limit);
         let mut causes = Vec::new();
-        for endpoint in self.0.ring.round() {
+        for endpoint in self.ring.round() {
             match self.ask(&endpoint, limit, deadline, Proof::Wanted, &call).await {
                 Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
                 Err(Failure::Unknown(cause)) if effect == Effect::None => {
@@ -499,7 +440,7 @@ impl Client {
                 Some(connected) => connected?,
                 None => return Err(Failure::Unavailable(endpoint.silence(limit))),
             };
-            let now = self.0.clock.now();
+            let now = self.clock.now();
             let left = limit.min(deadline - now);
             let call = pin!(call(connection.clone()));
             let error = match self.until(now + left, call).await {
@@ -509,17 +450,17 @@ impl Client {
                     // A call that began on a connection still being opened, or with most of its time gone for that,
                     // proves nothing against it: the next attempt may find it ready.
                     if connection.proven && left >= limit.mul_f64(0.9) {
-                        endpoint.lose(&connection);
+                        endpoint.lose(connection.generation);
                     }
                     return Err(Failure::Unknown(endpoint.silence(limit)));
                 }
             };
             // etcd-client's own refresh does not cover it (open streams, old auth revisions), or it has the credentials of before:
             // authenticate anew, once (rule P33).
-            let another = || self.0.terms.keyring.may_change() && wants_another_connection(&error);
+            let another = || self.terms.keyring.may_change() && wants_another_connection(&error);
             if !anew && (classify(&error) == Class::StaleToken || another()) {
                 anew = true;
-                endpoint.lose(&connection);
+                endpoint.lose(connection.generation);
                 continue;
             }
             return Err(endpoint.failed(&connection, &error));
@@ -528,24 +469,19 @@ impl Client {
 
     /// Has the certificate's end warned of, if that is near: connections may last longer than their certificates.
     fn mind_certificate(&self) {
-        let keyring = &self.0.terms.keyring;
+        let keyring = &self.terms.keyring;
         if keyring.is_due() {
             let keyring = Arc::clone(keyring);
             tokio::spawn(async move { drop(keyring.current().await) });
         }
     }
 
-    /// Whether renewals of leases are refused, as it is now and will be.
-    pub(crate) fn denied(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0.denied)
-    }
-
     /// Notes whether renewals of leases are refused, by etcd or for its certificate. That it is out of reach for a while says neither.
     fn note_denial(&self, kept: &Result<Response, Failure>) {
         match kept {
-            Ok(_) => self.0.denied.store(false, Ordering::Relaxed),
+            Ok(_) => self.denied.store(false, Ordering::Relaxed),
             Err(Failure::Refused(Refusal::PermissionDenied | Refusal::Other, cause)) => {
-                if !self.0.denied.swap(true, Ordering::Relaxed) {
+                if !self.denied.swap(true, Ordering::Relaxed) {
                     tracing::warn!(parent: None, code = "etcd.renewals_denied", %cause, "leases are not renewed, because credentials or a certificate are refused: their locks will be lost");
                 }
             }
@@ -556,13 +492,13 @@ impl Client {
     /// Renews a lease over a stream of its own, all of it within `timeout`. After each part of that without an answer, and after each
     /// failure, one more endpoint is asked; those asked before may still answer, and the first answer counts (rule P30).
     async fn keep_alive(&self, lease: LeaseId, timeout: Duration) -> Result<Response, Failure> {
-        let deadline = self.0.clock.now() + timeout;
-        let kept = self.0.renewals.take(lease);
-        let mut renewal = Renewal::new(Arc::clone(&self.0.ring), kept);
+        let deadline = self.clock.now() + timeout;
+        let kept = self.renewals.take(lease);
+        let mut renewal = Renewal::new(Arc::clone(&self.ring), kept);
         let mut asked = FuturesUnordered::new();
         let mut next_at = deadline;
         loop {
-            let now = self.0.clock.now();
+            let now = self.clock.now();
             if now < deadline
                 && let Some(way) = renewal.next()
             {
@@ -586,14 +522,14 @@ impl Client {
                     // A stream is opened where a connection was lost, and etcd may have been restored meanwhile: its revision
                     // shows that now, and not at the next renewal (rule P35). The holders are not to wait for that.
                     if renewed.revision.is_none() {
-                        let left = deadline - self.0.clock.now();
+                        let left = deadline - self.clock.now();
                         let revision = pin!(self.revision());
                         renewed.revision = self.within(left / 4, revision).await.flatten();
                     }
                     return Ok(self.kept(lease, renewed, stream));
                 }
                 Some(Some(Err(Failure::Refused(Refusal::LeaseNotFound, _)))) => {
-                    self.0.renewals.forget(lease);
+                    self.renewals.forget(lease);
                     // etcd-client keeps the header of this answer to itself.
                     let revision = self.until(deadline, pin!(self.revision())).await.flatten();
                     let ttl = Duration::ZERO;
@@ -612,7 +548,7 @@ impl Client {
         lease: LeaseId,
         deadline: Moment,
     ) -> Result<(Renewed, Stream), Failure> {
-        let limit = deadline - self.0.clock.now();
+        let limit = deadline - self.clock.now();
         let endpoint = Arc::clone(way.endpoint());
         let renewed = match way {
             Way::Kept(mut stream) => {
@@ -626,13 +562,13 @@ impl Client {
                         | Failure::Unknown(cause) => Err(Failure::Unavailable(cause)),
                     },
                     None => {
-                        endpoint.lose(&stream.connection);
+                        endpoint.lose(stream.connection.generation);
                         Err(Failure::Unknown(endpoint.silence(limit)))
                     }
                 }
             }
             Way::Opened(_) => {
-                let known = self.0.renewals.ttl(lease);
+                let known = self.renewals.ttl(lease);
                 let call = |connection| Stream::open(connection, endpoint.clone(), lease, known);
                 self.ask(&endpoint, limit, deadline, Proof::Needless, call).await
             }
@@ -657,10 +593,10 @@ impl Client {
     fn kept(&self, lease: LeaseId, renewed: Renewed, stream: Stream) -> Response {
         let Renewed { ttl, revision } = renewed;
         match ttl.is_zero() {
-            true => self.0.renewals.forget(lease),
+            true => self.renewals.forget(lease),
             false => {
                 tracing::debug!(parent: None, lease = format_args!("{lease:x}"), ?ttl, "a lease is renewed");
-                self.0.renewals.keep(lease, ttl, Some(stream));
+                self.renewals.keep(lease, ttl, Some(stream));
             }
         }
         Response::KeptAlive { ttl, revision }
@@ -668,15 +604,15 @@ impl Client {
 
     /// Exchanges begin elsewhere, unless another one has already seen to that.
     fn move_on(&self, from: &Arc<Endpoint>) {
-        self.0.ring.move_on(from);
-        self.0.scout.failed();
+        self.ring.move_on(from);
+        self.scout.failed();
     }
 
     /// When a round of all endpoints must have ended.
     fn whole(&self, limit: Duration) -> Moment {
-        let count = u32::try_from(self.0.ring.all().len()).unwrap_or(u32::MAX);
-        let each = self.0.share.each().saturating_add(limit);
-        self.0.clock.now() + each.saturating_mul(count).min(FOREVER)
+        let count = u32::try_from(self.ring.all().len()).unwrap_or(u32::MAX);
+        let each = self.share.each().saturating_add(limit);
+        self.clock.now() + each.saturating_mul(count).min(FOREVER)
     }
 
     /// What the future answers; `None` if that takes longer.
@@ -685,11 +621,11 @@ impl Client {
         limit: Duration,
         future: F,
     ) -> Option<F::Output> {
-        self.until(self.0.clock.now() + limit, future).await
+        self.until(self.clock.now() + limit, future).await
     }
 
     async fn until<F: Future + Unpin>(&self, deadline: Moment, future: F) -> Option<F::Output> {
-        by(&*self.0.clock, deadline, future).await
+        by(&*self.clock, deadline, future).await
     }
 }
 
@@ -720,7 +656,7 @@ mod tests {
     use super::*;
     use crate::clock::BootClock;
 
-    fn client(endpoints: &[&str]) -> Client {
+    fn client(endpoints: &[&str]) -> Arc<Client> {
         Client::new(&Config::new(endpoints.iter().copied()), Arc::new(BootClock)).unwrap()
     }
 
@@ -739,12 +675,12 @@ mod tests {
         let names = |round: Vec<Arc<Endpoint>>| -> Vec<String> {
             round.iter().map(|it| it.name().to_owned()).collect()
         };
-        let before: Vec<_> = client.0.ring.round().collect();
+        let before: Vec<_> = client.ring.round().collect();
         client.move_on(&before[0]);
         client.move_on(&before[0]);
         let mut expected = names(before);
         expected.rotate_left(1);
-        assert_eq!(names(client.0.ring.round().collect()), expected);
+        assert_eq!(names(client.ring.round().collect()), expected);
     }
 
     #[cfg(feature = "embedded")]

@@ -150,7 +150,6 @@ impl Clusters {
         Some(Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message))))
     }
 
-    /// Returns whether the endpoints are of two clusters.
     pub(super) fn is_mixed(&self) -> bool {
         self.mixed.load(Ordering::Acquire)
     }
@@ -217,30 +216,6 @@ impl Seen {
 mod tests {
     use super::*;
 
-    fn message(clusters: &Clusters) -> String {
-        match clusters.refusal() {
-            Some(Failure::Refused(_, cause)) => cause.to_string(),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn second_cluster_is_refused_with_both_ids() {
-        let clusters = Clusters::default();
-        clusters.answered("http://a:1", 0xabc).unwrap();
-        let foreign = clusters.answered("http://b:1", 0xdef).unwrap_err();
-        assert!(foreign.to_string().starts_with("http://b:1: of cluster def"), "{foreign}");
-        assert_eq!(
-            message(&clusters),
-            "the endpoints are of different clusters: http://a:1: cluster abc; http://b:1: cluster def; \
-             name endpoints of one cluster only"
-        );
-        // That its first endpoint is silent now makes the other no member of the first cluster.
-        assert!(clusters.answered("http://b:1", 0xdef).is_err());
-        clusters.answered("http://b:1", 0xabc).unwrap();
-        assert!(clusters.refusal().is_none());
-    }
-
     #[test]
     fn cluster_made_anew_is_accepted_once_all_endpoints_are_of_it() {
         let clusters = Clusters::default();
@@ -265,24 +240,15 @@ mod tests {
     fn cluster_made_anew_needs_no_endpoint_that_is_not_configured() {
         let clusters = Clusters::default();
         clusters.answered("http://a:1", 1).unwrap();
-        clusters.joined("http://m:1", 1, link(1)).unwrap();
+        let member = link(1);
+        let lost = member.lost.clone();
+        clusters.joined("http://m:1", 1, member).unwrap();
         clusters.answered("http://a:1", 2).unwrap();
         assert!(clusters.refusal().is_none());
         assert!(!clusters.knows("http://m:1"));
+        assert_eq!(*lost.borrow(), 1, "its connection is used no more");
         clusters.joined("http://m:1", 2, link(2)).unwrap();
         assert!(clusters.knows("http://m:1"));
-    }
-
-    #[test]
-    fn cluster_made_anew_ends_connections_to_members_of_the_former() {
-        let clusters = Clusters::default();
-        clusters.answered("http://a:1", 1).unwrap();
-        let member = link(3);
-        let lost = member.lost.clone();
-        clusters.joined("http://m:1", 1, member).unwrap();
-        assert_eq!(*lost.borrow(), 0);
-        clusters.answered("http://a:1", 2).unwrap();
-        assert_eq!(*lost.borrow(), 3);
     }
 
     #[test]

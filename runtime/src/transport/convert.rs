@@ -6,10 +6,11 @@ use etcd_client::{
     CompareOp, DeleteOptions, Error, GetOptions, KeyValue, LeaseTimeToLiveOptions, PutOptions,
     ResponseHeader, SortOrder, SortTarget, TxnOp, TxnOpResponse,
 };
-use etcd_locked_core::{Compare, Kv, LeaseId, Op, Revision, Txn, TxnAnswer};
+use etcd_locked_core::{Compare, Kv, LeaseId, Op, Response, Revision, Txn, TxnAnswer};
 use tonic::{Code, Status};
 
 use super::endpoint::Connection;
+use super::errors::NO_LEASE;
 
 /// Answers may be larger than tonic's 4 MiB: a range over a long queue.
 pub(super) const MAX_ANSWER: usize = 64 << 20;
@@ -40,26 +41,21 @@ pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer,
     Ok(TxnAnswer { revision, succeeded, answers })
 }
 
-/// What etcd says of the keys that hang on a lease.
-pub(super) enum Listed {
-    Keys(Vec<Vec<u8>>),
-    NoLease,
-    /// They are more than 4 MiB, and no option lets etcd-client take those; or etcd, or a proxy, does not let their list through.
-    Withheld(Status),
-}
-
-pub(super) async fn keys_under(connection: Connection, lease: LeaseId) -> Result<Listed, Error> {
+/// Lists the keys that hang on a lease, as a member knows them that may be behind, or lead no more. No keys are listed where they
+/// are more than 4 MiB, as no option lets etcd-client take those; or where etcd, or a proxy, does not let their list through.
+pub(super) async fn keys_under(connection: Connection, lease: LeaseId) -> Result<Response, Error> {
     let options = LeaseTimeToLiveOptions::new().with_keys();
     let mut leases = connection.client.lease_client();
     match leases.time_to_live(lease, Some(options)).await {
-        Ok(answer) if answer.ttl() < 0 => Ok(Listed::NoLease),
-        Ok(answer) => Ok(Listed::Keys(answer.keys().to_vec())),
-        Err(Error::GRpcStatus(status)) => match status.code() {
-            Code::OutOfRange | Code::PermissionDenied | Code::Unimplemented => {
-                Ok(Listed::Withheld(status))
-            }
-            _ => Err(Error::GRpcStatus(status)),
-        },
+        Ok(answer) if answer.ttl() < 0 => Err(Error::GRpcStatus(Status::not_found(NO_LEASE))),
+        Ok(answer) => Ok(Response::Listed(Some(answer.keys().to_vec()))),
+        Err(Error::GRpcStatus(status))
+            if [Code::OutOfRange, Code::PermissionDenied, Code::Unimplemented]
+                .contains(&status.code()) =>
+        {
+            tracing::debug!(parent: None, lease = format_args!("{lease:x}"), %status, "the keys of a lease are not listed");
+            Ok(Response::Listed(None))
+        }
         Err(error) => Err(error),
     }
 }

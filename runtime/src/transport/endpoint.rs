@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use etcd_client::Client;
@@ -132,32 +132,16 @@ pub(super) struct Connection {
     pub(super) client: Arc<Client>,
     /// The endpoint has answered on it.
     pub(super) proven: bool,
-    generation: u64,
+    pub(super) generation: u64,
 }
 
 impl Endpoint {
-    /// An endpoint of the configuration.
-    pub(super) fn new(target: Target, means: &Means) -> Self {
-        Self::reached(target, true, means)
-    }
-
-    /// An endpoint of the cluster's member list.
-    pub(super) fn of_a_member(target: Target, means: &Means) -> Self {
-        Self::reached(target, false, means)
-    }
-
-    fn reached(target: Target, configured: bool, means: &Means) -> Self {
-        Self {
-            dial: Dial {
-                name: target.name(),
-                target,
-                configured,
-                served: Arc::default(),
-                lost: watch::Sender::new(0),
-                means: means.clone(),
-            },
-            slot: Mutex::default(),
-        }
+    /// `configured`: it is in the configuration, and not only in the cluster's member list.
+    pub(super) fn new(target: Target, configured: bool, means: &Means) -> Self {
+        let name = target.name();
+        let (served, lost) = (Arc::default(), watch::Sender::new(0));
+        let dial = Dial { target, name, configured, served, lost, means: means.clone() };
+        Self { dial, slot: Mutex::default() }
     }
 
     /// The endpoint's connection, opened if it is not.
@@ -180,14 +164,14 @@ impl Endpoint {
 
     /// Whether a connection is open and proven.
     pub(super) fn is_connected(&self) -> bool {
-        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = self.slot();
         let last = slot.as_ref();
         last.is_some_and(|last| last.is_proven() && !self.has_lost(last.generation))
     }
 
     /// Lets go of the connection, which closes when the exchanges under way on it have ended. The next exchange opens another.
     pub(super) fn rest(&self) {
-        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.slot();
         if let Some(last) = &mut *slot {
             last.stage = watch::channel(Stage::Begun).1; // broken off
         }
@@ -199,7 +183,6 @@ impl Endpoint {
         self.dial.means.clusters.forget(self.name());
     }
 
-    /// What errors call it.
     pub(super) fn name(&self) -> &str {
         &self.dial.name
     }
@@ -225,7 +208,7 @@ impl Endpoint {
 
     /// The attempt to wait for: the last one, unless it came to nothing.
     fn opening(&self) -> Opening {
-        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.slot();
         match &*slot {
             Some(last) if last.is_of_use() && !self.has_lost(last.generation) => last.clone(),
             last => {
@@ -235,7 +218,6 @@ impl Endpoint {
         }
     }
 
-    /// Begins to open a connection.
     fn begin(&self, generation: u64) -> Opening {
         let (telling, stage) = watch::channel(Stage::Begun);
         tokio::spawn(self.dial.clone().open(generation, telling));
@@ -245,7 +227,7 @@ impl Endpoint {
     /// What a failed exchange over this connection comes to.
     pub(super) fn failed(&self, connection: &Connection, error: &etcd_client::Error) -> Failure {
         if !spoken(error) {
-            self.lose(connection);
+            self.lose(connection.generation);
         }
         // One side has refused the other's certificate, so there was no connection that could have carried the request. On a
         // proven one, the same words would be about a connection that broke.
@@ -264,20 +246,15 @@ impl Endpoint {
         }
     }
 
-    /// The connection is not used again; exchanges under way on it may still end.
-    pub(super) fn lose(&self, connection: &Connection) {
-        self.lose_up_to(connection.generation);
-    }
-
     /// The generation of its last connection, open or not.
     pub(super) fn generation(&self) -> Option<u64> {
-        let slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = self.slot();
         slot.as_ref().map(|last| last.generation)
     }
 
     /// The next exchange uses a new connection, if the last one is of this generation and open. What uses that goes on.
     pub(super) fn reopen(&self, generation: u64) {
-        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.slot();
         let last = slot.as_ref().filter(|last| last.generation == generation && last.is_proven());
         if last.is_some() {
             *slot = Some(self.begin(generation + 1));
@@ -285,34 +262,27 @@ impl Endpoint {
     }
 
     /// Its connections up to this generation are not used again; exchanges under way on them may still end.
-    pub(super) fn lose_up_to(&self, generation: u64) {
+    pub(super) fn lose(&self, generation: u64) {
         self.dial.link(generation).lose();
     }
 
-    /// Whether an exchange has found the connection to be no good.
-    pub(super) fn is_lost(&self, connection: &Connection) -> bool {
-        self.has_lost(connection.generation)
-    }
-
-    fn has_lost(&self, generation: u64) -> bool {
+    /// Whether an exchange has found the connections up to this generation to be no good.
+    pub(super) fn has_lost(&self, generation: u64) -> bool {
         *self.dial.lost.borrow() >= generation
     }
 
-    /// Completes once [`is_lost`](Self::is_lost).
+    /// Completes once it [`has_lost`](Self::has_lost) the connection.
     pub(super) async fn lost(&self, connection: &Connection) {
         // Fails only without a sender, which is this.
         let _ = self.dial.lost.subscribe().wait_for(|lost| *lost >= connection.generation).await;
     }
 
-    /// etcd did not answer in time.
+    fn slot(&self) -> MutexGuard<'_, Option<Opening>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn silence(&self, limit: Duration) -> Cause {
         silence(&self.dial.name, limit)
-    }
-}
-
-impl Connection {
-    pub(super) fn generation(&self) -> u64 {
-        self.generation
     }
 }
 
@@ -424,7 +394,7 @@ mod tests {
 
     fn endpoint(url: String) -> Endpoint {
         let means = Means::for_tests(Duration::from_millis(50));
-        Endpoint::new(Target::Urls(vec![url]), &means)
+        Endpoint::new(Target::Urls(vec![url]), true, &means)
     }
 
     #[test]

@@ -57,7 +57,6 @@ pub(super) fn unserved(causes: Vec<Cause>) -> Failure {
     }
 }
 
-/// etcd did not answer in time.
 pub(super) fn silence(url: &str, limit: Duration) -> Cause {
     let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     let limit = Duration::from_millis(millis);
@@ -76,7 +75,6 @@ fn permanently(url: &str, message: &str) -> Cause {
     Arc::new(BackendError::permanent(format!("{url}: {message}")))
 }
 
-/// One cause that names them all.
 pub(super) fn all(mut causes: Vec<Cause>) -> Cause {
     match causes.pop() {
         Some(only) if causes.is_empty() => only,
@@ -100,6 +98,9 @@ pub(super) enum Class {
     Unknown,
 }
 
+/// etcd's word for a lease that has ended.
+pub(super) const NO_LEASE: &str = "etcdserver: requested lease not found";
+
 /// Rule P34's table. What is not in it is [`Class::Unknown`]: a wrong guess the other way would leave a ghost key
 /// (rule P10).
 const CLASSES: &[(&str, Class)] = &[
@@ -110,7 +111,7 @@ const CLASSES: &[(&str, Class)] = &[
     ("etcdserver: not capable", Class::Unavailable),
     ("etcdserver: too many requests", Class::Unavailable),
     ("etcdserver: rpc not supported for learner", Class::Unavailable),
-    ("etcdserver: requested lease not found", Class::Refused(Refusal::LeaseNotFound)),
+    (NO_LEASE, Class::Refused(Refusal::LeaseNotFound)),
     ("etcdserver: permission denied", Class::Refused(Refusal::PermissionDenied)),
     ("etcdserver: mvcc: database space exceeded", Class::Refused(Refusal::NoSpace)),
     ("etcdserver: duplicate key given in txn request", Class::Refused(Refusal::Other)),
@@ -128,7 +129,6 @@ const CLASSES: &[(&str, Class)] = &[
     ("etcdserver: revision of auth store is old", Class::StaleToken),
 ];
 
-/// What the error says about the request it answers.
 pub(super) fn classify(error: &etcd_client::Error) -> Class {
     match error {
         etcd_client::Error::GRpcStatus(status) => CLASSES

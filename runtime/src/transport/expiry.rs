@@ -66,24 +66,14 @@ impl Expiry {
 mod tests {
     use super::*;
 
-    fn days(days: u64) -> u64 {
-        days * 86_400
-    }
-
-    fn at(days_: u64) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(days(days_))
-    }
-
     #[test]
-    fn end_is_near_two_weeks_before() {
-        let expiry = Expiry::between(days(100), days(465));
-        assert!(!expiry.is_near(at(450)) && expiry.is_near(at(451)));
-        assert!(!expiry.is_over(at(464)) && expiry.is_over(at(465)));
-    }
-
-    #[test]
-    fn end_of_a_short_life_is_near_in_its_last_third() {
-        let expiry = Expiry::between(days(100), days(103));
-        assert!(!expiry.is_near(at(101)) && expiry.is_near(at(102)));
+    fn end_is_near_two_weeks_before_or_in_the_last_third() {
+        let days = |days: u64| days * 86_400;
+        let at = |day| SystemTime::UNIX_EPOCH + Duration::from_secs(days(day));
+        for (ends, far, near) in [(465, 450, 451), (103, 101, 102)] {
+            let expiry = Expiry::between(days(100), days(ends));
+            assert!(!expiry.is_near(at(far)) && expiry.is_near(at(near)));
+            assert!(!expiry.is_over(at(ends - 1)) && expiry.is_over(at(ends)));
+        }
     }
 }

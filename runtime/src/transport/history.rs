@@ -7,7 +7,7 @@ use etcd_locked_core::Revision;
 
 /// What is known of etcd's history.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(crate) struct History {
     highest: Mutex<Highest>,
     /// How many histories have ended. Written only with `highest` locked.
     epoch: AtomicU64,
@@ -44,7 +44,6 @@ impl Highest {
 }
 
 impl History {
-    /// What is known now.
     pub(super) fn known(&self) -> Known {
         let highest = self.highest();
         Known { highest: *highest, epoch: self.epoch() }
@@ -63,7 +62,6 @@ impl History {
         highest.raise(revision);
     }
 
-    /// A read was answered.
     pub(super) fn read(&self, known: Known, revision: Revision) {
         let mut highest = self.highest();
         if known.epoch == self.epoch() {
@@ -80,14 +78,14 @@ impl History {
     }
 
     /// The core, or the id of the cluster, has proved that etcd has lost its history.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let mut highest = self.highest();
         *highest = Highest::default();
         self.epoch.fetch_add(1, Ordering::Release);
     }
 
-    /// How many histories have ended.
-    pub(super) fn epoch(&self) -> u64 {
+    /// How many histories have ended: etcd was wiped, or restored from a snapshot.
+    pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 

@@ -18,7 +18,6 @@ const REFUSED: Duration = Duration::from_secs(60);
 /// How old the last answer may be before a status has etcd asked.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// Whether etcd can be reached.
 pub(crate) struct Reach {
     clock: Arc<dyn Clock>,
     /// What the log calls etcd.
@@ -45,14 +44,6 @@ struct Outage {
     since: Moment,
     /// Another one has failed that began after that.
     lost: bool,
-}
-
-/// What an exchange's outcome says about etcd, where that is new.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    /// Since its first exchange failed, which no other loss shares.
-    Lost(Moment),
-    Back,
 }
 
 impl Reach {
@@ -87,33 +78,32 @@ impl Reach {
         logs
     }
 
-    /// An exchange begins.
-    pub(super) fn begin(&self) -> Moment {
-        self.clock.now()
-    }
-
-    /// An exchange that began then has ended.
-    pub(super) fn note<T>(&self, began: Moment, result: &Result<T, Failure>) -> Option<Change> {
+    /// An exchange that began then has ended. Returns since when etcd is lost, if that is new; no other loss shares the moment.
+    pub(super) fn note<T>(&self, began: Moment, result: &Result<T, Failure>) -> Option<Moment> {
         match result {
-            Ok(_) | Err(Failure::Refused(..)) => self.answered(),
+            Ok(_) | Err(Failure::Refused(..)) => {
+                self.answered();
+                None
+            }
             Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => self.failed(began, cause),
         }
     }
 
-    fn answered(&self) -> Option<Change> {
+    fn answered(&self) {
         let now = self.clock.now();
         let mut state = self.state();
         state.answered = Some(now);
         let refused = std::mem::take(&mut state.refused);
-        let outage = state.outage.take().filter(|outage| outage.lost)?;
+        let Some(outage) = state.outage.take().filter(|outage| outage.lost) else {
+            return;
+        };
         drop(state);
         let (lasted, endpoints) = (now - outage.since, &self.name);
         tracing::warn!(parent: None, code = "etcd.back", endpoints, ?lasted, refused, "etcd is back: it answers again");
         metrics::reachable(true);
-        Some(Change::Back)
     }
 
-    fn failed(&self, began: Moment, cause: &Cause) -> Option<Change> {
+    fn failed(&self, began: Moment, cause: &Cause) -> Option<Moment> {
         let now = self.clock.now();
         let mut state = self.state();
         let Some(outage) = &mut state.outage else {
@@ -129,7 +119,7 @@ impl Reach {
         let endpoints = &self.name;
         tracing::warn!(parent: None, code = "etcd.lost", endpoints, %cause, "etcd is lost: calls are refused, and locks are lost with their leases, until it answers again");
         metrics::reachable(false);
-        Some(Change::Lost(since))
+        Some(since)
     }
 
     /// Whether a status should have etcd asked: then [`asked`](Self::asked) must follow.
@@ -142,7 +132,6 @@ impl Reach {
         !known && !self.asking.swap(true, Ordering::AcqRel)
     }
 
-    /// etcd was asked.
     pub(crate) fn asked(&self) {
         self.asking.store(false, Ordering::Release);
     }
@@ -174,17 +163,17 @@ mod tests {
     #[test]
     fn exchanges_that_fail_together_do_not_lose_etcd() {
         let reach = reach();
-        reach.note(reach.begin(), &Ok(()));
-        let together = [reach.begin(), reach.begin()];
+        reach.note(BootClock.now(), &Ok(()));
+        let together = [BootClock.now(), BootClock.now()];
         for began in together {
             assert_eq!(reach.note(began, &silent()), None);
         }
         assert!(reach.is_reached());
-        let lost = reach.note(reach.begin(), &silent());
-        assert!(matches!(lost, Some(Change::Lost(_))), "{lost:?}");
-        assert_eq!(reach.note(reach.begin(), &silent()), None, "it is lost");
+        let lost = reach.note(BootClock.now(), &silent());
+        assert!(lost.is_some());
+        assert_eq!(reach.note(BootClock.now(), &silent()), None, "it is lost");
         assert!(!reach.is_reached());
-        assert_eq!(reach.note(reach.begin(), &Ok(())), Some(Change::Back));
+        assert_eq!(reach.note(BootClock.now(), &Ok(())), None);
         assert!(reach.is_reached());
     }
 
@@ -193,8 +182,8 @@ mod tests {
         let reach = reach();
         assert!(!reach.is_reached(), "nothing was asked yet");
         for _ in 0..3 {
-            assert_eq!(reach.note(reach.begin(), &silent()), None);
-            assert_eq!(reach.note(reach.begin(), &Ok(())), None);
+            assert_eq!(reach.note(BootClock.now(), &silent()), None);
+            assert_eq!(reach.note(BootClock.now(), &Ok(())), None);
         }
         assert!(reach.is_reached());
     }

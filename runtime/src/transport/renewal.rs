@@ -18,7 +18,7 @@ use crate::clock::{Clock, Moment};
 const FORGET: Duration = Duration::from_secs(600);
 
 /// What is known of leases between their renewals.
-pub(super) struct Renewals {
+pub(crate) struct Renewals {
     /// The leases that were renewed, or granted to be renewed, within [`FORGET`]: one for a thousand contenders.
     leases: Mutex<HashMap<LeaseId, Lease>>,
     clock: Arc<dyn Clock>,
@@ -100,7 +100,7 @@ impl Renewals {
     }
 
     /// How many leases etcd may still have: those whose time is not over, and those whose revocation it has not answered.
-    pub(super) fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         let now = self.clock.now();
         let leases = self.leases();
         let may_live = |lease: &&Lease| lease.end == End::Asked || now - lease.used < lease.ttl;
@@ -108,7 +108,7 @@ impl Renewals {
     }
 
     /// The leases that are renewed, each with what is left of its TTL since etcd has answered.
-    pub(super) fn live(&self) -> Vec<(LeaseId, Duration)> {
+    pub(crate) fn live(&self) -> Vec<(LeaseId, Duration)> {
         let now = self.clock.now();
         let leases = self.leases();
         let live = leases.iter().filter(|(_, lease)| lease.end == End::Open);
@@ -205,7 +205,7 @@ impl Renewal {
     pub(super) fn new(ring: Arc<Ring>, kept: Option<Stream>) -> Self {
         Self {
             ring,
-            kept: kept.filter(|stream| !stream.endpoint.is_lost(&stream.connection)),
+            kept: kept.filter(|stream| !stream.endpoint.has_lost(stream.connection.generation)),
             round: None,
             newest: None,
             silent: Vec::new(),
@@ -227,7 +227,7 @@ impl Renewal {
         };
         self.newest = way.as_ref().map(|way| {
             let generation = match way {
-                Way::Kept(stream) => Some(stream.connection.generation()),
+                Way::Kept(stream) => Some(stream.connection.generation),
                 Way::Opened(_) => None,
             };
             (way.endpoint().clone(), generation)
@@ -265,12 +265,12 @@ impl Renewal {
 
     /// One has answered. The silent connections that were asked before it are worse, and not used again.
     pub(super) fn answered(&self, stream: &Stream) {
-        let its_own = Some(stream.connection.generation());
+        let its_own = Some(stream.connection.generation);
         let before = self.silent.iter().take_while(|(endpoint, generation)| {
             !Arc::ptr_eq(endpoint, &stream.endpoint) || *generation != its_own
         });
         for (endpoint, generation) in before {
-            generation.inspect(|generation| endpoint.lose_up_to(*generation));
+            generation.inspect(|generation| endpoint.lose(*generation));
         }
     }
 
@@ -306,7 +306,8 @@ mod tests {
     /// A renewal without a stream, at endpoints of these names.
     fn renewal(names: &[&str]) -> Renewal {
         let means = Means::for_tests(Duration::from_secs(1));
-        let endpoint = |name: &&str| Endpoint::new(Target::Urls(vec![(*name).to_owned()]), &means);
+        let endpoint =
+            |name: &&str| Endpoint::new(Target::Urls(vec![(*name).to_owned()]), true, &means);
         let endpoints = names.iter().map(|name| Arc::new(endpoint(name)));
         Renewal::new(Arc::new(Ring::new(endpoints.collect(), 0)), None)
     }

@@ -182,7 +182,7 @@ impl Scout {
                 endpoints.push(Arc::clone(known));
                 continue;
             }
-            let new = Endpoint::of_a_member(Target::Urls(vec![url.clone()]), &following.means);
+            let new = Endpoint::new(Target::Urls(vec![url.clone()]), false, &following.means);
             if new.connect().await.is_ok() {
                 new.rest();
                 endpoints.push(Arc::new(new));

@@ -46,7 +46,7 @@ const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 
 /// The task that talks to etcd.
 pub(super) struct Stream {
-    client: Client,
+    client: Arc<Client>,
     clock: Arc<dyn Clock>,
     commands: UnboundedReceiver<Command>,
     submit: Submit,
@@ -71,7 +71,7 @@ enum End {
 
 impl Stream {
     pub(super) fn new(
-        client: Client,
+        client: Arc<Client>,
         clock: Arc<dyn Clock>,
         commands: UnboundedReceiver<Command>,
         submit: Submit,

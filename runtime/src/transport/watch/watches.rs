@@ -50,7 +50,7 @@ impl fmt::Debug for Watches {
 impl Watches {
     /// Starts the task on this runtime.
     pub(crate) fn new(
-        client: Client,
+        client: Arc<Client>,
         clock: Arc<dyn Clock>,
         runtime: &Handle,
         submit: Submit,
@@ -102,7 +102,8 @@ pub(super) fn revision(event: &Event) -> Revision {
     }
 }
 
-#[cfg(all(test, feature = "embedded"))]
+#[cfg(test)]
+#[cfg(feature = "embedded")]
 mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
