@@ -123,15 +123,3 @@ fn write_report(report: &str, file: Option<&Path>) -> bool {
         Ok(()) => true,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Options::command().debug_assert();
-    }
-}
