@@ -10,15 +10,16 @@
 //! DATABASE_URL=postgres://postgres@127.0.0.1/postgres cargo run -p etcd-locked-examples --bin fencing
 //! ```
 
-mod error;
 mod store;
 
 use etcd_locked::etcd_client::DeleteOptions;
 use etcd_locked::{Config, Locked, Locks, etcd_locked, lock_names};
 use tokio::sync::oneshot;
 
-use crate::error::AppError;
 use crate::store::Store;
+
+/// The example only ends and prints an error, whatever it is; a service tells them apart.
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 lock_names! {
     /// An invoice, which one client at a time pays.
@@ -28,7 +29,7 @@ lock_names! {
 const INVOICE: i64 = 7;
 
 #[tokio::main]
-async fn main() -> Result<(), AppError> {
+async fn main() -> Result {
     let url = std::env::var("DATABASE_URL").unwrap_or("sqlite::memory:".to_owned());
     let store = Store::connect(&url).await?;
     let shown = show(&store).await;
@@ -36,7 +37,7 @@ async fn main() -> Result<(), AppError> {
     shown.and(removed)
 }
 
-async fn show(store: &Store) -> Result<(), AppError> {
+async fn show(store: &Store) -> Result {
     println!("== the token: on {}", store.kind());
     a_late_write(store).await?;
     println!("== the version column: no lock, and a second try");
@@ -44,7 +45,7 @@ async fn show(store: &Store) -> Result<(), AppError> {
 }
 
 /// Shows a late write of `a`. The two clients have an engine each, so they act as two processes.
-async fn a_late_write(store: &Store) -> Result<(), AppError> {
+async fn a_late_write(store: &Store) -> Result {
     let (a, b) = (client("a").await?, client("b").await?);
     store.insert(INVOICE).await?;
 
@@ -74,7 +75,7 @@ async fn a_late_write(store: &Store) -> Result<(), AppError> {
 }
 
 #[etcd_locked(Invoice { id }, locks = locks, guard = invoice)]
-async fn pay(locks: &Locks, store: &Store, who: &str, id: i64) -> Result<(), AppError> {
+async fn pay(locks: &Locks, store: &Store, who: &str, id: i64) -> Result {
     write(store, who, invoice).await
 }
 
@@ -85,7 +86,7 @@ async fn pay_slowly(
     store: &Store,
     held: oneshot::Sender<()>,
     late: oneshot::Receiver<()>,
-) -> Result<(), AppError> {
+) -> Result {
     let token = invoice.token().as_i64();
     println!("a has the lock, with token {token}, and is slow");
     let _ = held.send(());
@@ -94,7 +95,7 @@ async fn pay_slowly(
 }
 
 /// Writes with the token of the lock under which it runs: without that lock it cannot be called.
-async fn write(store: &Store, who: &str, invoice: &Locked<Invoice>) -> Result<(), AppError> {
+async fn write(store: &Store, who: &str, invoice: &Locked<Invoice>) -> Result {
     let (id, token) = (invoice.name().id, invoice.token().as_i64());
     let state = format!("paid by {who}");
     store.set_unguarded(id, &state).await?;
@@ -107,7 +108,7 @@ async fn write(store: &Store, who: &str, invoice: &Locked<Invoice>) -> Result<()
 
 /// Shows the optimistic way: no client waits, and the second one does its work again. That is enough for one row of one database.
 /// It is not enough if the work must not be done twice or reaches beyond the row: a mail, a payment, a file.
-async fn two_versions(store: &Store) -> Result<(), AppError> {
+async fn two_versions(store: &Store) -> Result {
     let (a, b) = (store.read(INVOICE).await?, store.read(INVOICE).await?);
     for (who, mut read) in [("a", a), ("b", b)] {
         while !store.set_version(INVOICE, &format!("sent by {who}"), read.version).await? {
@@ -119,6 +120,6 @@ async fn two_versions(store: &Store) -> Result<(), AppError> {
     Ok(())
 }
 
-async fn client(name: &str) -> Result<Locks, AppError> {
+async fn client(name: &str) -> Result<Locks> {
     Ok(Locks::connect(Config::from_env()?.service(name)).await?)
 }

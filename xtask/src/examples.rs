@@ -22,8 +22,6 @@ const ROWS: &[Row] = &[
     Row("tonic", "shop_tonic"),
     Row("actix", "shop_actix"),
     Row("interop", "interop"),
-    Row("members", "members"),
-    Row("alarms", "alarms"),
     Row("job", "nightly"),
     Row("leader", "leader"),
     Row("ops", "ops"),
@@ -98,7 +96,7 @@ fn contenders(rows: &[Row]) -> Vec<Contender> {
                 ("INTEROP_PYTHON_PACKAGES", python.packages.into()),
             ]
         });
-        contenders.push((Some("aetcds_bare_lock"), python));
+        contenders.push((None, python));
     }
     if has("interop") || has("S1") {
         let jetcd = peers::jetcd().map(|classes| vec![("INTEROP_JETCD", classes)]);

@@ -9,7 +9,6 @@ use etcd_locked_devkit::{Cluster, KeyValue, Member, Setup};
 use tokio::time::sleep;
 
 pub(crate) use etcd_locked_devkit::binary::etcdctl;
-pub(crate) use etcd_locked_devkit::port::free as free_port;
 
 /// A key in etcd.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,12 +28,6 @@ pub(crate) struct Etcd {
 impl Etcd {
     pub(crate) async fn start() -> Etcd {
         Etcd { members: vec![Arc::new(blocking(Member::start).await)] }
-    }
-
-    /// Starts an etcd that refuses writes when its data take more than this many bytes.
-    pub(crate) async fn start_with_quota(bytes: u64) -> Etcd {
-        let setup = Setup::default().flags([format!("--quota-backend-bytes={bytes}")]);
-        Etcd { members: vec![Arc::new(blocking(move || setup.start()).await)] }
     }
 
     pub(crate) async fn start_cluster(size: usize) -> Etcd {

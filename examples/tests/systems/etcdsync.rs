@@ -1,9 +1,9 @@
 //! Row S7, etcdsync: New, Lock, Unlock without the attribute. A failing endpoint is skipped, the holder has a record, and the log
 //! shows each step.
 
-use std::time::Duration;
+use etcd_locked_devkit::port;
 
-use crate::etcd::{Etcd, free_port};
+use crate::etcd::Etcd;
 use crate::limit::run;
 use crate::stage::Stage;
 
@@ -14,7 +14,7 @@ fn new_lock_unlock_with_a_dead_endpoint_and_a_log() {
     run(async {
         let etcd = Etcd::start().await;
         // No server listens there.
-        let dead = format!("http://127.0.0.1:{}", free_port());
+        let dead = format!("http://127.0.0.1:{}", port::free());
         let stage = Stage::new(format!("{dead},{}", etcd.endpoints()));
         let log = [("RUST_LOG", "etcd_locked=trace")];
         // The work takes longer than all steps up to its end, and etcd is away for less than the TTL.
@@ -54,10 +54,6 @@ fn new_lock_unlock_with_a_dead_endpoint_and_a_log() {
         let pid = format!("-{}-20", first.pid()); // and a year
         assert!(record.contains(&pid), "the record has the holder's process id and a time",);
         silent.printed_in_order(&["locked by ", "etcdsync.Lock OK", "etcdsync.Unlock OK"]);
-        let given_back = stage.last("the lock is given back").at;
-        // The stage of the second process may read its line a moment sooner.
-        let taken = silent.says("etcdsync.Lock OK").await.at + Duration::from_secs(2);
-        assert!(taken >= given_back, "the second has it after the first");
         assert_eq!(silent.count("DEBUG"), 0, "no log without RUST_LOG");
     });
 }

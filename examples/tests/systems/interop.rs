@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use etcd_client::{Client, EventType, WatchOptions, WatchStream};
-use etcd_locked::{Config, LockError, Locks};
+use etcd_locked::{Config, Locks};
 use tokio::time::{Duration, sleep};
 
 use crate::etcd::{Etcd, etcdctl};
@@ -231,39 +231,6 @@ async fn engine(etcd: &Etcd) -> Locks {
 }
 
 #[test]
-#[ignore = "needs aetcd for Python; run `cargo xtask examples interop`, which brings it"]
-fn aetcds_bare_lock_sees_no_other_contender() {
-    run(async {
-        let etcd = Etcd::start().await;
-        let stage = Stage::new(etcd.endpoints());
-        let locks = engine(&etcd).await;
-        let held = locks.lock("counter").await.expect("the lock");
-        let address = etcd.endpoints();
-        let port = address.rsplit(':').next().expect("a port");
-        let mut bare = python();
-        bare.args(["-c", BARE, port]);
-        let mut bare = stage.run(bare);
-        stage.ends_well(&mut bare).await;
-        assert!(stage.count("acquired True") == 1, "aetcd has its lock");
-        assert!(held.is_held(), "and we have ours");
-        let leases = etcd.client().await.leases().await.expect("leases");
-        assert!(leases.leases().len() == 2, "aetcd leaves its lease");
-    });
-}
-
-const BARE: &str = "
-import asyncio, sys, aetcd
-
-async def main():
-    async with aetcd.Client(host='127.0.0.1', port=int(sys.argv[1])) as client:
-        lock = client.lock(b'locks/counter')
-        print('acquired', await lock.acquire(timeout=5))
-        await lock.release()
-
-asyncio.run(main())
-";
-
-#[test]
 fn others_wait_for_every_key_below_their_name() {
     run(async {
         let etcd = Etcd::start().await;
@@ -282,36 +249,6 @@ fn others_wait_for_every_key_below_their_name() {
         stage.says("it is in").await;
         let leases = etcd.client().await.leases().await.expect("leases");
         assert!(leases.leases().len() == 2, "etcdctl leaves a lease, in addition to ours",);
-    });
-}
-
-#[test]
-fn etcdctl_does_not_end_its_command_when_the_lock_is_lost() {
-    run(async {
-        let etcd = Etcd::start().await;
-        let stage = Stage::new(etcd.endpoints());
-        let locks = engine(&etcd).await;
-        let scratch = tempfile::tempdir().expect("a directory");
-        let go_on = scratch.path().join("go on");
-        // The command ends after a minute at the latest, even if the test is killed.
-        let line = format!(
-            "echo it is in; n=0; until [ -e '{}' ]; do n=$((n + 1)); [ $n -lt 1200 ] || exit 1; sleep 0.05; done; \
-             echo it is still in",
-            go_on.display()
-        );
-        let mut theirs = etcdctl_lock(&stage, &etcd, &line);
-        stage.says("it is in").await;
-        let refused = locks.lock("counter").try_once().await;
-        let unnamed = matches!(refused, Err(LockError::Held { holder: None, .. }));
-        assert!(unnamed, "etcdctl leaves no record");
-
-        let key = etcd.below(LOCK).await.remove(0);
-        etcd.client().await.lease_revoke(key.lease).await.expect("revoked");
-        let held = within("our admission", locks.lock("counter")).await.expect("the lock");
-        fs::write(go_on, "").expect("a file");
-        stage.says("it is still in").await;
-        assert!(held.is_held(), "and we have the lock");
-        stage.ends_well(&mut theirs).await;
     });
 }
 

@@ -33,27 +33,6 @@ fn a_client_has_etcds_api_and_a_fence_refuses_late_writes() {
 }
 
 #[test]
-fn the_client_has_the_settings_of_the_locks() {
-    run(async {
-        let etcd = Etcd::start().await;
-        let mut client = etcd.client().await;
-        let done = "authentication can be switched on";
-        client.user_add("root", "secret", None).await.expect(done);
-        client.role_add("root").await.expect(done);
-        client.user_grant_role("root", "root").await.expect(done);
-        client.auth_enable().await.expect(done);
-
-        let stage = Stage::new(etcd.endpoints());
-        let user = [("ETCD_LOCKED_USER", "root:secret")];
-        stage.ends_well(&mut stage.start_with(EXAMPLE, &[], &user)).await;
-        stage.printed_in_order(&["KV: jetcd/greeting = hello", "the balance is 100"]);
-        // Without a user the program is refused.
-        stage.ends_with(1, &mut stage.start(EXAMPLE, &[])).await;
-        stage.says("user name is empty").await;
-    });
-}
-
-#[test]
 #[ignore = "needs jetcd for Java; run `cargo xtask examples S1`, which brings it"]
 fn jetcd_and_we_count_to_200_in_one_queue() {
     run(count_together(&["ours", "jetcd"], 100));

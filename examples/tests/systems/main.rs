@@ -7,14 +7,12 @@ mod stage;
 
 use etcd_locked_devkit::limit;
 
-mod alarms;
 mod etcdsync;
 mod four_conditions;
 mod interop;
 mod jetcd_clients;
 mod leader;
 mod lock_service;
-mod members;
 mod nightly;
 mod ops;
 mod shop_actix;

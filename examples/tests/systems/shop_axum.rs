@@ -45,19 +45,6 @@ fn metrics_are_there_for_prometheus() {
     });
 }
 
-#[test]
-fn lives_while_etcd_is_down() {
-    run(async {
-        let town = Town::found().await;
-        let service = town.service::<Customer>(SOON, SOON).await;
-        town.etcd.members[0].kill().expect("etcd ends");
-        service.until_ready::<Customer>(false).await;
-        let address = service.address;
-        let live = blocking(move || http::get(address, "/live")).await;
-        assert_eq!(live.status, 200);
-    });
-}
-
 /// Restarts each of three replicas, while customers ask those that say they are ready.
 #[test]
 fn rolling_restart_loses_no_order() {

@@ -103,14 +103,6 @@ impl Stage {
         }
     }
 
-    /// Returns the last line so far that contains this text.
-    pub(crate) fn last(&self, text: &str) -> Line {
-        let output = self.output.borrow();
-        let mut lines = output.lines.iter().rev();
-        let last = lines.find(|line| line.text.contains(text)).cloned();
-        last.unwrap_or_else(|| panic!("`{text}` was not printed"))
-    }
-
     /// Returns all lines so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         let output = self.output.borrow();

@@ -1,9 +1,7 @@
 //! Row S6, ZooKeeper's recipe: locks, sequential nodes, sessions, deadlock, readers, reentrant calls; and fenced writes.
 
-use etcd_locked_devkit::Postgres;
-
 use crate::etcd::Etcd;
-use crate::limit::{blocking, run};
+use crate::limit::run;
 use crate::stage::Stage;
 
 const RECIPE: &str = env!("CARGO_BIN_EXE_zookeeper");
@@ -96,55 +94,36 @@ fn tokens(stage: &Stage) -> Vec<i64> {
 }
 
 #[test]
-fn a_late_write_is_refused_by_sqlite() {
-    run(a_late_write_is_refused("sqlite::memory:"));
-}
-
-/// Uses the PostgreSQL that `POSTGRES_URL` names, else one of its own if PostgreSQL is installed.
-#[test]
-fn a_late_write_is_refused_by_postgresql() {
+fn a_late_write_is_refused() {
     run(async {
-        if let Ok(url) = std::env::var("POSTGRES_URL") {
-            return a_late_write_is_refused(&url).await;
-        }
-        if !Postgres::is_installed() {
-            // `cargo xtask examples` shows it.
-            return println!("left out: PostgreSQL, which is not installed");
-        }
-        let postgres = blocking(|| Postgres::start(&[])).await;
-        a_late_write_is_refused(&postgres.url()).await;
+        let etcd = Etcd::start().await;
+        let stage = Stage::new(etcd.endpoints());
+        let mut example = stage.start_with(FENCING, &[], &[("DATABASE_URL", "sqlite::memory:")]);
+        stage.ends_well(&mut example).await;
+        stage.printed_in_order(&[
+            "== the token: on sqlite",
+            "a has the lock, with token ",
+            "an operator takes the lock from a",
+            "b writes, with token ",
+            "a writes, with token ",
+            "the row with the token says `paid by b`",
+            "the one without says `paid by a`",
+            "== the version column",
+            "a has read version 2: done",
+            "b has read version 2: refused",
+            "b has read version 3: done",
+        ]);
+        let wrote = |who: &str| {
+            let lines = stage.lines();
+            let begins = format!("{who} writes, with token ");
+            let line = lines.iter().find_map(|line| line.strip_prefix(&begins));
+            let (token, outcome) = line.and_then(|it| it.split_once(": ")).expect("a write");
+            (token.parse::<i64>().expect("a token"), outcome.to_owned())
+        };
+        let ((late, refused), (current, done)) = (wrote("a"), wrote("b"));
+        assert!(late < current, "b's token is the greater");
+        assert!(done == "done", "b's write is done");
+        assert!(refused.starts_with("refused"), "a's write is refused");
+        assert!(etcd.is_empty().await, "nothing is left in etcd");
     });
-}
-
-async fn a_late_write_is_refused(url: &str) {
-    let etcd = Etcd::start().await;
-    let stage = Stage::new(etcd.endpoints());
-    let mut example = stage.start_with(FENCING, &[], &[("DATABASE_URL", url)]);
-    stage.ends_well(&mut example).await;
-    let kind = url.split(':').next().unwrap_or_default();
-    stage.printed_in_order(&[
-        &format!("== the token: on {kind}"),
-        "a has the lock, with token ",
-        "an operator takes the lock from a",
-        "b writes, with token ",
-        "a writes, with token ",
-        "the row with the token says `paid by b`",
-        "the one without says `paid by a`",
-        "== the version column",
-        "a has read version 2: done",
-        "b has read version 2: refused",
-        "b has read version 3: done",
-    ]);
-    let wrote = |who: &str| {
-        let lines = stage.lines();
-        let begins = format!("{who} writes, with token ");
-        let line = lines.iter().find_map(|line| line.strip_prefix(&begins));
-        let (token, outcome) = line.and_then(|it| it.split_once(": ")).expect("a write");
-        (token.parse::<i64>().expect("a token"), outcome.to_owned())
-    };
-    let ((late, refused), (current, done)) = (wrote("a"), wrote("b"));
-    assert!(late < current, "b's token is the greater");
-    assert!(done == "done", "b's write is done");
-    assert!(refused.starts_with("refused"), "a's write is refused");
-    assert!(etcd.is_empty().await, "nothing is left in etcd");
 }
