@@ -88,11 +88,9 @@ impl Wanted {
         let engine = locks.engine().clone();
         let config = engine.config();
         let ttl = self.ttl.unwrap_or(config.ttl);
-        let mode = self.checked(ttl).map_err(|wrong| LockError::Config {
-            message: match self.names.first() {
-                Some(name) => format!("lock `{name}`: {wrong}"),
-                None => wrong,
-            },
+        let mode = self.checked(ttl).map_err(|wrong| {
+            let about = self.names.first().map(|name| format!("lock `{name}`: "));
+            LockError::Config { message: about.unwrap_or_default() + &wrong }
         })?;
         let templates = templates(self.names.iter());
         let mut names: Vec<(Name, Key)> = Vec::with_capacity(texts.len());
@@ -106,9 +104,7 @@ impl Wanted {
             if let Some(time) = self.at_least {
                 current::keep(&engine, &names, time);
             }
-            let mut held = Grant::again(locks, engine);
-            self.at_most.into_iter().for_each(|limit| held.limit(limit));
-            return Ok(Begun::Again(held));
+            return Ok(Begun::Again(Grant::again(locks, engine).limited(self.at_most)));
         }
         let holds = current::holds(&engine);
         let mut wait = self.wait.unwrap_or(config.wait);
@@ -187,9 +183,10 @@ impl Wanted {
         check_at_least(self.at_least, self.at_most)?;
         let mode = self.mode.clone()?;
         if self.at_least.is_some() && mode == Mode::Shared {
-            let message =
-                "readers keep nothing locked once they have gone: remove `at_least` or `shared`";
-            return Err(message.to_owned());
+            return Err(
+                "readers keep nothing locked once they have gone: remove `at_least` or `shared`"
+                    .into(),
+            );
         }
         Ok(mode)
     }
@@ -337,12 +334,9 @@ impl Future for Acquisition {
         let guarded = answer.map(|ownership| Grant::new(ownership, sent.engine.clone()));
         self.0 = State::Done;
         let guarded = guarded.inspect_err(|error| tracing::debug!(%error, "no lock"));
-        let mut held = guarded.map_err(|error| *error)?;
+        let held = guarded.map_err(|error| *error)?.limited(at_most);
         let OwnedLock { name, token, .. } = &held.locks.first;
         tracing::debug!(lock = %name, %token, "the lock is ours");
-        if let Some(limit) = at_most {
-            held.limit(limit);
-        }
         // From here on the caller has had the lock.
         if let Some(time) = at_least {
             held.keep(time);

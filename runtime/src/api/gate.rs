@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use tracing::Span;
 use super::current::Current;
 use super::span;
 use crate::clock::Moment;
-use crate::engine::{Engine, OwnedLocks, Wakeup};
+use crate::engine::{Engine, Wakeup};
 use crate::values::error::LockError;
 use crate::values::loss::LossCause;
 
@@ -104,7 +103,6 @@ impl Drop for Stopwatch {
 /// Gate between a body and its polls: it admits none at or after the loss of the lock (invariant I2), or the end of its limit.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    locks: Arc<OwnedLocks>,
     current: Current,
     wakeup: Wakeup,
     on_lost: OnLost,
@@ -116,13 +114,13 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(
-        locks: Arc<OwnedLocks>,
         current: Current,
         stopwatch: Option<Stopwatch>,
         on_lost: OnLost,
         span: Span,
     ) -> Self {
-        Self { span, wakeup: locks.wakeup(), locks, current, on_lost, begun: false, stopwatch }
+        let wakeup = current.locks().wakeup();
+        Self { current, wakeup, on_lost, begun: false, stopwatch, span }
     }
 
     /// Polls the body if the lock is held, and drops it in place once it is done, the lock is lost or its time is over.
@@ -156,28 +154,29 @@ impl Gate {
     /// the cause is known.
     #[inline(never)]
     fn admit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        let locks = self.current.locks();
         let begun = self.begun;
         let continues = begun && self.on_lost == OnLost::Continue;
         // Registers first, reads second: a loss in between is seen by the read.
         if self.wakeup.poll(cx).is_ready() && continues {
-            self.wakeup = self.locks.wakeup(); // the end is still to come
+            self.wakeup = locks.wakeup(); // the end is still to come
             let _ = self.wakeup.poll(cx);
         }
         let lost_by = |cause| {
             Err(match cause {
                 // The body has done nothing, so it may run elsewhere.
                 LossCause::Shutdown if !begun => LockError::ShuttingDown,
-                cause => LockError::Lost { name: self.locks.first.name.clone(), cause },
+                cause => LockError::Lost { name: locks.first.name.clone(), cause },
             })
         };
         // The lock of a body around excludes other calls only for what is polled inside that body.
         if !self.current.is_inside_outer() {
             return Poll::Ready(lost_by(LossCause::Released));
         }
-        Poll::Ready(match self.locks.lost() {
+        Poll::Ready(match locks.lost() {
             Some(cause) if !continues => lost_by(cause),
-            None if !continues && self.locks.are_stopped() => return Poll::Pending,
-            Some(_) if self.locks.are_cut_off() => lost_by(LossCause::Shutdown),
+            None if !continues && locks.are_stopped() => return Poll::Pending,
+            Some(_) if locks.are_cut_off() => lost_by(LossCause::Shutdown),
             _ if self.stopwatch.as_ref().is_some_and(Stopwatch::is_over) => Err(self.over()),
             _ => Ok(()),
         })
@@ -191,7 +190,7 @@ impl Gate {
     }
 
     fn over(&self) -> LockError {
-        let name = self.locks.first.name.clone();
+        let name = self.current.locks().first.name.clone();
         let limit = self.stopwatch.as_ref().map(|it| it.limit).unwrap_or_default();
         tracing::warn!(code = "lock.hold_limit", lock = %name, ?limit, "a body has not ended within its hold limit: it is dropped");
         LockError::HoldLimit { name, limit }

@@ -47,8 +47,10 @@ impl Grant {
         grant
     }
 
-    pub(crate) fn limit(&mut self, limit: Duration) {
-        self.limit = Some((self.engine.now() + limit, limit));
+    /// Limits bodies to this long from now on.
+    pub(crate) fn limited(mut self, limit: Option<Duration>) -> Self {
+        self.limit = limit.map(|limit| (self.engine.now() + limit, limit));
+        self
     }
 
     /// Keeps the names locked this long from now on, whenever they are released (rule P39).
@@ -67,7 +69,7 @@ impl Grant {
             alarm: None,
         });
         let span = span::held(&self.locks, &self.engine);
-        Gate::new(self.locks.clone(), current, stopwatch, on_lost, span)
+        Gate::new(current, stopwatch, on_lost, span)
     }
 
     /// Tells whether the locks belong to a call around this one.

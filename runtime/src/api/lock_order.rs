@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::values::error::LockError;
 use crate::values::name::Name;
@@ -20,8 +20,6 @@ const REMEMBERED: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     seen: Mutex<Seen>,
-    /// The names whose numbers of permits have been reported to differ.
-    permits: Mutex<BTreeSet<Family>>,
     /// True if a call against the order is refused, as under test, and not only reported.
     refuses: AtomicBool,
 }
@@ -31,6 +29,8 @@ struct Seen {
     /// What was held, what was asked for under it, and where.
     pairs: BTreeMap<(Family, Family), Place>,
     reported: BTreeSet<(Family, Family)>,
+    /// The names whose numbers of permits have been reported to differ.
+    permits: BTreeSet<Family>,
 }
 
 /// A template, or the name where there is none.
@@ -50,6 +50,10 @@ struct Inversion {
 }
 
 impl Orders {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// From now on a call against the order is refused, or is not.
     #[cfg(feature = "testing")]
     pub(crate) fn refuse(&self, refuses: bool) {
@@ -64,9 +68,7 @@ impl Orders {
         wanted: &[&Name],
         function: Option<&'static str>,
     ) -> Result<(), LockError> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let inversion = seen.note(held, wanted, function.unwrap_or("lock()"));
-        drop(seen);
+        let inversion = self.seen().note(held, wanted, function.unwrap_or("lock()"));
         let Some(Inversion { held, wanted, here, there, first }) = inversion else {
             return Ok(());
         };
@@ -96,9 +98,9 @@ impl Orders {
             && let Some(theirs) = holder.permits().filter(differs)
             && let Some(family) = family(name)
         {
-            let mut reported = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
-            let first = reported.len() < REMEMBERED && reported.insert(family);
-            drop(reported); // before a subscriber runs
+            let mut seen = self.seen();
+            let first = seen.permits.len() < REMEMBERED && seen.permits.insert(family);
+            drop(seen); // before a subscriber runs
             if first {
                 tracing::warn!(
                     code = "lock.permits_differ",

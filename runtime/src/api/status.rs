@@ -56,12 +56,8 @@ pub struct LockStatus {
 impl Status {
     pub(crate) fn of(engine: &Engine) -> Self {
         let View { reachable, draining, leases, calls } = engine.view();
-        let mut status = Self {
-            reachable,
-            draining,
-            leases: leases.into_iter().map(|(id, left)| LeaseStatus { id, left }).collect(),
-            ..Self::default()
-        };
+        let leases = leases.into_iter().map(|(id, left)| LeaseStatus { id, left }).collect();
+        let mut status = Self { reachable, draining, leases, ..Self::default() };
         status.leases.sort_by_key(|lease| lease.id);
         let time = (engine.now(), SystemTime::now());
         for call in &calls {

@@ -88,13 +88,11 @@ impl Lock {
         }))
     }
 
-    /// `release = "background"`.
     pub fn released_in_background(mut self) -> Self {
         self.0.release = Release::Lingering;
         self
     }
 
-    /// `on_lost = "continue"`.
     pub fn continued_when_lost(mut self) -> Self {
         self.0.on_lost = OnLost::Continue;
         self
@@ -106,52 +104,42 @@ impl Lock {
         (self.called(|wanted| wanted.names.push(name)), proof)
     }
 
-    /// `locks = expr`.
     pub fn on(self, locks: &Locks) -> Self {
         self.called(|wanted| wanted.locks = Some(locks.clone()))
     }
 
-    /// `wait = expr`.
     pub fn wait(self, wait: Duration) -> Self {
         self.called(|wanted| wanted.wait = Some(Wait::For(wait)))
     }
 
-    /// `ttl = expr`.
     pub fn ttl(self, ttl: Duration) -> Self {
         self.called(|wanted| wanted.ttl = Some(ttl))
     }
 
-    /// `deadline = expr`.
     pub fn deadline(self, deadline: impl Deadline) -> Self {
         self.called(|wanted| wanted.deadline(deadline))
     }
 
-    /// `at_most = "5s"`.
     pub fn at_most(self, limit: Duration) -> Self {
         self.called(|wanted| wanted.at_most = Some(limit))
     }
 
-    /// `at_least = "5s"`.
     pub fn at_least(self, time: Duration) -> Self {
         self.called(|wanted| wanted.at_least = Some(time))
     }
 
-    /// `shared`.
     pub fn shared(self) -> Self {
         self.called(|wanted| wanted.mode = Ok(Mode::Shared))
     }
 
-    /// `permits = 5`.
     pub fn permits(self, permits: u16) -> Self {
         self.called(|wanted| wanted.mode = mode_of_permits(permits))
     }
 
-    /// `reentrant`.
     pub fn reentrant(self) -> Self {
         self.called(|wanted| wanted.reentrant = true)
     }
 
-    /// Changes the call, which has not begun.
     fn called(mut self, how: impl FnOnce(&mut Wanted)) -> Self {
         if let Phase::Acquiring(acquiring) = &mut self.0.phase {
             acquiring.change(how);
@@ -169,7 +157,6 @@ impl Lock {
         Poll::Ready(Ok(()))
     }
 
-    /// Tells whether the lock belongs to a call around this one.
     pub(crate) fn is_again(&self) -> bool {
         matches!(&self.0.phase, Phase::Granted(grant) if grant.is_again())
     }
@@ -244,7 +231,6 @@ impl Lock {
 }
 
 pin_project! {
-    /// An annotated call being awaited.
     pub struct Hold<F: Future> {
         // Dropped before its lock.
         #[pin]

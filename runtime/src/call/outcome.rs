@@ -11,7 +11,6 @@ use crate::values::error::LockError;
     note = "for any other type say what to return with `on_error = f`, or `on_held = \"skip\"` where `()` or `Option` will do"
 )]
 pub trait Outcome: Sized {
-    /// The answer in this case.
     fn from_lock_error(error: LockError) -> Self;
 }
 
@@ -22,7 +21,6 @@ impl<T, E: From<LockError>> Outcome for Result<T, E> {
     }
 }
 
-/// The result of the body, or what stands for the error.
 pub fn finish<R: Outcome>(result: Result<R, LockError>) -> R {
     result.unwrap_or_else(R::from_lock_error)
 }
@@ -34,7 +32,6 @@ pub fn finish<R: Outcome>(result: Result<R, LockError>) -> R {
     note = "return `()`, `Option<T>`, or a `Result` of those"
 )]
 pub trait Skipped: Sized {
-    /// The answer of a function that was skipped.
     fn skipped() -> Self;
 }
 
@@ -89,15 +86,11 @@ fn report(error: &LockError) {
     tracing::error!(code = "lock.skipped", %error, "an annotated function was not run to its end: its lock failed");
 }
 
-/// The result of the body, or nothing if the name was held.
 pub fn skip<R: Skip>(result: Result<R, LockError>) -> R {
     skip_held(result).unwrap_or_else(R::failed)
 }
 
 /// Turns "held" into the skipped answer and leaves other failures to `map_err` or `on_error`.
-///
-/// # Errors
-/// All but [`LockError::Held`] and [`LockError::Timeout`].
 pub fn skip_held<R: Skipped>(result: Result<R, LockError>) -> Result<R, LockError> {
     match result {
         Err(error) if error.is_held() => Ok(R::skipped()),
@@ -112,22 +105,17 @@ pub fn skip_held<R: Skipped>(result: Result<R, LockError>) -> Result<R, LockErro
     note = "convert with `on_error = f` instead"
 )]
 pub trait Fallible {
-    /// Its error.
     type Error;
-
-    /// The answer that carries an error.
     fn failed(error: Self::Error) -> Self;
 }
 
 impl<T, E> Fallible for Result<T, E> {
     type Error = E;
-
     fn failed(error: E) -> Self {
         Err(error)
     }
 }
 
-/// `map_err = f`.
 pub fn map_err<R: Fallible>(
     result: Result<R, LockError>,
     f: impl FnOnce(LockError) -> R::Error,
@@ -135,7 +123,6 @@ pub fn map_err<R: Fallible>(
     result.unwrap_or_else(|error| R::failed(f(error)))
 }
 
-/// `on_error = f`.
 pub fn on_error<R>(result: Result<R, LockError>, f: impl FnOnce(LockError) -> R) -> R {
     result.unwrap_or_else(f)
 }

@@ -5,7 +5,6 @@
 //! - A timer that waits is in the table, so that a test that moves the clock can stop where each one is due.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +15,10 @@ use std::time::Duration;
 use crate::clock::{BootClock, Clock, Moment, Sleep};
 
 /// Clones are the same clock.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct TestClock(Arc<Shared>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Shared {
     /// What was added to boot time, in nanoseconds.
     added: AtomicU64,
@@ -29,7 +28,7 @@ struct Shared {
 }
 
 /// The timers that wait, by when they are due.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Timers {
     waiting: BTreeMap<(Moment, u64), Waker>,
     last: u64,
@@ -99,15 +98,6 @@ impl etcd_locked_embedded::Clock for TestClock {
 
     fn sleep_until(&self, at: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         Clock::sleep_until(self, Moment::after_boot(at))
-    }
-}
-
-impl fmt::Debug for TestClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestClock")
-            .field("added", &self.added())
-            .field("timers", &self.timers().waiting.len())
-            .finish()
     }
 }
 

@@ -43,7 +43,7 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// One word for it, in small letters: `exclusive`, `shared` or `permit`.
+    /// One word for it: `exclusive`, `shared` or `permit`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",

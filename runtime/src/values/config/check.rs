@@ -152,14 +152,4 @@ mod tests {
             assert!(wrong.contains(message), "{wrong}");
         }
     }
-
-    #[test]
-    fn a_closure_stands_for_endpoints() {
-        let config = Config::connect_with(|options| {
-            etcd_client::Client::connect(["http://hunter2:1"], Some(options))
-        });
-        assert_eq!(config.check(), Ok(()));
-        let shown = format!("{config:?}");
-        assert!(shown.starts_with("Config { endpoints: connect_with, prefix"), "{shown}");
-    }
 }

@@ -46,7 +46,6 @@ impl Config {
     /// [`Config::from_env`] over any environment: for programs that have options for some of the variables.
     ///
     /// # Errors
-    ///
     /// As [`from_env`](Self::from_env).
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, LockError> {
         let env = Environment(&lookup);
