@@ -49,7 +49,8 @@ fn add_peer(runner: &mut Command, peer: &str) -> Result<()> {
         }
         "aetcd" => {
             let python = peers::python()?;
-            runner.args(["--program", "tests/chaos/peers/python/worker.py"]);
+            let worker = workspace::root().join("tests/chaos/peers/python/worker.py");
+            runner.arg("--program").arg(worker);
             runner.env("PYTHONPATH", python.packages);
             format!("aetcd {}", python.client)
         }
