@@ -20,57 +20,57 @@ const TOKENS: &str = r##""orders/<id>"  "a"  "a/<x: u8>"  "5s"  r"raw"  b"bytes"
     [u8; 4]  (crate)  [derive(Clone)]  [cfg(x)]  pub Order = "orders/<id: u64>";  wait = "5s"
     async fn f(id: u64) -> Result<(), E> { Ok(()) }"##;
 
-/// Random numbers by xorshift64*, which is good enough here, and what is made of them.
-struct Seed {
-    state: u64,
-    pieces: Vec<&'static str>,
-    tokens: Vec<&'static str>,
-}
+/// Options of an attribute, most of them good.
+const OPTIONS: &str = r#"wait = "none"  wait = "forever"  wait = "5s"  wait = n  ttl = "2s"  ttl = "1s"  ttl = n
+    at_most = "5s"  at_most = n  at_least = "1s"  at_least = n  deadline = due  when = id == 5  detach  reentrant
+    on_held = "skip"  on_lost = "continue"  release = "background"  release = "later"  shared
+    permits = 5  permits = n  permits = -1  permits = "5"  permits = 5u8  guard = order  guard = (a, _)
+    map_err = f  on_error = f  locks = &l  crate = crate::l  crate = "l"  crate = super::l  unlocked"#;
+
+/// Functions that can take the lock.
+const FUNCTIONS: &str = r"async fn f(id: u64, a: A) -> Result<(), E> { Ok(()) }
+    async fn f(Path(id): Path<u64>, a: &A) {}
+    fn f(id: u64) -> Pin<Box<dyn Future<Output = impl Sized> + Send>> { Box::pin(async move { let id = id; 5 }) }
+    fn f(id: u64) -> impl Future<Output = u8> { async move { 5 } }";
+
+/// Random numbers by xorshift64*, which is good enough here.
+struct Seed(u64);
 
 impl Seed {
-    fn new(state: u64) -> Self {
-        let (pieces, tokens) = (PIECES.split('|').collect(), TOKENS.split("  ").collect());
-        Self { state, pieces, tokens }
-    }
-
     fn below(&mut self, limit: usize) -> usize {
-        self.state ^= self.state >> 12;
-        self.state ^= self.state << 25;
-        self.state ^= self.state >> 27;
-        let high = self.state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
         usize::try_from(high).unwrap_or(0) % limit
     }
 
-    fn text(&mut self, most: usize) -> String {
+    fn text(&mut self, pieces: &[&str], most: usize, between: &str) -> String {
         let count = self.below(most);
-        let piece = |_| {
-            let at = self.below(self.pieces.len());
-            self.pieces[at]
-        };
-        (0..count).map(piece).collect()
+        let pieces: Vec<_> = (0..count).map(|_| pieces[self.below(pieces.len())]).collect();
+        pieces.join(between)
     }
 
     /// Makes tokens that lex; other text never reaches a macro.
-    fn tokens(&mut self) -> TokenStream {
+    fn tokens(&mut self, tokens: &[&str]) -> TokenStream {
         loop {
-            let count = self.below(9);
-            let token = |_| {
-                let at = self.below(self.tokens.len());
-                self.tokens[at]
-            };
-            if let Ok(tokens) = (0..count).map(token).collect::<Vec<_>>().join(" ").parse() {
+            if let Ok(tokens) = self.text(tokens, 9, " ").parse() {
                 return tokens;
             }
         }
     }
 }
 
+fn split(pieces: &'static str, between: &str) -> Vec<&'static str> {
+    pieces.split(between).collect()
+}
+
 #[test]
 fn no_template_panics() {
-    let mut seed = Seed::new(4);
+    let (mut seed, pieces) = (Seed(4), split(PIECES, "|"));
     let mut good = Vec::new();
     for n in 0..100_000 {
-        let text = seed.text(8);
+        let text = seed.text(&pieces, 8, "");
         let template = Template::parse(&text);
         for mistake in &template.mistakes {
             assert!(text.get(mistake.range.clone()).is_some(), "{text:?}: {mistake:?}");
@@ -95,48 +95,47 @@ fn no_template_panics() {
 
 #[test]
 fn no_attribute_panics() {
-    let mut seed = Seed::new(5);
+    let (mut seed, pieces, tokens) = (Seed(5), split(PIECES, "|"), split(TOKENS, "  "));
+    let (options, functions) = (split(OPTIONS, "  "), split(FUNCTIONS, "\n"));
     let mut good = 0;
     for n in 0..50_000 {
         let args = match n % 3 {
-            0 => seed.tokens(),
+            0 => seed.tokens(&tokens),
             1 => {
-                let tokens = seed.tokens();
-                quote!("orders/<id>", #tokens)
+                let options = seed.text(&options, 5, ",");
+                format!("\"orders/<id>\", {options}").parse().expect("tokens")
             }
             _ => {
-                let text = seed.text(6);
+                let text = seed.text(&pieces, 6, "");
                 quote!(#text, wait = "5s")
             }
         };
         let item = match n % 4 {
-            0 => seed.tokens(),
-            _ => quote!(
-                async fn ship(id: u64, a: A) -> Result<(), E> {
-                    Ok(())
-                }
-            ),
+            0 => seed.tokens(&tokens),
+            _ => functions[seed.below(functions.len())].parse().expect("tokens"),
         };
         if n % 8 == 0 {
-            let (any, more) = (seed.tokens(), seed.tokens());
-            let block = quote!(impl A { #any async fn f(&self) {} #[etcd_locked(#args)] #more });
+            let (any, more) = (seed.tokens(&tokens), seed.tokens(&tokens));
+            let block = quote!(impl A { #any async fn f(&self) {} #[etcd_locked(#args)] async fn g(&self, id: u64) {} #more });
             let block = crate::block::Block::of(&block).expect("an impl block");
             drop(block.expand(args.clone()));
         }
         good += usize::from(crate::locked(args, &item).is_ok());
     }
-    assert!(good > 300, "only {good} were good");
+    assert!(good > 3_000, "only {good} were good");
 }
 
 #[test]
 fn no_declaration_and_no_derived_type_panics() {
-    let mut seed = Seed::new(6);
+    let (mut seed, pieces, tokens) = (Seed(6), split(PIECES, "|"), split(TOKENS, "  "));
     for _ in 0..25_000 {
-        let (any, after) = (seed.tokens(), seed.tokens());
-        let text = seed.text(6);
-        drop(crate::names::declare(quote!(krate; #any A = #text; #after pub B = "b";)));
-        let (fields, variants) = (seed.tokens(), seed.tokens());
-        drop(crate::key::derive(quote!(#any struct A(#fields);)));
-        drop(crate::key::derive(quote!(enum A { #variants })));
+        let (any, after) = (seed.tokens(&tokens), seed.tokens(&tokens));
+        let text = seed.text(&pieces, 6, "");
+        drop(crate::names::declare(
+            quote!(krate; #any A = #text; #after pub B = "b/<x: &str>/<c: Cow<str>>";),
+        ));
+        let (fields, variants) = (seed.tokens(&tokens), seed.tokens(&tokens));
+        drop(crate::key::derive(quote!(#any struct A<T>(T #fields);)));
+        drop(crate::key::derive(quote!(#[lock_key(#any)] enum A { B, #variants })));
     }
 }
