@@ -65,7 +65,7 @@ pub(crate) fn guardian(options: &Guardian) -> io::Result<()> {
     let leader = ended.is_none().then_some(guarded.leader);
     let tell = |left: &[Pid]| guarded.speaker.say(family::immortal(left));
     let (status, behind) = family::end(leader, &[], tell);
-    if behind > 0 && over != Some(Over::Killed) {
+    if behind > 0 && over != Some(true) {
         guarded.speaker.say(format!(
             "the command has ended; what it left behind is killed: {behind} process(es)"
         ));
@@ -107,15 +107,6 @@ fn wait_for(
     Ok(woken)
 }
 
-/// How a command is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Over {
-    /// By itself.
-    Ended,
-    /// Its time is up.
-    Killed,
-}
-
 /// A command that runs.
 #[derive(Debug)]
 struct Guarded {
@@ -150,8 +141,8 @@ impl Guarded {
         Ok(Some(guarded))
     }
 
-    /// Does what is due; tells how it is over, if it is.
-    fn over(&mut self, link: &UnixStream) -> Option<Over> {
+    /// Does what is due; tells whether the command had to be killed, once it is over.
+    fn over(&mut self, link: &UnixStream) -> Option<bool> {
         while !self.is_alone {
             match receive(link) {
                 Received::Message(Message::Until(stop)) => self.watch.extend(stop),
@@ -167,7 +158,7 @@ impl Guarded {
             }
         }
         if family::has_ended(self.leader) {
-            return Some(Over::Ended);
+            return Some(false);
         }
         let now = now();
         match self.watch.due(now) {
@@ -190,7 +181,7 @@ impl Guarded {
                     true => format!("the command is killed, {late:.1?} late"),
                     false => "the command is killed".to_owned(),
                 });
-                Some(Over::Killed)
+                Some(true)
             }
         }
     }
@@ -234,14 +225,8 @@ fn watch(link: &UnixStream, grace: u64) -> io::Result<Option<(Watch, Vec<u64>)>>
 /// A timer's setting for this moment.
 fn at(nanos: u64) -> Itimerspec {
     // A setting of zero would mean never.
-    let when = Duration::from_nanos(nanos.max(1));
-    Itimerspec {
-        it_interval: Timespec::default(),
-        it_value: Timespec {
-            tv_sec: i64::try_from(when.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(when.subsec_nanos()),
-        },
-    }
+    let when = Timespec::try_from(Duration::from_nanos(nanos.max(1)));
+    Itimerspec { it_interval: Timespec::default(), it_value: when.unwrap_or_default() }
 }
 
 #[cfg(test)]

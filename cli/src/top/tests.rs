@@ -207,16 +207,12 @@ fn kick_hits_whom_the_question_has_shown() {
 }
 
 #[test]
-fn any_other_answer_kicks_nothing() {
+fn kick_needs_a_holder_and_a_yes() {
     for key in [KeyCode::Char('n'), KeyCode::Enter, KeyCode::Esc, KeyCode::Char('q')] {
         let mut model = looking(places());
         typed(&mut model, "k");
         assert_eq!((model.press(key), model.mode), (Effect::Nothing, Mode::Name), "{key:?}");
     }
-}
-
-#[test]
-fn name_without_holder_cannot_be_kicked() {
     let mut model = model();
     typed(&mut model, "kk");
     assert_eq!((model.mode, &*model.note), (Mode::Name, "who holds it is being read"));

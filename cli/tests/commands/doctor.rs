@@ -1,7 +1,5 @@
 //! Findings of `doctor`, on real etcd with real faults.
 
-use std::process::Stdio;
-
 use etcd_locked::etcd_client::Client;
 use etcd_locked_devkit::process::text;
 use etcd_locked_devkit::{Cluster, Setup};
@@ -31,11 +29,12 @@ fn takes_a_full_etcd_for_no_missing_right() {
 
 #[test]
 fn names_every_right_that_is_missing() {
-    let found_by_a_user = |prefixes: &[&str]| {
+    let said_to_a_user = |prefixes: &[&str], command: &str| {
         let mut cluster = Cluster::start(1).expect("an etcd");
         let access = cluster.enable_auth("shop", "secret", prefixes);
         access.expect("access control");
-        text(&run(&cluster.endpoints().join(","), &["doctor", "--user", "shop:secret"]))
+        let output = run(&cluster.endpoints().join(","), &[command, "--user", "shop:secret"]);
+        (output.status.code(), text(&output))
     };
     let missing = [
         "BAD this user may not read the locks",
@@ -45,9 +44,12 @@ fn names_every_right_that_is_missing() {
         "BAD this user may not write the session keys",
         "--prefix=true locks%s/",
     ];
-    says(&found_by_a_user(&["shop/"]), &missing);
-    let found = found_by_a_user(&["locks/", "locks%s/"]);
+    says(&said_to_a_user(&["shop/"], "doctor").1, &missing);
+    let (_, found) = said_to_a_user(&["locks/", "locks%s/"], "doctor");
     says(&found, &["may write the session keys", "0 names locked"]);
+    let (status, said) = said_to_a_user(&["shop/"], "ls");
+    assert_eq!(status, Some(3), "{said}");
+    says(&said, &["permission denied", "`etcd-locked doctor`"]);
 }
 
 /// Puts keys as fast as etcd takes them, as long as the runtime lives.
@@ -115,14 +117,4 @@ fn times_the_log_of_etcd_and_leaves_nothing() {
     assert!(logged() >= before + 600, "{before}, then {}", logged());
     assert_eq!(gateway.status().expect("a status").revision, revision);
     assert_eq!(gateway.leases().expect("leases"), [0; 0]);
-}
-
-#[test]
-fn reader_that_goes_does_not_make_it_well() {
-    let scene = Scene::new();
-    scene.put("locks/orders/7/operator");
-    let mut doctor =
-        scene.command(&["doctor"]).stdout(Stdio::piped()).spawn().expect("the command line runs");
-    drop(doctor.stdout.take());
-    assert_eq!(doctor.wait().expect("its end").code(), Some(1));
 }
