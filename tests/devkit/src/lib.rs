@@ -17,7 +17,6 @@ pub mod process;
 mod proxy;
 #[cfg(feature = "terminal")]
 mod terminal;
-mod transit;
 mod wait;
 mod worker;
 

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::binary::{etcdctl_of, etcdutl_of, knows_no_fsync, without_settings};
 use crate::gateway::{Gateway, User};
 use crate::guard::Guard;
-use crate::process::{Process, Signal, interrupted, output};
+use crate::process::{Process, interrupted, output};
 use crate::proxy::Proxy;
 use crate::{Result, binary, lock, port, until};
 
@@ -338,38 +338,29 @@ impl Member {
 
     /// Ends the process at once, frozen or not, and keeps its data.
     pub fn kill(&self) -> Result<()> {
-        let mut state = lock(&self.state);
-        let Some(running) = &mut state.running else {
-            return Ok(());
-        };
-        running.process.kill()?;
-        state.running = None;
-        Ok(())
+        self.end(Process::kill)
     }
 
     /// Has the process end as an operator does, and waits for its end.
     pub fn terminate(&self) -> Result<()> {
+        self.end(|process| process.terminate(READY).map(drop))
+    }
+
+    fn end(&self, end: impl FnOnce(&mut Process) -> Result<()>) -> Result<()> {
         let mut state = lock(&self.state);
-        if let Some(running) = &mut state.running {
-            running.process.terminate(READY)?;
-        }
+        state.running.as_mut().map_or(Ok(()), |running| end(&mut running.process))?;
         state.running = None;
         Ok(())
     }
 
     /// Freezes the process: connections stay open, and no request is answered. Returns once all of its threads stand still.
     pub fn stop(&self) -> Result<()> {
-        let mut state = lock(&self.state);
-        let running = state.running.as_mut();
-        running.ok_or("etcd does not run")?.process.stop()
+        lock(&self.state).running.as_mut().ok_or("etcd does not run")?.process.stop()
     }
 
     /// Resumes a frozen process.
     pub fn cont(&self) -> Result<()> {
-        let mut state = lock(&self.state);
-        let running = state.running.as_mut();
-        let process = &mut running.ok_or("etcd does not run")?.process;
-        process.signal(Signal::CONT);
+        lock(&self.state).running.as_mut().ok_or("etcd does not run")?.process.cont();
         Ok(())
     }
 

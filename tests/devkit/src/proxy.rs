@@ -1,8 +1,9 @@
 //! TCP proxy in front of a server, with the faults of a network on request.
 //!
-//! A connection has two threads, one for each direction. Each reads chunks, and asks what is to become of the oldest one.
+//! A connection has two threads, one for each direction. Each reads chunks, and asks what is to become of the oldest one. Each chunk has
+//! its own time of arrival, from which its delay counts, as on a long line.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
 
-use crate::transit::Transit;
 use crate::wait::until;
 use crate::{Result, lock, port};
 
@@ -22,6 +22,8 @@ const BLOCKED: Duration = Duration::from_millis(50);
 const CHECK: Duration = Duration::from_secs(1);
 /// How long a forked child may have the listener before its exec.
 const FORKED: Duration = Duration::from_secs(5);
+/// Bytes in transit from which on the sender has to wait, as it does when the window of TCP is full.
+const WINDOW: usize = 1 << 20;
 /// Parts of a second in which a trickling connection passes its bytes.
 const DROPS: u64 = 20;
 
@@ -309,7 +311,11 @@ impl Network {
 
     /// Serves one connection to its end.
     fn serve(&self, near: TcpStream) {
-        let number = self.count();
+        let number = {
+            let mut state = self.state();
+            state.accepted += 1;
+            state.accepted
+        };
         let target = lock(&self.target).clone();
         let Ok(far) = TcpStream::connect(target) else {
             // The other side shall see at once that the server is not there.
@@ -322,164 +328,35 @@ impl Network {
             let _ = stream.set_write_timeout(Some(BLOCKED));
         }
         let (near, far) = (Arc::new(near), Arc::new(far));
-        self.enter(number, &near, &far);
-        thread::scope(|scope| {
-            scope.spawn(|| self.pump(number, &far, &near, Direction::Answers));
-            self.pump(number, &near, &far, Direction::Requests);
-        });
-        self.state().connections.remove(&number);
-    }
-
-    /// Counts a connection, and returns its number.
-    fn count(&self) -> u64 {
-        let mut state = self.state();
-        state.accepted += 1;
-        state.accepted
-    }
-
-    /// Registers a connection whose server is there.
-    fn enter(&self, number: u64, near: &Arc<TcpStream>, far: &Arc<TcpStream>) {
-        let mut state = self.state();
         let mut connection = Connection {
-            near: Arc::clone(near),
-            far: Arc::clone(far),
+            near: Arc::clone(&near),
+            far: Arc::clone(&far),
             sender: None,
             lossy: false,
             half_open: false,
             reset: false,
         };
+        let mut state = self.state();
         if state.closed {
             connection.reset();
         }
         state.connections.insert(number, connection);
-    }
-
-    /// Passes data on in one direction until one side hangs up, or the connection is reset.
-    fn pump(&self, number: u64, from: &TcpStream, to: &TcpStream, direction: Direction) {
-        be_punctual();
-        let mut transit = Transit::default();
-        let end = self.carry(number, from, to, direction, &mut transit);
-        self.state().in_flight -= transit.len() as u64;
-        if end.is_err() {
-            self.reset(number);
-        }
-    }
-
-    /// Reads, and passes each chunk on when its delay is over; an error if the connection is to be reset.
-    fn carry(
-        &self,
-        number: u64,
-        from: &TcpStream,
-        to: &TcpStream,
-        direction: Direction,
-        transit: &mut Transit,
-    ) -> io::Result<()> {
-        let mut buffer = vec![0; 64 * 1024];
-        let mut first = direction == Direction::Requests;
-        loop {
-            let Some((arrived, chunk)) = transit.oldest() else {
-                if transit.is_over() {
-                    return Err(ErrorKind::ConnectionReset.into());
-                }
-                self.receive(number, from, &mut buffer, transit, &mut first);
-                continue;
-            };
-            let left = self.left(arrived);
-            if !left.is_zero() && transit.has_room() {
-                // No longer than that at a time, because a heal shortens the delay.
-                if is_readable(from, left.min(BLOCKED)) {
-                    self.receive(number, from, &mut buffer, transit, &mut first);
-                }
-                continue;
-            }
-            self.pass(number, arrived, chunk, to, direction)?;
-            let hung_up = chunk.is_empty();
-            transit.pop();
-            self.state().in_flight -= 1;
-            if hung_up {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Returns how long a chunk that arrived then has still to wait.
-    fn left(&self, arrived: Instant) -> Duration {
-        let delay = self.state().faults.delay;
-        delay.saturating_sub(arrived.elapsed())
-    }
-
-    /// Reads one chunk; the first one of a connection may say who has opened it.
-    fn receive(
-        &self,
-        number: u64,
-        mut from: &TcpStream,
-        buffer: &mut [u8],
-        transit: &mut Transit,
-        first: &mut bool,
-    ) {
-        let Ok(length) = from.read(buffer) else {
-            // What was sent before it broke arrives.
-            return transit.end();
+        drop(state);
+        let pump = |from, to, direction| Pump {
+            network: self,
+            number,
+            from,
+            to,
+            direction,
+            chunks: VecDeque::new(),
+            bytes: 0,
+            is_over: false,
         };
-        let chunk = &buffer[..length];
-        transit.push(Instant::now(), chunk);
-        let mut state = self.state();
-        state.in_flight += 1;
-        if *first && let Some(connection) = state.connections.get_mut(&number) {
-            connection.sender = sender(chunk);
-            *first = false;
-        }
-    }
-
-    /// Passes one chunk on when no fault holds it back; an empty chunk means that its side has hung up.
-    ///
-    /// Each direction ends by itself: a client that hangs up does not take back the data it has sent.
-    fn pass(
-        &self,
-        number: u64,
-        arrived: Instant,
-        chunk: &[u8],
-        to: &TcpStream,
-        direction: Direction,
-    ) -> io::Result<()> {
-        let mut rest = chunk;
-        loop {
-            let mut state = self.state();
-            let due = state.faults.delay.saturating_sub(arrived.elapsed());
-            match state.fate(number, direction) {
-                Fate::Ends => return Err(ErrorKind::ConnectionReset.into()),
-                Fate::Waits => self.wait(state, CHECK),
-                Fate::IsLost => {
-                    state.lose(number);
-                    if !chunk.is_empty() {
-                        return Ok(());
-                    }
-                    // A hang-up that does not arrive: the other side waits on.
-                    self.wait(state, CHECK);
-                }
-                Fate::Passes if !due.is_zero() => self.wait(state, due),
-                Fate::Passes => {
-                    let rate = state.faults.trickle;
-                    drop(state);
-                    if chunk.is_empty() {
-                        return to.shutdown(Shutdown::Write);
-                    }
-                    let most = rate.map_or(u64::MAX, |rate| (rate / DROPS).max(1));
-                    let most = rest.len().min(usize::try_from(most).unwrap_or(usize::MAX));
-                    let written = write(to, &rest[..most])?;
-                    rest = &rest[written..];
-                    let mut state = self.state();
-                    state.bytes[direction as usize] += written as u64;
-                    if let Some(rate) = rate {
-                        let taken = written as f64 / rate.max(1) as f64;
-                        self.wait(state, Duration::from_secs_f64(taken));
-                    }
-                    if rest.is_empty() {
-                        return Ok(());
-                    }
-                }
-            }
-        }
+        thread::scope(|scope| {
+            scope.spawn(|| pump(&far, &near, Direction::Answers).run());
+            pump(&near, &far, Direction::Requests).run();
+        });
+        self.state().connections.remove(&number);
     }
 
     /// Waits for a change of the faults, but not longer than `limit`.
@@ -487,12 +364,132 @@ impl Network {
         let waited = self.changed.wait_timeout(state, limit);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
+}
 
-    fn reset(&self, number: u64) {
-        if let Some(connection) = self.state().connections.get_mut(&number) {
+/// One direction of a connection.
+struct Pump<'a> {
+    network: &'a Network,
+    number: u64,
+    from: &'a TcpStream,
+    to: &'a TcpStream,
+    direction: Direction,
+    /// Data in transit, each chunk with its time of arrival; an empty one means that the sender has hung up.
+    chunks: VecDeque<(Instant, Vec<u8>)>,
+    /// How many bytes are in transit.
+    bytes: usize,
+    /// True once the sender has hung up or is gone.
+    is_over: bool,
+}
+
+impl Pump<'_> {
+    /// Passes data on until one side hangs up, or the connection is reset.
+    fn run(mut self) {
+        be_punctual();
+        let end = self.carry();
+        let mut state = self.network.state();
+        state.in_flight -= self.chunks.len() as u64;
+        if let Some(connection) = state.connections.get_mut(&self.number).filter(|_| end.is_err()) {
             connection.reset();
         }
-        self.changed.notify_all();
+        drop(state);
+        self.network.changed.notify_all();
+    }
+
+    /// Reads, and passes each chunk on when its delay is over; an error if the connection is to be reset.
+    fn carry(&mut self) -> io::Result<()> {
+        let mut buffer = vec![0; 64 * 1024];
+        let mut first = self.direction == Direction::Requests;
+        loop {
+            let Some((arrived, chunk)) = self.chunks.front() else {
+                if self.is_over {
+                    return Err(ErrorKind::ConnectionReset.into());
+                }
+                self.receive(&mut buffer, &mut first);
+                continue;
+            };
+            let left = self.network.state().faults.delay.saturating_sub(arrived.elapsed());
+            if !left.is_zero() && !self.is_over && self.bytes < WINDOW {
+                // No longer than that at a time, because a heal shortens the delay.
+                if is_readable(self.from, left.min(BLOCKED)) {
+                    self.receive(&mut buffer, &mut first);
+                }
+                continue;
+            }
+            self.pass(*arrived, chunk)?;
+            let hung_up = chunk.is_empty();
+            self.bytes -= chunk.len();
+            self.chunks.pop_front();
+            self.network.state().in_flight -= 1;
+            if hung_up {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads one chunk; the first one of a connection may say who has opened it.
+    fn receive(&mut self, buffer: &mut [u8], first: &mut bool) {
+        let mut from = self.from;
+        let Ok(length) = from.read(buffer) else {
+            // What was sent before it broke arrives.
+            self.is_over = true;
+            return;
+        };
+        let chunk = &buffer[..length];
+        self.bytes += length;
+        self.is_over |= chunk.is_empty();
+        self.chunks.push_back((Instant::now(), chunk.to_vec()));
+        let mut state = self.network.state();
+        state.in_flight += 1;
+        if *first && let Some(connection) = state.connections.get_mut(&self.number) {
+            connection.sender = sender(chunk);
+            *first = false;
+        }
+    }
+
+    /// Passes one chunk on when no fault holds it back.
+    ///
+    /// Each direction ends by itself: a client that hangs up does not take back the data it has sent.
+    fn pass(&self, arrived: Instant, chunk: &[u8]) -> io::Result<()> {
+        let mut rest = chunk;
+        loop {
+            let mut state = self.network.state();
+            let due = state.faults.delay.saturating_sub(arrived.elapsed());
+            match state.fate(self.number, self.direction) {
+                Fate::Ends => return Err(ErrorKind::ConnectionReset.into()),
+                Fate::Waits => self.network.wait(state, CHECK),
+                Fate::IsLost => {
+                    if let Some(connection) = state.connections.get_mut(&self.number) {
+                        connection.lossy = true;
+                    }
+                    if !chunk.is_empty() {
+                        return Ok(());
+                    }
+                    // A hang-up that does not arrive: the other side waits on.
+                    self.network.wait(state, CHECK);
+                }
+                Fate::Passes if !due.is_zero() => self.network.wait(state, due),
+                Fate::Passes => {
+                    let rate = state.faults.trickle;
+                    drop(state);
+                    if chunk.is_empty() {
+                        return self.to.shutdown(Shutdown::Write);
+                    }
+                    let most = rate.map_or(u64::MAX, |rate| (rate / DROPS).max(1));
+                    let most = rest.len().min(usize::try_from(most).unwrap_or(usize::MAX));
+                    let written = write(self.to, &rest[..most])?;
+                    rest = &rest[written..];
+                    let mut state = self.network.state();
+                    state.bytes[self.direction as usize] += written as u64;
+                    if let Some(rate) = rate {
+                        let taken = written as f64 / rate.max(1) as f64;
+                        self.network.wait(state, Duration::from_secs_f64(taken));
+                    }
+                    if rest.is_empty() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -514,12 +511,6 @@ impl State {
             Fate::Waits
         } else {
             Fate::Passes
-        }
-    }
-
-    fn lose(&mut self, number: u64) {
-        if let Some(connection) = self.connections.get_mut(&number) {
-            connection.lossy = true;
         }
     }
 }
