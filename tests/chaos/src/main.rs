@@ -24,7 +24,7 @@ use clap::Parser;
 use etcd_locked_devkit::Result;
 
 use self::history::{Event, What};
-use self::options::{Command, Part, word};
+use self::options::{Command, Part};
 use self::report::Report;
 use self::witness::Witness;
 
@@ -103,7 +103,7 @@ fn judge(command: &Command, events: &[Event]) -> Result<bool> {
         return Ok(true);
     }
     for (breach, many) in verdicts.counts() {
-        println!("VIOLATED {many} times: {}", word(breach));
+        println!("VIOLATED {many} times: {breach}");
     }
     let start = events.first().map_or(0, |event| event.at);
     for violation in verdicts.violations.iter().take(LISTED) {

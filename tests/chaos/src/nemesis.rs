@@ -268,15 +268,10 @@ impl Nemesis {
     /// A snapshot of this member, or of the next one that gives one.
     fn snapshot(&self, from: usize, number: u32) -> Result<PathBuf> {
         let members = self.cluster.members();
-        let mut last = Err("no member".to_owned());
-        for member in members.iter().cycle().skip(from).take(members.len()) {
+        first(members.iter().cycle().skip(from).take(members.len()), |member| {
             let file = member.file(&format!("snapshot-{number}"));
-            last = member.snapshot(&file).map(|()| file);
-            if last.is_ok() {
-                break;
-            }
-        }
-        last
+            member.snapshot(&file).map(|()| file)
+        })
     }
 
     /// A contender's key, chosen at random; nothing if there is none.
@@ -342,13 +337,16 @@ fn name(key: &str) -> Option<String> {
 }
 
 /// Asks several members, until one answers.
-pub(crate) fn first<T>(gateways: &[Gateway], ask: impl Fn(&Gateway) -> Result<T>) -> Result<T> {
+pub(crate) fn first<M, T>(
+    members: impl IntoIterator<Item = M>,
+    ask: impl Fn(M) -> Result<T>,
+) -> Result<T> {
     let mut last = Err("no member".to_owned());
-    for gateway in gateways {
-        last = ask(gateway);
-        if last.is_ok() {
-            break;
-        }
+    let mut answers = members.into_iter().map(ask);
+    while last.is_err()
+        && let Some(answer) = answers.next()
+    {
+        last = answer;
     }
     last
 }

@@ -110,9 +110,7 @@ pub(crate) fn word(value: impl ValueEnum) -> String {
 
 #[derive(Debug, Args)]
 pub(crate) struct Worker {
-    /// The witness's address
     pub(crate) witness: String,
-    /// The worker's number
     pub(crate) process: u32,
     pub(crate) seed: u64,
     pub(crate) mix: Mix,

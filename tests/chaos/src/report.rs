@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use crate::checker::verdicts::{Measured, Verdicts};
 use crate::checker::{VERSION, calls, faults};
 use crate::history::{Event, Run, What};
-use crate::options::word;
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
@@ -52,7 +51,7 @@ impl Report {
             happened.recoveries.push(recovery.took);
         }
         for (breach, many) in verdicts.counts() {
-            report.violations.insert(word(breach), many);
+            report.violations.insert(breach.to_string(), many);
         }
         for event in events {
             match &event.what {
@@ -157,18 +156,4 @@ pub(crate) fn longest<'a>(times: impl IntoIterator<Item = &'a u64>) -> f64 {
 pub(crate) fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_of_the_times_there_are() {
-        let times: Vec<u64> = (1..=100).collect();
-        let of = |share| quantile(&times, share);
-        assert_eq!([of(0.5), of(0.99), of(1.0)], [Some(50), Some(99), Some(100)]);
-        assert_eq!(quantile(&[1, 2, 3], 0.5), Some(2));
-        assert_eq!(quantile::<u64>(&[], 0.5), None);
-    }
 }

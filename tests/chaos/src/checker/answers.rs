@@ -44,7 +44,7 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
             Some((at, Outcome::Busy)) => known.busy(call, at, &keys, verdicts),
             Some((at, Outcome::Deadlock)) if !known.has_cycle(call, at) => {
                 let text = "no nested calls allow a cycle".to_owned();
-                verdicts.of_call(Breach::Deadlock, call, at, text);
+                verdicts.of_call(Breach::DeadlockWithoutACycle, call, at, text);
             }
             _ => {}
         }
@@ -58,7 +58,7 @@ impl Known<'_> {
         let took = at.saturating_sub(call.asked_at);
         if took + RECORD < wait.saturating_mul(ms(1)) {
             let text = format!("busy after {} ms of {wait}", took / 1_000_000);
-            verdicts.of_call(Breach::Error, call, at, text);
+            verdicts.of_call(Breach::UnexplainedError, call, at, text);
         }
         // Another call wanted the name, or may have had a key there.
         let is_used = |name: &String| {
@@ -73,7 +73,7 @@ impl Known<'_> {
             && !call.asked.names.iter().any(is_used)
         {
             let text = "busy, and no other call used its name".to_owned();
-            verdicts.of_call(Breach::Free, call, at, text);
+            verdicts.of_call(Breach::BusyThoughFree, call, at, text);
         }
     }
 
@@ -131,11 +131,10 @@ impl Known<'_> {
         let free = longest_free(&mut taken, from, to).saturating_sub(idle);
         if free > SERVED {
             let text = format!("waited for {} ms while its name was free", free / 1_000_000);
-            verdicts.of_call(Breach::Starved, call, to, text);
+            verdicts.of_call(Breach::BusyInCalm, call, to, text);
         }
     }
 
-    /// The call in whose body another one is made.
     fn outer(&self, inner: &Call) -> Option<&Call> {
         self.calls.get(&CallId { process: inner.id.process, call: inner.asked.under? })
     }
@@ -177,7 +176,6 @@ impl Known<'_> {
     }
 }
 
-/// The longest time between two moments that none of these ranges covers.
 fn longest_free(taken: &mut [(u64, u64)], from: u64, to: u64) -> u64 {
     taken.sort_unstable();
     let (mut since, mut longest) = (from, 0);

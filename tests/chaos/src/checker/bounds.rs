@@ -10,7 +10,6 @@ use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::history::Outcome;
 
-/// How much longer than its wait a call may take.
 const TOLERANCE: u64 = ms(3_000);
 /// How many milliseconds a single try waits for a slow etcd: the connect time-out, and one exchange that began within it (rule P11).
 const TRY_LIMIT: u64 = 8_000;
@@ -54,7 +53,7 @@ impl Known<'_> {
             let took = self.pauses.ran(process, call.asked_at, answered);
             if took > ms(wait) + TOLERANCE {
                 let text = format!("waited for {} ms with a bound of {wait} ms", took / 1_000_000);
-                verdicts.of_call(Breach::Bound, call, answered, text);
+                verdicts.of_call(Breach::BeyondItsBound, call, answered, text);
             }
         }
         // A body that goes on without its caller ends after its call.
@@ -62,7 +61,7 @@ impl Known<'_> {
             let took = self.pauses.ran(process, ended, returned);
             if took > RELEASE_LIMIT {
                 let text = format!("returned {} ms after its body", took / 1_000_000);
-                verdicts.of_call(Breach::Bound, call, returned, text);
+                verdicts.of_call(Breach::BeyondItsBound, call, returned, text);
             }
         }
     }
@@ -83,7 +82,7 @@ impl Known<'_> {
         if stood > limit {
             let text =
                 format!("its body was neither polled nor ended for {} ms", stood / 1_000_000);
-            verdicts.of_call(Breach::Bound, call, last, text);
+            verdicts.of_call(Breach::BeyondItsBound, call, last, text);
         }
     }
 
@@ -112,7 +111,7 @@ impl Known<'_> {
             }
             _ => return,
         };
-        verdicts.of_call(Breach::Error, call, *at, text);
+        verdicts.of_call(Breach::UnexplainedError, call, *at, text);
     }
 
     /// A call that waits for long enough is served in calm, unless bodies that hold one of its names for long leave it less than half
@@ -138,7 +137,7 @@ impl Known<'_> {
                 (to - from) / 1_000_000,
                 held / 1_000_000
             );
-            verdicts.of_call(Breach::Starved, call, to, text);
+            verdicts.of_call(Breach::BusyInCalm, call, to, text);
         }
     }
 
@@ -163,7 +162,7 @@ impl Known<'_> {
             } else if self.removals.explain(keeps, name, (begin, begin)).is_none() {
                 let early = (until - begin) / 1_000_000;
                 let text = format!("`{name}` was locked {early} ms too early");
-                verdicts.of_name(Breach::Retention, name, &[keeps, next], begin, text);
+                verdicts.of_name(Breach::RetentionCutShort, name, &[keeps, next], begin, text);
             }
         }
     }

@@ -13,7 +13,6 @@ use crate::schedule::Kind;
 /// How soon a call returns that gives its body up after the poll in which it was lost, on a busy machine.
 const GIVEN_UP: u64 = 100_000_000;
 
-/// The kind of calls whose bodies block their threads for longer than their TTL.
 pub(super) const BLOCKING: &str = "blocking";
 
 /// How many bodies a run may have that are polled after their loss: a body's poll lasts some microseconds of its ten milliseconds, and
@@ -29,7 +28,12 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
     }
     for call in known.calls.values() {
         if let Some(again) = call.again.first() {
-            verdicts.of_call(Breach::Twice, call, *again, "its body began once more".to_owned());
+            verdicts.of_call(
+                Breach::BodyBegunTwice,
+                call,
+                *again,
+                "its body began once more".to_owned(),
+            );
         }
     }
     known.late(verdicts);
@@ -67,7 +71,7 @@ impl Known<'_> {
                 1 => (*last, "polled after its loss, for no reason".to_owned()),
                 _ => (*last, format!("polled {many} times after its loss, for {lasted} ms")),
             };
-            verdicts.of_call(Breach::RanOn, call, at, text);
+            verdicts.of_call(Breach::PolledAfterItsLoss, call, at, text);
         }
         let lost = |call: &&Call| {
             matches!(call.returned, Some((_, Outcome::Lost(_)))) && call.asked.kind != BLOCKING
@@ -79,7 +83,7 @@ impl Known<'_> {
                 let text = format!(
                     "polled after its loss, as were {many} bodies of {lost} that were lost"
                 );
-                verdicts.of_call(Breach::RanOn, call, call.late[0], text);
+                verdicts.of_call(Breach::PolledAfterItsLoss, call, call.late[0], text);
             }
         }
     }
@@ -93,7 +97,6 @@ impl Known<'_> {
         stood || matches!(&call.returned, Some((at, Outcome::Lost(_))) if *at < soon)
     }
 
-    /// Judges each body against the earlier ones that were still there when it began.
     fn pairs(&self, name: &str, bodies: &[&Call], verdicts: &mut Verdicts) {
         let mut there: Vec<&Call> = Vec::new();
         for body in bodies {
@@ -114,7 +117,6 @@ impl Known<'_> {
         }
     }
 
-    /// Counts the permits that are held at each begin of one.
     fn permits(&self, name: &str, bodies: &[&Call], verdicts: &mut Verdicts) {
         let mut there: Vec<&Call> = Vec::new();
         for body in bodies {
@@ -138,7 +140,7 @@ impl Known<'_> {
                 verdicts.removed(explained[0], span.1 - span.0);
             } else {
                 let text = format!("{} hold one of {most} permits of `{name}`", there.len());
-                verdicts.of_name(Breach::Permits, name, &there, began(body), text);
+                verdicts.of_name(Breach::TooManyPermits, name, &there, began(body), text);
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::calls::{Call, began};
+use super::removals::Span;
 use crate::clock::ms;
 use crate::history::{Event, FaultBegun, Mode, What};
 use crate::schedule::{Kind, Reach};
@@ -16,11 +17,9 @@ pub(crate) struct Fault {
     pub(crate) healed: Option<u64>,
     /// When it was about to be healed.
     ending: Option<u64>,
-    /// When etcd lost what it knew.
     rewound: Option<u64>,
     /// The processes of the worker that it is aimed at; `None`, if it is aimed at etcd.
     processes: Option<Vec<u32>>,
-    /// What it is aimed at.
     pub(crate) of: FaultBegun,
 }
 
@@ -36,15 +35,12 @@ pub(super) enum Failure<'a> {
     Delayed,
 }
 
-/// How a holder's key is gone that lives.
+/// How the key of a live holder is gone.
 pub(super) struct Removal {
     /// When that may have been, and when the next holder may begin.
-    pub(super) from: u64,
-    pub(super) until: u64,
+    pub(super) span: Span,
     /// How long after its key is gone the holder may learn of it.
     pub(super) detection: u64,
-    /// etcd may have revoked its lease; otherwise an operator has named the key.
-    pub(super) by_etcd: bool,
 }
 
 /// How long after its key was deleted a holder may learn of it.
@@ -170,12 +166,10 @@ impl Fault {
         self.is_owner(call) && (holds || began(call) <= taken)
     }
 
-    /// Tells whether one key alone is taken by it.
     pub(super) fn is_of_one_key(&self) -> bool {
         [Kind::KeyDeleted, Kind::KeyOverwritten].contains(&self.kind)
     }
 
-    /// When etcd lost what it knew by it.
     pub(super) fn rewound(&self) -> Option<u64> {
         let rewinds = [Kind::EtcdWiped, Kind::EtcdRestored].contains(&self.kind);
         // Histories of before have no event for it.
@@ -205,8 +199,7 @@ impl Fault {
             }
             _ => return None,
         };
-        let until = self.until().saturating_add(after);
-        Some(Removal { from, until, detection, by_etcd })
+        Some(Removal { span: (from, self.until().saturating_add(after)), detection })
     }
 
     /// Tells whether etcd loses what it knew, or processes are yet to learn of that, at some time between two moments: tokens of

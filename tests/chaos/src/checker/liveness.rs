@@ -58,7 +58,7 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
                     fault.kind,
                     fault.of.target
                 );
-                verdicts.of_name(Breach::Liveness, name, &[], until, text);
+                verdicts.of_name(Breach::NotServedInCalm, name, &[], until, text);
             }
         }
         // What a step with a second fault takes is of neither alone.

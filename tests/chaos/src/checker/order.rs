@@ -63,7 +63,7 @@ fn of_name(name: &str, asked: &[&Call], known: &Known<'_>, verdicts: &mut Verdic
                     (later.asked_at - first.asked_at) / 1_000_000,
                     (served - began(later)) / 1_000_000
                 );
-                verdicts.of_name(Breach::Order, name, &[first, later], served, text);
+                verdicts.of_name(Breach::OvertakenInCalm, name, &[first, later], served, text);
             }
         }
     }

@@ -14,7 +14,6 @@ pub(super) struct Pauses {
     ended: BTreeMap<u32, u64>,
     /// When the machine did not run the witness, or a worker that was not stopped.
     stalls: Vec<(u64, u64)>,
-    /// When no member of etcd answered.
     silences: Vec<(u64, u64)>,
     over: u64,
 }

@@ -9,7 +9,6 @@ use crate::history::{Event, Said, What};
 /// The most lines a process may write about one fault.
 const LINES: usize = 10;
 
-/// When a process wrote what.
 type Lines<'a> = Vec<(u64, &'a str)>;
 
 pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
@@ -18,20 +17,20 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
     for Event { at, what } in known.events {
         let (breach, text) = match what {
             What::Left { keys } if !keys.is_empty() => {
-                (Breach::Left, format!("{} keys and leases: {}", keys.len(), keys.join(", ")))
+                (Breach::KeysLeft, format!("{} keys and leases: {}", keys.len(), keys.join(", ")))
             }
             What::Idle { keys } if !keys.is_empty() => {
                 let (many, keys) = (keys.len(), keys.join(", "));
-                (Breach::Left, format!("{many} keys after all calls had ended: {keys}"))
+                (Breach::KeysLeft, format!("{many} keys after all calls had ended: {keys}"))
             }
             What::Said { process, said: Said::Drained { left, .. } } if *left > 0 => {
-                (Breach::Left, format!("process {process} says that it has left {left} locks"))
+                (Breach::KeysLeft, format!("process {process} says that it has left {left} locks"))
             }
             What::Exited { process, well: false, hung: true } => {
-                (Breach::Died, format!("process {process} did not end when it was asked to"))
+                (Breach::WorkerDied, format!("process {process} did not end when it was asked to"))
             }
             What::Exited { process, well: false, .. } => {
-                (Breach::Died, format!("process {process} has ended by itself"))
+                (Breach::WorkerDied, format!("process {process} has ended by itself"))
             }
             What::Said { process, said: Said::Logged { text, .. } } => {
                 let begun = known.faults.iter().filter(|fault| fault.begun <= *at);
@@ -48,6 +47,6 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
         let many = lines.len();
         let text =
             format!("process {process} wrote {many} lines about one fault, the last: {last}");
-        verdicts.breach(Breach::Logs, at, &[], &[], text);
+        verdicts.breach(Breach::LogStorm, at, &[], &[], text);
     }
 }

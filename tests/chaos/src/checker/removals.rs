@@ -18,7 +18,6 @@ const GONE: &[&str] = &["Deleted", "Revoked", "Overwritten"];
 /// What a process logs once when it learns that etcd has lost what it knew.
 const HISTORY_LOST: &str = "etcd.history_lost";
 
-/// From when until when.
 pub(super) type Span = (u64, u64);
 
 /// What explains that a holder's key was gone while its guard said "held".
@@ -30,11 +29,9 @@ pub(super) struct Removals<'a> {
     rewinds: Vec<Rewind>,
 }
 
-/// A fault by which etcd lost what it knew.
 struct Rewind {
     kind: Kind,
     at: u64,
-    /// When etcd served again.
     healed: u64,
     /// Until when the fault may be the reason that a lock of before is held.
     until: u64,
@@ -116,11 +113,11 @@ impl<'a> Removals<'a> {
             let cut = others.any(|it| it.number != fault.number && it.disturbs(from, to, 0));
             let detection = removal.detection.max(if cut { ttl } else { 0 });
             let detection = detection + self.idle(call, from, to);
-            (removal.from..=removal.until).contains(&from)
+            (removal.span.0..=removal.span.1).contains(&from)
                 && to - from <= detection
                 && fault.takes_from(call)
                 && (self.noticed(call, name, from, from + detection)
-                    || (!removal.by_etcd && self.is_untold(call, removal.from)))
+                    || (!fault.makes_etcd_revoke() && self.is_untold(call, removal.span.0)))
         };
         self.faults.iter().find(explains)
     }
@@ -151,7 +148,6 @@ impl<'a> Removals<'a> {
         to - from - self.pauses.ran(call.id.process, from, to) + self.pauses.stalled(from, to)
     }
 
-    /// Tells whether etcd may have lost what it knew between two moments.
     pub(super) fn rewound(&self, from: u64, to: u64) -> bool {
         self.faults.iter().any(|fault| fault.rewinds(from, to))
     }

@@ -23,7 +23,7 @@ fn groups(call: &Call, verdicts: &mut Verdicts) {
     let missing: Vec<_> = names.filter(|name| call.token(name).is_none()).collect();
     if !missing.is_empty() {
         let text = format!("its body began without {}", missing.join(", "));
-        verdicts.of_call(Breach::Group, call, begun.at, text);
+        verdicts.of_call(Breach::GroupPartlyHeld, call, begun.at, text);
     }
 }
 
@@ -55,7 +55,7 @@ impl Known<'_> {
             {
                 let text = format!("token {token} of `{name}` came after {earlier}");
                 let names = [name.to_owned()];
-                verdicts.breach(Breach::Token, begin, &names, &[of, body.id], text);
+                verdicts.breach(Breach::TokenNotRising, begin, &names, &[of, body.id], text);
             }
             of_all = of_all.max(Some((token, body.id)));
             if body.is_exclusive() {
@@ -83,7 +83,7 @@ impl Known<'_> {
                     "token {token} of `{name}` was refused, and its guard still said \"held\""
                 );
                 let names = std::slice::from_ref(name);
-                verdicts.breach(Breach::Register, *at, names, &[id], text);
+                verdicts.breach(Breach::HolderRefusedByTheRegister, *at, names, &[id], text);
             }
         }
     }

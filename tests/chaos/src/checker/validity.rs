@@ -40,7 +40,7 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
             let (kind, since) = (fault.kind, (at - fault.begun) / 1_000_000);
             let ttl = call.asked.ttl;
             let text = format!("{what} {since} ms into \"{kind}\", with a TTL of {ttl} ms");
-            verdicts.of_call(Breach::Validity, call, held, text);
+            verdicts.of_call(Breach::HeldForTooLong, call, held, text);
         }
     }
 }

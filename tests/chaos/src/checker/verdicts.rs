@@ -1,6 +1,7 @@
 //! Verdicts over a history: the promises that it breaks, and what was measured on the way.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -9,71 +10,47 @@ use super::calls::{Call, CallId};
 use crate::options::word;
 use crate::schedule::Kind;
 
-/// A promise that a history can break.
+/// A promise that a history can break. Its name in reports has the words of the variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Breach {
     /// Two bodies that exclude each other were polled while both their guards said "held".
     Overlap,
-    /// More permits were held than the largest number asked for.
-    #[value(name = "too many permits")]
-    Permits,
-    /// The body of a call began once more.
-    #[value(name = "body begun twice")]
-    Twice,
-    /// A body was polled again after its guard had said "lost".
-    #[value(name = "polled after its loss")]
-    RanOn,
+    TooManyPermits,
+    BodyBegunTwice,
+    PolledAfterItsLoss,
     /// A later holder has a smaller token, or the same.
-    #[value(name = "token not rising")]
-    Token,
-    /// The register refused a holder whose guard said "held".
-    #[value(name = "holder refused by the register")]
-    Register,
-    /// A call was given fewer names than it asked for.
-    #[value(name = "group partly held")]
-    Group,
-    /// A later call was served before an earlier one, with no fault about.
-    #[value(name = "overtaken in calm")]
-    Order,
+    TokenNotRising,
+    HolderRefusedByTheRegister,
+    GroupPartlyHeld,
+    OvertakenInCalm,
     /// A call was not answered within its bound and three seconds.
-    #[value(name = "beyond its bound")]
-    Bound,
-    /// A name was locked again before its retention was over.
-    #[value(name = "retention cut short")]
-    Retention,
+    BeyondItsBound,
+    RetentionCutShort,
     /// A guard said "held" longer than a lock can be without an answer of etcd.
-    #[value(name = "held for too long")]
-    Validity,
-    /// A name was not served though no fault was there.
-    #[value(name = "not served in calm")]
-    Liveness,
+    HeldForTooLong,
+    /// A hot name was not served for long after a fault, though no other was there.
+    NotServedInCalm,
     /// A call that waits for ten seconds or more was not served, with no fault about.
-    #[value(name = "busy in calm")]
-    Starved,
-    /// A call was told that a name is taken which was free.
-    #[value(name = "busy though free")]
-    Free,
-    /// A call was told of a deadlock, and no nested calls allow a cycle.
-    #[value(name = "deadlock without a cycle")]
-    Deadlock,
-    /// Keys or leases were left in etcd after everything had ended.
-    #[value(name = "keys left")]
-    Left,
-    /// A process wrote more than ten lines about one fault.
-    #[value(name = "log storm")]
-    Logs,
-    /// A call failed in a way that no fault explains.
-    #[value(name = "unexplained error")]
-    Error,
-    /// A worker has ended by itself, or not when it was asked to.
-    #[value(name = "worker died")]
-    Died,
+    BusyInCalm,
+    BusyThoughFree,
+    DeadlockWithoutACycle,
+    /// Keys, locks or leases were left in etcd after everything had ended.
+    KeysLeft,
+    LogStorm,
+    UnexplainedError,
+    WorkerDied,
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&word(*self).replace('-', " "))
+    }
 }
 
 impl Breach {
     /// Tells whether a body ran that should not have.
     pub(crate) fn is_unsafe(self) -> bool {
-        matches!(self, Self::Overlap | Self::Permits | Self::RanOn)
+        matches!(self, Self::Overlap | Self::TooManyPermits | Self::PolledAfterItsLoss)
     }
 }
 
@@ -91,8 +68,8 @@ impl Violation {
     pub(crate) fn line(&self, start: u64) -> String {
         let seconds = self.at.saturating_sub(start) as f64 / 1e9;
         let calls: Vec<String> = self.calls.iter().map(CallId::to_string).collect();
-        let (what, names, calls) = (word(self.breach), self.names.join(", "), calls.join(", "));
-        format!("{seconds:9.3} {what}: {}; {names} {calls}", self.text)
+        let (names, calls) = (self.names.join(", "), calls.join(", "));
+        format!("{seconds:9.3} {}: {}; {names} {calls}", self.breach, self.text)
     }
 }
 
@@ -140,7 +117,6 @@ impl Verdicts {
         self.violations.push(Violation { breach, at, names, calls, text });
     }
 
-    /// Notes a promise that was broken to one call.
     pub(super) fn of_call(&mut self, breach: Breach, call: &Call, at: u64, text: String) {
         self.breach(breach, at, &call.asked.names, &[call.id], text);
     }

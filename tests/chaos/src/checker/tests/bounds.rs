@@ -6,21 +6,21 @@ use super::*;
 fn a_call_beyond_its_bound_is_found() {
     let of = |at| format!("0-{} holds 2.1; 0 asks 1.1; {at} begins 1.1; {at} ends 1.1", at - 10);
     holds(&of(12_900));
-    breaks(&of(13_100), Breach::Bound);
+    breaks(&of(13_100), Breach::BeyondItsBound);
     // It never returns.
-    breaks("0-13990 holds 2.1; 0 asks 1.1; 14000 over", Breach::Bound);
+    breaks("0-13990 holds 2.1; 0 asks 1.1; 14000 over", Breach::BeyondItsBound);
 }
 
 #[test]
 fn a_release_that_takes_too_long_is_found() {
-    breaks("0 enters 1.1; 10 ended 1.1; 6000 returns 1.1", Breach::Bound);
+    breaks("0 enters 1.1; 10 ended 1.1; 6000 returns 1.1", Breach::BeyondItsBound);
 }
 
 #[test]
 fn a_single_try_takes_its_time_only_by_a_fault() {
     let of =
         |more| format!("0-25000 holds 2.1; 20000 asks 1.1 wait=0; 24000 returns 1.1 busy; {more}");
-    breaks(&of(""), Breach::Bound);
+    breaks(&of(""), Breach::BeyondItsBound);
     holds(&of("19000-25000 fault leader_frozen"));
 }
 
@@ -33,7 +33,7 @@ fn a_call_returns_soon_after_its_loss() {
         )
     };
     holds(&of(6_900));
-    breaks(&of(7_100), Breach::Bound);
+    breaks(&of(7_100), Breach::BeyondItsBound);
     // A body that goes on without its caller ends later.
     holds(&of(1_000));
 }
@@ -44,7 +44,7 @@ fn a_body_that_hangs_until_its_process_is_killed_is_found() {
         format!("0 enters 1.1; 100 polls 1.1; {killed} killed 1; 60000 over; {more}")
     };
     holds(&of(1_100, ""));
-    breaks(&of(9_000, ""), Breach::Bound);
+    breaks(&of(9_000, ""), Breach::BeyondItsBound);
     holds(&of(9_000, "150-8900 stops 1"));
 }
 
@@ -52,7 +52,7 @@ fn a_body_that_hangs_until_its_process_is_killed_is_found() {
 fn a_retention_cut_short_is_found() {
     let of = |next| format!("0-10 holds 1.1 at_least=500; {next}-{next} holds 2.1");
     holds(&of(501));
-    breaks(&of(400), Breach::Retention);
+    breaks(&of(400), Breach::RetentionCutShort);
     // The next one begins at the end of the one before.
     let of = |next| {
         format!(
@@ -61,7 +61,7 @@ fn a_retention_cut_short_is_found() {
         )
     };
     holds(&of(1_001));
-    breaks(&of(600), Breach::Retention);
+    breaks(&of(600), Breach::RetentionCutShort);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_call_that_is_not_served_in_calm_is_found() {
         let bodies: String = bodies.collect();
         format!("0-1 fault leader_killed; 20000 asks 1.1; 30000 returns 1.1 busy; {bodies} {more}")
     };
-    breaks(&of(200, ""), Breach::Starved);
+    breaks(&of(200, ""), Breach::BusyInCalm);
     // Bodies that last long leave no time.
     holds(&of(2_000, ""));
     holds(&of(200, "19000-20000 fault worker_killed"));
@@ -91,14 +91,14 @@ fn an_error_without_a_fault_is_found() {
         format!("{cut}; 50000 asks 1.1; 50001 returns 1.1 refused")
     };
     holds(&of(49_000));
-    breaks(&of(34_000), Breach::Error);
+    breaks(&of(34_000), Breach::UnexplainedError);
 }
 
 #[test]
 fn only_a_long_stall_or_silence_explains_an_error() {
     for paused in ["stalls 2", "silent"] {
         let of = |to| ends_so(&format!("49000-{to} {paused}"), 1, 2, "Expired");
-        breaks(&of(49_600), Breach::Error);
+        breaks(&of(49_600), Breach::UnexplainedError);
         holds(&of(49_700));
     }
 }
@@ -110,7 +110,7 @@ fn silences_with_no_answer_between_them_are_one() {
         ends_so(&silences, 1, 10, "Expired")
     };
     holds(&of(47_150));
-    breaks(&of(47_250), Breach::Error);
+    breaks(&of(47_250), Breach::UnexplainedError);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_fault_of_a_worker_explains_no_error_of_another() {
     let cut = "0 starts 1; 0 starts 2; 45000-49000 fault worker_cut_off slot=2";
     for outcome in ["Expired", "refused"] {
         holds(&ends_so(cut, 2, 10, outcome));
-        breaks(&ends_so(cut, 1, 10, outcome), Breach::Error);
+        breaks(&ends_so(cut, 1, 10, outcome), Breach::UnexplainedError);
     }
 }
 
@@ -128,14 +128,14 @@ fn a_fault_explains_what_it_can_do_to_a_lease_of_that_ttl() {
     for kind in ["leader_killed", "endpoint_frozen", "member_replaced"] {
         let fault = format!("40000-45000 fault {kind}");
         holds(&of(&fault, 2, "Expired"));
-        breaks(&of(&fault, 10, "Expired"), Breach::Error);
-        breaks(&of(&fault, 2, "refused"), Breach::Error);
+        breaks(&of(&fault, 10, "Expired"), Breach::UnexplainedError);
+        breaks(&of(&fault, 2, "refused"), Breach::UnexplainedError);
     }
-    breaks(&of("40000-45000 fault endpoint_refused", 2, "Expired"), Breach::Error);
+    breaks(&of("40000-45000 fault endpoint_refused", 2, "Expired"), Breach::UnexplainedError);
     holds(&of("40000-45000 fault quorum_killed", 10, "Expired"));
     let delay = "40000-49000 fault delay_of_80_ms slot=1";
     holds(&of(delay, 2, "Expired"));
-    breaks(&of(delay, 10, "Expired"), Breach::Error);
+    breaks(&of(delay, 10, "Expired"), Breach::UnexplainedError);
 }
 
 #[test]
@@ -143,11 +143,11 @@ fn a_brief_or_old_outage_explains_no_loss_of_a_long_lease() {
     let of =
         |from, to, ttl| ends_so(&format!("{from}-{to} fault quorum_frozen"), 1, ttl, "Expired");
     holds(&of(45_000, 48_400, 10));
-    breaks(&of(45_000, 48_300, 10), Breach::Error);
+    breaks(&of(45_000, 48_300, 10), Breach::UnexplainedError);
     holds(&of(45_000, 48_300, 2));
     for (ttl, until) in [(10, 35_002), (2, 43_002)] {
         holds(&of(20_000, until, ttl));
-        breaks(&of(20_000, until - 102, ttl), Breach::Error);
+        breaks(&of(20_000, until - 102, ttl), Breach::UnexplainedError);
     }
 }
 
@@ -156,7 +156,7 @@ fn a_lease_that_etcd_revoked_is_told_apart() {
     let of = |kind| ends_so(&format!("40000-45000 fault {kind}"), 1, 10, "Revoked");
     assert_eq!(judged(&of("leader_frozen")).measured.revoked, 1);
     holds(&of("leader_frozen"));
-    breaks(&of("leader_killed"), Breach::Error);
+    breaks(&of("leader_killed"), Breach::UnexplainedError);
 }
 
 #[test]
@@ -164,9 +164,9 @@ fn a_key_that_is_taken_explains_the_loss_of_its_name_alone() {
     let of = |fault: &str, cause| ends_so(&format!("49000 fault {fault}"), 1, 10, cause);
     for (kind, cause) in [("key_deleted", "Deleted"), ("lease_revoked", "Revoked")] {
         holds(&of(&format!("{kind} on=hot/0 owner=1"), cause));
-        breaks(&of(&format!("{kind} on=hot/0 owner=2"), cause), Breach::Error);
+        breaks(&of(&format!("{kind} on=hot/0 owner=2"), cause), Breach::UnexplainedError);
     }
-    breaks(&of("key_deleted on=hot/0 owner=1", "Expired"), Breach::Error);
-    breaks(&of("key_deleted on=hot/1", "Deleted"), Breach::Error);
-    breaks(&of("junk_key on=hot/0", "Deleted"), Breach::Error);
+    breaks(&of("key_deleted on=hot/0 owner=1", "Expired"), Breach::UnexplainedError);
+    breaks(&of("key_deleted on=hot/1", "Deleted"), Breach::UnexplainedError);
+    breaks(&of("junk_key on=hot/0", "Deleted"), Breach::UnexplainedError);
 }

@@ -24,14 +24,14 @@ fn a_loss_between_gate_and_poll_is_no_breach_if_it_ends_the_body() {
         )
     };
     holds(&of(110));
-    breaks(&of(300), Breach::RanOn);
+    breaks(&of(300), Breach::PolledAfterItsLoss);
 }
 
 #[test]
 fn a_body_that_runs_on_after_its_loss_is_found() {
-    breaks("0 enters 1.1; 100 polls 1.1 lost; 110 polls 1.1 lost", Breach::RanOn);
+    breaks("0 enters 1.1; 100 polls 1.1 lost; 110 polls 1.1 lost", Breach::PolledAfterItsLoss);
     let held_again = "0 enters 1.1; 10-2990 stops 1; 3000 polls 1.1 lost; 3010 polls 1.1";
-    breaks(held_again, Breach::RanOn);
+    breaks(held_again, Breach::PolledAfterItsLoss);
 }
 
 #[test]
@@ -39,11 +39,11 @@ fn one_poll_after_a_loss_needs_a_reason() {
     let of = |kind, more| {
         format!("0 enters 1.1 kind={kind}; 100 polls 1.1; 3000 polls 1.1 lost; {more}")
     };
-    breaks(&of("exclusive", ""), Breach::RanOn);
+    breaks(&of("exclusive", ""), Breach::PolledAfterItsLoss);
     holds(&of("blocking", ""));
     holds(&of("exclusive", "200-2990 stops 1"));
     holds(&of("exclusive", "200-2990 stalls 1"));
-    breaks(&of("exclusive", "200-2990 stops 2"), Breach::RanOn);
+    breaks(&of("exclusive", "200-2990 stops 2"), Breach::PolledAfterItsLoss);
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn a_gate_that_is_off_is_found_where_cancelling_works() {
         let bodies: String = (0..bodies).map(body).collect();
         format!("100-3000 stops 1; 100-3000 fault worker_stopped; {bodies}")
     };
-    assert_eq!(count(&of(1), Breach::RanOn), 0);
-    assert_eq!(count(&of(2), Breach::RanOn), 2);
+    assert_eq!(count(&of(1), Breach::PolledAfterItsLoss), 0);
+    assert_eq!(count(&of(2), Breach::PolledAfterItsLoss), 2);
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn a_reader_beside_a_writer_is_found() {
 fn a_permit_too_many_is_found() {
     let of = |n| (0..3).map(|at| format!("{at}-10 holds {at}.1 permits={n};")).collect::<String>();
     holds(&of(3));
-    breaks(&of(2), Breach::Permits);
+    breaks(&of(2), Breach::TooManyPermits);
 }
 
 #[test]
 fn a_body_that_begins_twice_is_found() {
-    breaks("0 enters 1.1; 5 begins 1.1; 10 ends 1.1", Breach::Twice);
+    breaks("0 enters 1.1; 5 begins 1.1; 10 ends 1.1", Breach::BodyBegunTwice);
 }

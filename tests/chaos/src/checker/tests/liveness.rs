@@ -16,7 +16,7 @@ fn a_name_that_is_not_served_in_calm_is_found() {
     };
     holds(&of(3_000));
     assert_eq!(judged(&of(3_000)).recoveries[0].took, ms(2_000));
-    breaks(&of(60_001), Breach::Liveness);
+    breaks(&of(60_001), Breach::NotServedInCalm);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn a_worker_that_is_not_served_while_another_is_is_found() {
     };
     holds(&of(5_000, ""));
     assert_eq!(judged(&of(5_000, "")).recoveries[0].took, ms(4_000));
-    breaks(&of(60_001, ""), Breach::Liveness);
+    breaks(&of(60_001, ""), Breach::NotServedInCalm);
     // One that was killed wants nothing any more.
     holds(&of(60_001, "30 killed 2"));
 }

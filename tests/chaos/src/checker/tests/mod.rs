@@ -13,12 +13,10 @@ mod removals;
 mod tokens;
 mod validity;
 
-use super::calls::CallId;
 use super::judge;
 use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::history::{Asked, Ending, Event, FaultBegun, Mode, Outcome, Said, Taken, What};
-use crate::schedule::Kind;
 
 struct Words<'a> {
     from: u64,
@@ -55,15 +53,6 @@ impl<'a> Words<'a> {
         self.detail("on").unwrap_or("hot/0").split(',').map(str::to_owned).collect()
     }
 
-    fn call(&self) -> CallId {
-        let id = self.whom.split_once('.').expect("a process and a call");
-        CallId { process: id.0.parse().expect("a process"), call: id.1.parse().expect("a call") }
-    }
-
-    fn process(&self) -> u32 {
-        self.whom.parse().expect("a process")
-    }
-
     fn asked(&self) -> Asked {
         let permits = self.number("permits").map(Mode::Permits);
         let mode = if self.has("shared") { Mode::Shared } else { Mode::Exclusive };
@@ -95,7 +84,7 @@ impl<'a> Words<'a> {
         let owner = self.number("owner").map(Some);
         What::FaultBegun(FaultBegun {
             fault,
-            kind: named(&self.whom.replace('_', " ")),
+            kind: self.whom.replace('_', " ").parse().expect("a kind of fault"),
             target: String::new(),
             names: self.detail("on").map_or(Vec::new(), |_| self.names()),
             worker: self.number("slot"),
@@ -106,71 +95,59 @@ impl<'a> Words<'a> {
     /// The events, each with its time. A token is the time of its begin, unless the text has one.
     fn events(&self, fault: u32) -> Vec<(u64, What)> {
         let (from, to) = (self.from, self.to);
-        let said = |at, said| (at, What::Said { process: self.call().process, said });
-        let asks = || said(from, Said::Asked { call: self.call().call, asked: self.asked() });
-        let begins = || {
-            let token = self.number("token").unwrap_or(from as i64);
-            let tokens = self.names().into_iter().map(|name| (name, token)).collect();
-            said(from, Said::Begun { call: self.call().call, held: true, tokens })
-        };
-        let polls = |held| said(to, Said::Polled { call: self.call().call, held });
-        let ended = |held, how| said(to, Said::Ended { call: self.call().call, held, how });
-        let returns = |at, result| said(at, Said::Returned { call: self.call().call, result });
-        let of = |process, said| (to, What::Said { process, said });
-        let keys = || self.whom.split(',').filter(|key| !key.is_empty()).map(str::to_owned);
+        let (process, call) = self.whom.split_once('.').unwrap_or((self.whom, ""));
+        // Of no process, or no call, there is none.
+        let (process, call) = (process.parse().unwrap_or(0), call.parse().unwrap_or(0));
+        let token = self.number("token").unwrap_or(from as i64);
+        let keys = self.whom.split(',').filter(|key| !key.is_empty()).map(str::to_owned).collect();
+        let said = |at, said| (at, What::Said { process, said });
+        let asks = said(from, Said::Asked { call, asked: self.asked() });
+        let tokens = self.names().into_iter().map(|name| (name, token)).collect();
+        let begins = said(from, Said::Begun { call, held: true, tokens });
+        let polls = |held| said(to, Said::Polled { call, held });
+        let ended = |held, how| said(to, Said::Ended { call, held, how });
+        let done = || ended(true, Ending::Done);
+        let returns = |at, result| said(at, Said::Returned { call, result });
         match self.what {
-            "holds" => {
-                let ends = [ended(true, Ending::Done), returns(to + 1, Outcome::Done)];
-                [asks(), begins()].into_iter().chain(ends).collect()
-            }
-            "loses" => vec![
-                asks(),
-                begins(),
-                polls(true),
-                ended(false, Ending::Dropped),
-                returns(to + 1, self.outcome()),
-            ],
-            "asks" => vec![asks()],
-            "enters" => vec![asks(), begins()],
-            "begins" => vec![begins()],
+            "asks" => vec![asks],
+            "begins" => vec![begins],
+            "enters" => vec![asks, begins],
             "polls" => vec![polls(!self.has("lost"))],
-            "ends" => vec![ended(true, Ending::Done), returns(to + 1, Outcome::Done)],
-            "ended" => vec![ended(true, Ending::Done)],
+            "ended" => vec![done()],
+            "ends" => vec![done(), returns(to + 1, Outcome::Done)],
             "ends_dropped" => vec![ended(self.has("held"), Ending::Dropped)],
             "returns" => vec![returns(to, self.outcome())],
+            "holds" => vec![asks, begins, done(), returns(to + 1, Outcome::Done)],
+            "loses" => {
+                let dropped = ended(false, Ending::Dropped);
+                vec![asks, begins, polls(true), dropped, returns(to + 1, self.outcome())]
+            }
+            "refuses" => {
+                let (name, accepted) = ("hot/0".to_owned(), false);
+                vec![(from, What::Written { process, call, name, token, accepted })]
+            }
             "fault" => vec![(from, self.fault(fault)), (to, What::FaultHealed { fault })],
             "missed" => vec![(from, What::FaultMissed { fault: 0 })],
             "rewound" => vec![(from, What::Rewound { fault: 0 })],
-            "starts" => {
-                let process = self.process();
-                vec![(from, What::Started { process, slot: process })]
-            }
-            "stops" => {
-                let process = self.process();
-                vec![(from, What::Stopped { process }), (to, What::Continued { process })]
-            }
-            "stalls" => vec![of(self.process(), Said::Stalled { since: ms(from) })],
+            "starts" => vec![(from, What::Started { process, slot: process })],
+            "stops" => vec![(from, What::Stopped { process }), (to, What::Continued { process })],
+            "stalls" => vec![said(to, Said::Stalled { since: ms(from) })],
             "silent" => vec![(to, What::Silent { since: ms(from) })],
-            "killed" => vec![(from, What::Killed { process: self.process() })],
+            "killed" => vec![(from, What::Killed { process })],
             "exits" => {
-                let (process, hung) = (self.process(), self.has("hung"));
+                let hung = self.has("hung");
                 vec![(from, What::Exited { process, well: false, hung })]
-            }
-            "refuses" => {
-                let (CallId { process, call }, name) = (self.call(), "hot/0".to_owned());
-                let (token, accepted) = (self.number("token").unwrap_or(0), false);
-                vec![(from, What::Written { process, call, name, token, accepted })]
             }
             "logs" => {
                 let (level, text) = ("WARN".to_owned(), self.details.join(" "));
-                vec![of(self.process(), Said::Logged { level, text })]
+                vec![said(from, Said::Logged { level, text })]
             }
             "drained" => {
                 let left = self.number("left").unwrap_or(0);
-                vec![of(self.process(), Said::Drained { left, leases: 0 })]
+                vec![said(from, Said::Drained { left, leases: 0 })]
             }
-            "left" => vec![(from, What::Left { keys: keys().collect() })],
-            "idle" => vec![(from, What::Idle { keys: keys().collect() })],
+            "left" => vec![(from, What::Left { keys })],
+            "idle" => vec![(from, What::Idle { keys })],
             "draining" => vec![(from, What::Draining)],
             "over" => vec![(from, What::Over)],
             other => panic!("no event: {other}"),
@@ -211,10 +188,6 @@ fn holds(text: &str) {
 
 fn count(text: &str, breach: Breach) -> usize {
     judged(text).counts().get(&breach).copied().unwrap_or(0)
-}
-
-fn named(kind: &str) -> Kind {
-    kind.parse().expect("a kind of fault")
 }
 
 /// Asserts that one overlap is measured, by this kind of fault and for so many milliseconds, and none is a violation.

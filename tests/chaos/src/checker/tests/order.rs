@@ -8,7 +8,7 @@ const OVERTAKEN: &str = "0-500 holds 1.1; 100 asks 1.2; 400 asks 1.3; 600 begins
 
 #[test]
 fn a_call_that_is_overtaken_in_calm_is_found() {
-    breaks(OVERTAKEN, Breach::Order);
+    breaks(OVERTAKEN, Breach::OvertakenInCalm);
     holds(&format!("{OVERTAKEN} 400-450 fault all_connections_reset"));
 }
 
@@ -20,7 +20,7 @@ fn a_first_call_that_another_process_overtakes_is_found() {
              6200 begins 2.1; 6300 ends 2.1"
         )
     };
-    breaks(&of(3_000), Breach::Order);
+    breaks(&of(3_000), Breach::OvertakenInCalm);
     // So soon after it, either may have reached etcd first.
     holds(&of(900));
 }
@@ -36,7 +36,7 @@ fn a_call_may_have_the_place_of_one_before_it() {
     };
     // Its process has waited for longer, by a call that gave up.
     holds(&of(500, 5_000));
-    breaks(&of(500, 2_000), Breach::Order);
+    breaks(&of(500, 2_000), Breach::OvertakenInCalm);
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_call_that_is_overtaken_and_gives_up_is_found() {
              6000 ends 1.3; 5200 returns 1.2 busy"
         )
     };
-    breaks(&of(5_000), Breach::Order);
+    breaks(&of(5_000), Breach::OvertakenInCalm);
     // Its wait may have been over by then.
     holds(&of(5_150));
 }
@@ -60,6 +60,6 @@ fn a_stall_puts_off_the_order_of_calls() {
              900 ends 1.3; 1000 begins 1.2; 1100 ends 1.2"
         )
     };
-    breaks(&of(350), Breach::Order);
+    breaks(&of(350), Breach::OvertakenInCalm);
     holds(&of(600));
 }

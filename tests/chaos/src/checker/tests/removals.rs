@@ -124,17 +124,17 @@ fn one_key_explains_one_permit_too_many() {
         format!("1990 fault key_deleted on={name}; {permits}")
     };
     holds(&of(3, "hot/0"));
-    breaks(&of(3, "hot/1"), Breach::Permits);
-    breaks(&of(4, "hot/0"), Breach::Permits);
+    breaks(&of(3, "hot/1"), Breach::TooManyPermits);
+    breaks(&of(4, "hot/0"), Breach::TooManyPermits);
 }
 
 #[test]
 fn a_key_or_history_that_is_gone_ends_a_retention() {
     let of = |fault| format!("{fault}; 0-10 holds 1.1 at_least=500; 400-410 holds 2.1");
     holds(&of("200 fault key_deleted on=hot/0"));
-    breaks(&of("200 fault key_deleted on=hot/1"), Breach::Retention);
+    breaks(&of("200 fault key_deleted on=hot/1"), Breach::RetentionCutShort);
     holds(&of("200-300 fault etcd_wiped"));
-    breaks(&of("200-300 fault all_members_restarted"), Breach::Retention);
+    breaks(&of("200-300 fault all_members_restarted"), Breach::RetentionCutShort);
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn permits_of_before_may_be_held_until_a_wipe_is_known() {
         format!("500-1000 fault {kind}; {}", permits.concat())
     };
     excused(&of("etcd_wiped", 400), "etcd wiped", 8);
-    breaks(&of("etcd_wiped", 2_000), Breach::Permits);
-    breaks(&of("all_members_restarted", 400), Breach::Permits);
+    breaks(&of("etcd_wiped", 2_000), Breach::TooManyPermits);
+    breaks(&of("all_members_restarted", 400), Breach::TooManyPermits);
 }
 
 #[test]
@@ -173,8 +173,8 @@ fn tokens_begin_anew_after_a_restore() {
         )
     };
     holds(&of("etcd_restored_from_a_snapshot", ""));
-    breaks(&of("all_members_restarted", ""), Breach::Token);
-    breaks(&of("etcd_wiped", "12000-12500 holds 4.1 token=5"), Breach::Token);
+    breaks(&of("all_members_restarted", ""), Breach::TokenNotRising);
+    breaks(&of("etcd_wiped", "12000-12500 holds 4.1 token=5"), Breach::TokenNotRising);
 }
 
 #[test]
@@ -203,5 +203,5 @@ fn bodies_after_a_wipe_are_judged_among_themselves() {
         )
     };
     holds(&of(6));
-    breaks(&of(5), Breach::Token);
+    breaks(&of(5), Breach::TokenNotRising);
 }

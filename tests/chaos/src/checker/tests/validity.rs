@@ -12,12 +12,12 @@ fn silent(kind: &str, begin: u64, last: u64) -> String {
 fn a_guard_that_says_held_for_longer_than_a_lease_is_found() {
     for kind in ["worker_cut_off", "answers_lost", "connections_frozen", "quorum_frozen"] {
         holds(&silent(kind, 0, 3_500));
-        breaks(&silent(kind, 0, 3_600), Breach::Validity);
+        breaks(&silent(kind, 0, 3_600), Breach::HeldForTooLong);
     }
 }
 
 #[test]
 fn a_body_that_begins_one_lease_into_the_silence_is_found() {
     holds(&silent("worker_cut_off", 3_400, 3_450));
-    breaks(&silent("worker_cut_off", 3_600, 3_650), Breach::Validity);
+    breaks(&silent("worker_cut_off", 3_600, 3_650), Breach::HeldForTooLong);
 }
