@@ -11,6 +11,7 @@ use crate::clock::now;
 use crate::history::What;
 use crate::login;
 use crate::options::{Options, word};
+use crate::schedule::CREW;
 use crate::witness::Witness;
 
 /// How long a worker may take to end once it is asked to: its calls, their bodies, and the shutdown.
@@ -38,12 +39,7 @@ struct Slot {
 }
 
 impl Crew {
-    pub(crate) fn start(
-        size: usize,
-        cluster: &Cluster,
-        witness: &Witness,
-        options: &Options,
-    ) -> Result<Self> {
+    pub(crate) fn start(cluster: &Cluster, witness: &Witness, options: &Options) -> Result<Self> {
         let program = match &options.program {
             Some(program) => program.clone(),
             None => std::env::current_exe().map_err(|error| error.to_string())?,
@@ -62,9 +58,9 @@ impl Crew {
             seed: options.seed,
             started: 0,
             died: 0,
-            slots: (0..size).map(|_| slot()).collect::<Result<_>>()?,
+            slots: (0..CREW).map(|_| slot()).collect::<Result<_>>()?,
         };
-        (0..size).try_for_each(|slot| crew.launch(slot))?;
+        (0..CREW).try_for_each(|slot| crew.launch(slot))?;
         Ok(crew)
     }
 

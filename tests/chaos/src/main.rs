@@ -17,7 +17,7 @@ mod witness;
 mod worker;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -73,7 +73,7 @@ fn play(command: &Command) -> Result<bool> {
     }
     let events = witness.history();
     // What is kept first is not lost if it cannot be judged.
-    println!("its history: {}", keep(command, &events)?.display());
+    println!("its history: {}", keep(&command.keep, &events)?.display());
     let judged = judge(command, &events);
     played.and(judged)
 }
@@ -115,13 +115,11 @@ fn judge(command: &Command, events: &[Event]) -> Result<bool> {
 }
 
 /// Keeps a history in a file; returns its path.
-fn keep(command: &Command, events: &[Event]) -> Result<PathBuf> {
-    let run = events.iter().find_map(|event| match &event.what {
-        What::Run(run) => Some(run.id()),
-        _ => None,
-    });
-    let file = command.keep.join(run.ok_or("a history without its run")? + ".jsonl.gz");
-    let kept = fs::create_dir_all(&command.keep).and_then(|()| history::write(&file, events));
-    kept.map_err(|error| format!("{}: {error}", file.display()))?;
-    Ok(file)
+fn keep(folder: &Path, events: &[Event]) -> Result<PathBuf> {
+    let Some(What::Run(run)) = events.first().map(|event| &event.what) else {
+        return Err("a history without its run".to_owned());
+    };
+    let file = folder.join(run.id() + ".jsonl.gz");
+    let kept = fs::create_dir_all(folder).and_then(|()| history::write(&file, events));
+    kept.map(|()| file).map_err(|error| format!("{}: {error}", folder.display()))
 }

@@ -13,7 +13,7 @@ use crate::checker::faults::REWIND_DETECTION;
 use crate::crew::Crew;
 use crate::history::{FaultBegun, Taken, What};
 use crate::login::{CHANGED, PASSWORD, PREFIXES, USER};
-use crate::schedule::{Fault, Kind};
+use crate::schedule::{Aim, Fault, Kind, MEMBERS};
 use crate::stalls::Asked;
 use crate::witness::Witness;
 use crate::worker::calls::HOT;
@@ -57,39 +57,32 @@ impl Nemesis {
     pub(crate) fn begin(&mut self, Fault { kind, target }: Fault) -> Result<Option<Open>> {
         let number = self.faults;
         self.faults += 1;
-        let size = self.cluster.members().len();
         let leader = || self.cluster.await_leader();
         let members = match kind {
-            Kind::EndpointFrozen
-            | Kind::EndpointRefused
-            | Kind::MemberKilled
-            | Kind::MemberFrozen
-            | Kind::MemberIsolated
-            | Kind::MemberReplaced => vec![target],
+            _ if kind.aim() == Aim::Member => vec![target],
             Kind::LeaderKilled | Kind::LeaderFrozen | Kind::LeaderIsolated => vec![leader()?],
             // The leader and another: nothing is left that could serve.
             Kind::QuorumKilled | Kind::QuorumFrozen => {
                 let leader = leader()?;
-                vec![leader, (leader + 1) % size]
+                vec![leader, (leader + 1) % MEMBERS]
             }
-            Kind::AllRestarted | Kind::EtcdWiped => (0..size).collect(),
+            Kind::AllRestarted | Kind::EtcdWiped => (0..MEMBERS).collect(),
             _ => Vec::new(),
         };
-        let wants_victim =
-            [Kind::LeaseRevoked, Kind::KeyDeleted, Kind::KeyOverwritten, Kind::JunkKey];
         let victim = match kind {
-            Kind::LeaseRevoked => self.victim_lease(),
-            Kind::KeyDeleted | Kind::KeyOverwritten => self.victim_key(),
-            Kind::JunkKey => Some(self.junk_key()),
+            Kind::LeaseRevoked => Some(self.victim_lease()),
+            Kind::KeyDeleted | Kind::KeyOverwritten => Some(self.victim_key()),
+            Kind::JunkKey => Some(Some(self.junk_key())),
             _ => None,
         };
-        if victim.is_none() && wants_victim.contains(&kind) {
+        if let Some(None) = victim {
             println!("{kind} finds nothing");
             return Ok(None);
         }
+        let (victim, of_worker) = (victim.flatten(), kind.aim() == Aim::Worker);
         let aim = match &victim {
             Some(victim) => victim.what.clone(),
-            _ if kind.is_of_worker() => format!("worker {target}"),
+            _ if of_worker => format!("worker {target}"),
             _ if members.is_empty() => "all".to_owned(),
             _ => format!("member {members:?}"),
         };
@@ -99,7 +92,7 @@ impl Nemesis {
             kind,
             target: aim,
             names: victim.names.clone(),
-            worker: kind.is_of_worker().then(|| u32::try_from(target).unwrap_or(u32::MAX)),
+            worker: of_worker.then(|| u32::try_from(target).unwrap_or(u32::MAX)),
             taken: victim.taken.clone(),
         }));
         if let Some(heal) = self.carry_out(number, Fault { kind, target }, members, victim)? {
@@ -149,7 +142,7 @@ impl Nemesis {
                 heal(move |it| it.crew.proxies_to(target).try_for_each(Proxy::accept_again))
             }
             Kind::AllReset => {
-                for member in 0..self.cluster.members().len() {
+                for member in 0..MEMBERS {
                     self.crew.proxies_to(member).for_each(Proxy::reset_all);
                 }
                 always(|_| {})
@@ -268,7 +261,7 @@ impl Nemesis {
     /// A snapshot of this member, or of the next one that gives one.
     fn snapshot(&self, from: usize, number: u32) -> Result<PathBuf> {
         let members = self.cluster.members();
-        first(members.iter().cycle().skip(from).take(members.len()), |member| {
+        first(members.iter().cycle().skip(from).take(MEMBERS), |member| {
             let file = member.file(&format!("snapshot-{number}"));
             member.snapshot(&file).map(|()| file)
         })
@@ -370,17 +363,11 @@ mod tests {
     use super::{name, worker};
 
     #[test]
-    fn a_key_says_its_name() {
+    fn a_key_says_its_name_and_its_record_the_worker() {
         assert_eq!(name("locks/hot/3/694d8f"), Some("hot/3".to_owned()));
         assert_eq!(name("locks/seat/1/694d8f.p2"), Some("seat/1".to_owned()));
-        assert_eq!(name("locks/long/1/aetcd"), Some("long/1".to_owned()));
         assert_eq!(name("locks%s/694d8f"), None);
-    }
-
-    #[test]
-    fn a_record_says_its_worker() {
-        let record = r#"{"host":"h","pid":7,"service":"worker-2"}"#;
-        assert_eq!(worker(record), Some(2));
+        assert_eq!(worker(r#"{"host":"h","pid":7,"service":"worker-2"}"#), Some(2));
         assert_eq!(worker("an operator was here"), None);
     }
 }

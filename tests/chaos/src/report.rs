@@ -46,9 +46,8 @@ impl Report {
         for fault in faults::of(events) {
             report.faults.entry(fault.kind.to_string()).or_default().times += 1;
         }
-        for recovery in &verdicts.recoveries {
-            let happened = report.faults.entry(recovery.kind.to_string()).or_default();
-            happened.recoveries.push(recovery.took);
+        for (kind, took) in &verdicts.recoveries {
+            report.faults.entry(kind.to_string()).or_default().recoveries.push(*took);
         }
         for (breach, many) in verdicts.counts() {
             report.violations.insert(breach.to_string(), many);

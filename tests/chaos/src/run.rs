@@ -15,13 +15,11 @@ use crate::history::{Run, What};
 use crate::login;
 use crate::nemesis::{Nemesis, first};
 use crate::options::{Options, Who};
-use crate::schedule::{Kind, Step, plan};
+use crate::schedule::{Kind, MEMBERS, Step, plan};
 use crate::stalls;
 use crate::witness::Witness;
 use crate::worker::calls::HOT;
 
-const CREW: usize = 4;
-const MEMBERS: usize = 3;
 /// The calm at the end, in which every name must be served.
 const CALM: Duration = Duration::from_secs(15);
 /// How long the nemesis waits at most until every hot name is served again.
@@ -46,7 +44,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     let started = Instant::now();
     let faults = options.time.saturating_sub(CALM + Duration::from_secs(5));
-    let steps = plan(options.seed, faults, CREW, MEMBERS, &options.only);
+    let steps = plan(options.seed, faults, &options.only);
     println!("schedule of seed {}:", options.seed);
     for step in &steps {
         println!("  {step}");
@@ -71,7 +69,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     let (asked, watched) = (stalls::Asked::default(), witness.clone());
     asked.are(&cluster);
     asked.watch(move |since| watched.record(What::Silent { since }));
-    let crew = Crew::start(CREW, &cluster, witness, options)?;
+    let crew = Crew::start(&cluster, witness, options)?;
     until("every hot name is served", RECOVERY_LIMIT, || {
         witness.has_served(&crew.numbers(), HOT as usize, 0)
     })?;
@@ -103,7 +101,10 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     let expiry =
         |died: u64| EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died)));
     // Peers may leave keys until they give their leases back, and need not do that.
-    if !options.who.is_peer() && idle(&crew, witness) {
+    let workers = crew.numbers();
+    let idle = || witness.are_idle(&workers);
+    // Calls that have not ended are seen at the end of the run.
+    if !options.who.is_peer() && until("all calls have ended", DRAIN_LIMIT, idle).is_ok() {
         let keys = remains(&cluster, expiry(crew.died).max(RELEASE_LIMIT), false);
         witness.record(What::Idle { keys });
     }
@@ -140,13 +141,6 @@ fn carry_out(step: &Step, nemesis: &mut Nemesis) -> Result<()> {
     }
     thread::sleep(step.pause);
     nemesis.crew.tend()
-}
-
-/// Waits until all calls have ended; false if some have not, which the end of the run shows.
-fn idle(crew: &Crew, witness: &Witness) -> bool {
-    let workers = crew.numbers();
-    let idle = || witness.are_idle(&workers);
-    until("all calls have ended", DRAIN_LIMIT, idle).is_ok()
 }
 
 /// The keys of names that do not go for so long; at the `end` also those of sessions next to them, and the leases.

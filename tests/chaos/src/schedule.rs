@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use self::Aim::{Cluster, Member, Worker};
 
+/// Numbers of workers, and of members of etcd.
+pub(crate) const CREW: usize = 4;
+pub(crate) const MEMBERS: usize = 3;
+
 /// A kind of fault. Histories name it as the command line does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -49,7 +53,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Aim {
+pub(crate) enum Aim {
     Worker,
     Member,
     Cluster,
@@ -135,19 +139,12 @@ impl Kind {
         KINDS.iter().map(|(kind, ..)| *kind)
     }
 
-    /// Its aim, its weight, and how long it lasts.
-    fn row(self) -> (Aim, usize, Lasts) {
-        let (_, _, aim, weight, lasts, _) = KINDS[self as usize];
-        (aim, weight, lasts)
+    pub(crate) fn aim(self) -> Aim {
+        KINDS[self as usize].2
     }
 
     pub(crate) fn reach(self) -> Reach {
         KINDS[self as usize].5
-    }
-
-    /// Tells whether it is aimed at one worker.
-    pub(crate) fn is_of_worker(self) -> bool {
-        self.row().0 == Worker
     }
 }
 
@@ -199,13 +196,7 @@ pub(crate) struct Step {
 }
 
 /// Plans faults for so long. With `only`, faults of these kinds.
-pub(crate) fn plan(
-    seed: u64,
-    time: Duration,
-    crew: usize,
-    members: usize,
-    only: &[Kind],
-) -> Vec<Step> {
+pub(crate) fn plan(seed: u64, time: Duration, only: &[Kind]) -> Vec<Step> {
     let mut random = Rng::with_seed(seed);
     let mut steps = Vec::new();
     let mut left = time;
@@ -214,20 +205,21 @@ pub(crate) fn plan(
         if bag.is_empty() {
             // All kinds are drawn, each as often as its weight says, before the bag is filled again.
             let kinds = Kind::all().filter(|kind| only.is_empty() || only.contains(kind));
-            bag = kinds.flat_map(|kind| std::iter::repeat_n(kind, kind.row().1)).collect();
+            bag =
+                kinds.flat_map(|kind| std::iter::repeat_n(kind, KINDS[kind as usize].3)).collect();
             random.shuffle(&mut bag);
         }
         let Some(kind) = bag.pop() else {
             return steps;
         };
-        let mut faults = vec![aimed(kind, &mut random, crew, members)];
-        let (aim, _, lasts) = kind.row();
+        let mut faults = vec![aimed(kind, &mut random)];
+        let (_, _, aim, _, lasts, _) = KINDS[kind as usize];
         let &(least, most) = random.choice(lasts).unwrap_or(&(0, 0));
         // Sometimes a worker has a fault of its own meanwhile.
         if only.is_empty() && aim != Worker && random.u8(0..4) == 0 {
             let other = [Kind::WorkerStopped, Kind::WorkerKilled, Kind::WorkerCut];
             let other = other[random.usize(0..other.len())];
-            faults.push(aimed(other, &mut random, crew, members));
+            faults.push(aimed(other, &mut random));
         }
         // Now and then a calm in which the order of calls can be judged, and every name must be served.
         let pause = match random.u8(0..10) {
@@ -247,10 +239,10 @@ pub(crate) fn plan(
     }
 }
 
-fn aimed(kind: Kind, random: &mut Rng, crew: usize, members: usize) -> Fault {
-    let target = match kind.row().0 {
-        Worker => random.usize(0..crew),
-        Member | Cluster => random.usize(0..members),
+fn aimed(kind: Kind, random: &mut Rng) -> Fault {
+    let target = match kind.aim() {
+        Worker => random.usize(0..CREW),
+        Member | Cluster => random.usize(0..MEMBERS),
     };
     Fault { kind, target }
 }
@@ -260,7 +252,7 @@ impl fmt::Display for Step {
         for (at, Fault { kind, target }) in self.faults.iter().enumerate() {
             let between = if at == 0 { "" } else { " and " };
             write!(f, "{between}{kind}")?;
-            match kind.row().0 {
+            match kind.aim() {
                 Worker => write!(f, " (worker {target})")?,
                 Member => write!(f, " (member {target})")?,
                 Cluster => {}
@@ -281,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_seed_repeats_its_schedule() {
-        let plan = |seed| plan(seed, HOUR, 4, 3, &[]);
+        let plan = |seed| plan(seed, HOUR, &[]);
         assert_eq!(plan(7), plan(7));
         assert_ne!(plan(7), plan(8));
     }
@@ -290,7 +282,7 @@ mod tests {
     fn half_an_hour_has_faults_of_every_kind_and_a_long_calm() {
         for seed in 0..100 {
             // Recoveries take a part of the time.
-            let steps = plan(seed, HOUR / 3, 4, 3, &[]);
+            let steps = plan(seed, HOUR / 3, &[]);
             for kind in Kind::all() {
                 let mut faults = steps.iter().flat_map(|step| &step.faults);
                 assert!(faults.any(|fault| fault.kind == kind), "seed {seed}: {kind}");
@@ -313,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_schedule_of_one_kind_has_no_other() {
-        let steps = plan(1, HOUR, 4, 3, &[Kind::WorkerStopped]);
+        let steps = plan(1, HOUR, &[Kind::WorkerStopped]);
         let mut kinds = steps.iter().flat_map(|step| &step.faults);
         assert!(kinds.all(|fault| fault.kind == Kind::WorkerStopped) && steps.len() > 100);
     }

@@ -104,7 +104,7 @@ impl Known<'_> {
             return;
         }
         let from = call.asked_at;
-        let returned = call.returned.as_ref().map_or(self.pauses.over(), |(at, _)| *at);
+        let returned = call.returned.as_ref().map_or(self.pauses.over, |(at, _)| *at);
         let over = self.pauses.ended(call.id.process).unwrap_or(u64::MAX);
         let to = began(call).min(returned).min(over);
         if to.saturating_sub(from) <= SERVED {

@@ -41,7 +41,7 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
 impl Known<'_> {
     fn waits(&self, call: &Call, verdicts: &mut Verdicts) {
         let process = call.id.process;
-        let returned = call.returned.as_ref().map_or(self.pauses.over(), |(at, _)| *at);
+        let returned = call.returned.as_ref().map_or(self.pauses.over, |(at, _)| *at);
         if let Some(wait) = call.asked.wait {
             let answered = returned.min(began(call));
             // A single try has no wait of its own: a slow etcd makes it wait up to its limit.
@@ -75,7 +75,7 @@ impl Known<'_> {
         let last = call.late.last().map_or(last, |late| last.max(*late));
         let (end, limit) = match call.ended {
             Some((ended, _)) => (ended, POLL_LIMIT),
-            None => (self.pauses.over(), LAST_POLL_LIMIT),
+            None => (self.pauses.over, LAST_POLL_LIMIT),
         };
         let stood = self.pauses.ran(call.id.process, last, end);
         let stood = stood.saturating_sub(self.pauses.stalled(last, end));

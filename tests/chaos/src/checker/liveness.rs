@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Known;
 use super::calls::began;
-use super::verdicts::{Breach, Recovery, Verdicts};
+use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::history::What;
 
@@ -65,7 +65,7 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
         let mut others = others;
         let alone = !others.any(|other| fault.begun <= other.begun && other.begun <= healed);
         if let Some(took) = slowest.filter(|_| alone) {
-            verdicts.recoveries.push(Recovery { kind: fault.kind, took });
+            verdicts.recoveries.push((fault.kind, took));
         }
     }
 }

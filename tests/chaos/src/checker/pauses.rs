@@ -15,7 +15,7 @@ pub(super) struct Pauses {
     /// When the machine did not run the witness, or a worker that was not stopped.
     stalls: Vec<(u64, u64)>,
     silences: Vec<(u64, u64)>,
-    over: u64,
+    pub(super) over: u64,
 }
 
 impl Pauses {
@@ -24,9 +24,7 @@ impl Pauses {
         for Event { at, what } in events {
             pauses.over = *at;
             match what {
-                What::Started { process, .. } => {
-                    pauses.started.entry(*process).or_insert(*at);
-                }
+                What::Started { process, .. } => _ = pauses.started.entry(*process).or_insert(*at),
                 What::Stopped { process } => {
                     let stopped = pauses.stopped.entry(*process).or_default();
                     stopped.push((*at, u64::MAX));
@@ -57,10 +55,6 @@ impl Pauses {
             }
         }
         pauses
-    }
-
-    pub(super) fn over(&self) -> u64 {
-        self.over
     }
 
     pub(super) fn ended(&self, process: u32) -> Option<u64> {

@@ -155,18 +155,16 @@ impl<'a> Removals<'a> {
 
 /// Gathers the faults by which etcd lost what it knew, and when each process learnt of it.
 fn rewinds(events: &[Event], faults: &[Fault]) -> Vec<Rewind> {
-    let mut rewinds: Vec<Rewind> = faults
-        .iter()
-        .filter_map(|fault| {
-            Some(Rewind {
-                kind: fault.kind,
-                at: fault.rewound()?,
-                healed: fault.until(),
-                until: fault.until().saturating_add(super::faults::REWIND_DETECTION),
-                known: BTreeMap::new(),
-            })
+    let rewind = |fault: &Fault| {
+        Some(Rewind {
+            kind: fault.kind,
+            at: fault.rewound()?,
+            healed: fault.until(),
+            until: fault.until().saturating_add(super::faults::REWIND_DETECTION),
+            known: BTreeMap::new(),
         })
-        .collect();
+    };
+    let mut rewinds: Vec<Rewind> = faults.iter().filter_map(rewind).collect();
     for Event { at, what } in events {
         let What::Said { process, said } = what else {
             continue;
@@ -175,20 +173,18 @@ fn rewinds(events: &[Event], faults: &[Fault]) -> Vec<Rewind> {
             continue;
         };
         // One line, or the first such loss, is about all sessions of the process; another loss about those of one TTL.
-        match said {
-            Said::Logged { text, .. } if text.contains(HISTORY_LOST) => {
-                rewind.known.entry(*process).or_insert(*at);
-            }
-            Said::Returned { result: Outcome::Lost(cause), .. } if cause == "Wiped" => {
-                rewind.known.entry(*process).or_insert(*at);
-            }
-            Said::Returned { result: Outcome::Lost(cause), .. }
-                if *at <= rewind.until && ["Revoked", "Expired"].contains(&cause.as_str()) =>
-            {
-                let known = rewind.known.entry(*process).or_insert(*at);
-                *known = (*known).max(*at);
-            }
-            _ => {}
+        let of_one_ttl = match said {
+            Said::Logged { text, .. } if text.contains(HISTORY_LOST) => false,
+            Said::Returned { result: Outcome::Lost(cause), .. } => match cause.as_str() {
+                "Wiped" => false,
+                "Revoked" | "Expired" if *at <= rewind.until => true,
+                _ => continue,
+            },
+            _ => continue,
+        };
+        let first = rewind.known.entry(*process).or_insert(*at);
+        if of_one_ttl {
+            *first = (*first).max(*at);
         }
     }
     rewinds

@@ -23,7 +23,7 @@ const RECORD: u64 = ms(500);
 
 pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
     for fault in known.faults.iter().filter(|fault| SILENT.contains(&fault.kind)) {
-        let until = fault.lasts_until().min(known.pauses.over());
+        let until = fault.lasts_until().min(known.pauses.over);
         let begun = fault.begun + RECORD;
         let begun = begun + known.pauses.stalled(fault.begun, begun);
         for call in known.calls.values().filter(|call| call.was_held()) {

@@ -76,7 +76,8 @@ impl Violation {
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
     pub(crate) violations: Vec<Violation>,
-    pub(crate) recoveries: Vec<Recovery>,
+    /// How long it took until every hot name was served after a fault of this kind, in nanoseconds.
+    pub(crate) recoveries: Vec<(Kind, u64)>,
     pub(crate) measured: Measured,
 }
 
@@ -95,13 +96,6 @@ pub(crate) struct Measured {
     pub(crate) ordered: u64,
     /// How long the machine did not run a process that was due, each time.
     pub(crate) stalls: Vec<u64>,
-}
-
-/// How long it took until every name was served after a fault.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Recovery {
-    pub(crate) kind: Kind,
-    pub(crate) took: u64,
 }
 
 impl Verdicts {

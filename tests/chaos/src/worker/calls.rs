@@ -286,7 +286,8 @@ impl Caller {
             Who::NoGuard => {
                 let call = async {
                     let guard = acquire.await?;
-                    guard.hold(unguarded(body)).await?;
+                    let unguarded = async { tokio::spawn(body.run_under(Hold::of(current()))).await };
+                    let _ = guard.hold(unguarded).await?;
                     guard.release().await
                 };
                 pending.answered(call).await;
@@ -391,11 +392,6 @@ async fn blocking<T: Send + 'static>(call: impl Future<Output = T> + Send + 'sta
     let Ok(own) = own else { return };
     // It is not awaited only if the worker ends.
     let _ = tokio::task::spawn_blocking(move || own.block_on(call)).await;
-}
-
-async fn unguarded(body: Body) {
-    let hold = Hold::of(current());
-    let _ = tokio::spawn(body.run_under(hold)).await;
 }
 
 /// Runs a body until it ends, or until its task learns that the lock is lost.

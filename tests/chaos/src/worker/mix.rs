@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mix {
     pub(crate) name: &'static str,
-    weights: &'static [(Kind, u32)],
+    weights: &'static [(Kind, usize)],
 }
 
 const MIXES: &[Mix] = &[
@@ -78,14 +78,8 @@ impl ValueEnum for Mix {
 
 impl Mix {
     pub(crate) fn choose(&self, random: &mut Rng) -> Kind {
-        let all = self.weights.iter().map(|(_, weight)| weight).sum();
-        let mut at = random.u32(0..all);
-        for (kind, weight) in self.weights {
-            if at < *weight {
-                return *kind;
-            }
-            at -= weight;
-        }
-        Kind::Exclusive
+        let weights = self.weights.iter();
+        let kinds = weights.flat_map(|(kind, weight)| std::iter::repeat_n(*kind, *weight));
+        random.choice(Vec::from_iter(kinds)).unwrap_or(Kind::Exclusive)
     }
 }

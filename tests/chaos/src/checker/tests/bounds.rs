@@ -104,16 +104,6 @@ fn only_a_long_stall_or_silence_explains_an_error() {
 }
 
 #[test]
-fn silences_with_no_answer_between_them_are_one() {
-    let of = |again: u64| {
-        let silences = format!("45000-47000 silent; {again}-{} silent", again + 2_000);
-        ends_so(&silences, 1, 10, "Expired")
-    };
-    holds(&of(47_150));
-    breaks(&of(47_250), Breach::UnexplainedError);
-}
-
-#[test]
 fn a_fault_of_a_worker_explains_no_error_of_another() {
     let cut = "0 starts 1; 0 starts 2; 45000-49000 fault worker_cut_off slot=2";
     for outcome in ["Expired", "refused"] {

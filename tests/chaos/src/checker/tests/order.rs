@@ -51,15 +51,3 @@ fn a_call_that_is_overtaken_and_gives_up_is_found() {
     // Its wait may have been over by then.
     holds(&of(5_150));
 }
-
-#[test]
-fn a_stall_puts_off_the_order_of_calls() {
-    let of = |to| {
-        format!(
-            "0-500 holds 1.1; 100 asks 1.2; 150-{to} stalls 1; 700 asks 1.3; 800 begins 1.3;
-             900 ends 1.3; 1000 begins 1.2; 1100 ends 1.2"
-        )
-    };
-    breaks(&of(350), Breach::OvertakenInCalm);
-    holds(&of(600));
-}
