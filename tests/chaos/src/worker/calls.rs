@@ -286,7 +286,8 @@ impl Caller {
             Who::NoGuard => {
                 let call = async {
                     let guard = acquire.await?;
-                    let unguarded = async { tokio::spawn(body.run_under(Hold::of(current()))).await };
+                    let unguarded =
+                        async { tokio::spawn(body.run_under(Hold::of(current()))).await };
                     let _ = guard.hold(unguarded).await?;
                     guard.release().await
                 };
