@@ -21,16 +21,19 @@ pub(crate) struct Connection<'a> {
     etcd: &'a Etcd,
     pub(crate) locks: Locks,
     pub(crate) prefix: String,
+    /// What is found is printed as JSON, one object a line.
+    pub(crate) json: bool,
 }
 
 impl<'a> Connection<'a> {
     /// Reads options and environment; connects when something is asked. The environment may name another service.
-    pub(crate) fn new(etcd: &'a Etcd, service: &str) -> Result<Self, Failure> {
+    pub(crate) fn new(etcd: &'a Etcd, service: &str, json: bool) -> Result<Self, Failure> {
         let service = value(etcd, "ETCD_LOCKED_SERVICE").unwrap_or_else(|| service.to_owned());
         let config = Config::from_lookup(|variable| value(etcd, variable))
             .map_err(|error| worded(etcd, error))?;
         Ok(Self {
             etcd,
+            json,
             locks: Locks::connect_lazy(config.service(service))?,
             prefix: value(etcd, "ETCD_LOCKED_PREFIX").unwrap_or_else(|| "locks/".to_owned()),
         })

@@ -14,17 +14,13 @@ use crate::options::Kick;
 use crate::say;
 use crate::time::shown;
 
-pub(crate) async fn kick(
-    connection: &Connection<'_>,
-    options: &Kick,
-    json: bool,
-) -> Result<bool, Failure> {
+pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<bool, Failure> {
     let Some(queue) = connection.queue(&options.name).await? else {
         return Ok(false);
     };
     let holders = holders(&queue, options)?;
     let mut client = connection.client().await?;
-    if !(json && options.yes) {
+    if !(connection.json && options.yes) {
         tell(&queue, &holders);
     }
     if !options.yes && !is_confirmed(&queue)? {
@@ -50,7 +46,7 @@ pub(crate) async fn kick(
         all &= taken;
         let mut out = io::stdout();
         // The locks are taken away already, also if this cannot be written.
-        let _ = if json {
+        let _ = if connection.json {
             let object = json!({
                 "name": queue.name(),
                 "taken": taken,

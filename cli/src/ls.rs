@@ -17,26 +17,22 @@ use crate::time::shown;
 /// Clears a terminal and goes to its first line.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-pub(crate) async fn ls(
-    connection: &Connection<'_>,
-    options: &Ls,
-    json: bool,
-) -> Result<bool, Failure> {
+pub(crate) async fn ls(connection: &Connection<'_>, options: &Ls) -> Result<bool, Failure> {
     let Some(every) = options.watch else {
-        return list(connection, &options.below, json).await;
+        return list(connection, &options.below).await;
     };
     // Ctrl-C is to end a list under way too, in particular one that etcd does not answer.
     tokio::select! {
         biased;
         _ = tokio::signal::ctrl_c() => Ok(true),
-        failure = watch(connection, &options.below, json, every) => Err(failure),
+        failure = watch(connection, &options.below, every) => Err(failure),
     }
 }
 
 /// Lists until the output fails, or the question is wrong. A watch is for the time when etcd fails: then it says so, and goes on.
-async fn watch(connection: &Connection<'_>, below: &str, json: bool, every: Duration) -> Failure {
+async fn watch(connection: &Connection<'_>, below: &str, every: Duration) -> Failure {
     loop {
-        match watched(connection, below, json).await {
+        match watched(connection, below).await {
             Ok(()) => {}
             Err(failure @ (Failure::Output(_) | Failure::Usage(_))) => return failure,
             Err(failure) => say(format_args!("etcd-locked: {failure}")),
@@ -46,12 +42,12 @@ async fn watch(connection: &Connection<'_>, below: &str, json: bool, every: Dura
 }
 
 /// Lists once, on an empty terminal.
-async fn watched(connection: &Connection<'_>, below: &str, json: bool) -> Result<(), Failure> {
-    if !json && io::stdout().is_terminal() {
+async fn watched(connection: &Connection<'_>, below: &str) -> Result<(), Failure> {
+    if !connection.json && io::stdout().is_terminal() {
         write!(io::stdout(), "{CLEAR}")?;
     }
-    list(connection, below, json).await?;
-    if json {
+    list(connection, below).await?;
+    if connection.json {
         // Shows the end of a round, also of one without a name.
         writeln!(io::stdout())?;
     }
@@ -59,7 +55,7 @@ async fn watched(connection: &Connection<'_>, below: &str, json: bool) -> Result
 }
 
 /// Lists once; tells whether there is a name.
-async fn list(connection: &Connection<'_>, below: &str, json: bool) -> Result<bool, Failure> {
+async fn list(connection: &Connection<'_>, below: &str) -> Result<bool, Failure> {
     let mut names = connection.locks.list(below);
     let mut page = Page::new(["NAME", "MODE", "HOLDER", "HELD FOR", "WAITING", "LONGEST WAIT"]);
     let mut found = false;
@@ -70,13 +66,13 @@ async fn list(connection: &Connection<'_>, below: &str, json: bool) -> Result<bo
         }
         let Some(queue) = next? else { break };
         found = true;
-        match json {
+        match connection.json {
             true => writeln!(io::stdout(), "{}", row_object(&queue))?,
             false => page.row(row(&queue))?,
         }
     }
     page.flush()?;
-    if !found && !json && io::stdout().is_terminal() {
+    if !found && !connection.json && io::stdout().is_terminal() {
         writeln!(io::stdout(), "no name is locked below {}{below}", connection.prefix)?;
     }
     Ok(found)

@@ -68,17 +68,16 @@ fn say(text: Arguments<'_>) {
 /// Carries out a command, and returns the exit status.
 #[tokio::main(flavor = "current_thread")]
 async fn run(options: Options) -> Result<u8, Failure> {
-    let connect = || Connection::new(&options.etcd, "etcd-locked");
-    let json = options.json;
-    if json && !options.command.has_json() {
+    let connect = || Connection::new(&options.etcd, "etcd-locked", options.json);
+    if options.json && !options.command.has_json() {
         return Err(Failure::Usage("--json is for ls, who, kick and doctor".to_owned()));
     }
     let done = match &options.command {
-        Command::Ls(ls) => ls::ls(&connect()?, ls, json).await?,
-        Command::Who(who) => who::who(&connect()?, who, json).await?,
-        Command::Kick(kick) => kick::kick(&connect()?, kick, json).await?,
+        Command::Ls(ls) => ls::ls(&connect()?, ls).await?,
+        Command::Who(who) => who::who(&connect()?, who).await?,
+        Command::Kick(kick) => kick::kick(&connect()?, kick).await?,
         Command::Top(top) => top::top(&connect()?, top).await?,
-        Command::Doctor(doctor) => doctor::doctor(&connect()?, doctor, json).await?,
+        Command::Doctor(doctor) => doctor::doctor(&connect()?, doctor).await?,
         #[cfg(target_os = "linux")]
         Command::Exec(exec) => return exec::exec(&options.etcd, exec).await,
         Command::Completions { shell } => {

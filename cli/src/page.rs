@@ -13,22 +13,21 @@ const GAP: u16 = 2;
 /// Rows under way to the standard output.
 #[derive(Debug)]
 pub(crate) struct Page {
+    /// Empty once they are printed.
     heads: Vec<&'static str>,
     rows: Vec<Vec<String>>,
     /// How wide columns were so far, so that the next rows stand below.
     widths: Vec<usize>,
     terminal: bool,
-    begun: bool,
 }
 
 impl Page {
     pub(crate) fn new<const N: usize>(heads: [&'static str; N]) -> Self {
         Self {
-            widths: vec![0; N],
+            widths: heads.map(|head| head.chars().count()).to_vec(),
             heads: heads.to_vec(),
             rows: Vec::new(),
             terminal: io::stdout().is_terminal(),
-            begun: false,
         }
     }
 
@@ -48,10 +47,6 @@ impl Page {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let heads = self.heads.iter().map(|head| head.chars().count());
-        for (width, head) in self.widths.iter_mut().zip(heads) {
-            *width = head.max(*width);
-        }
         for row in &self.rows {
             for (width, cell) in self.widths.iter_mut().zip(row) {
                 *width = cell.chars().count().max(*width);
@@ -59,8 +54,9 @@ impl Page {
         }
         let mut table = Table::new();
         table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-        if !self.begun {
-            table.set_header(&self.heads);
+        let heads = std::mem::take(&mut self.heads);
+        if !heads.is_empty() {
+            table.set_header(heads);
         }
         table.add_rows(self.rows.drain(..));
         let widths = self.widths.clone();
@@ -72,7 +68,6 @@ impl Page {
                 comfy_table::Width::Fixed(width),
             ));
         }
-        self.begun = true;
         writeln!(io::stdout(), "{}", table.trim_fmt())
     }
 }

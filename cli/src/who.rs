@@ -12,11 +12,7 @@ use crate::options::Who;
 use crate::page::Page;
 use crate::say;
 
-pub(crate) async fn who(
-    connection: &Connection<'_>,
-    options: &Who,
-    json: bool,
-) -> Result<bool, Failure> {
+pub(crate) async fn who(connection: &Connection<'_>, options: &Who) -> Result<bool, Failure> {
     let Some(queue) = connection.queue(&options.name).await? else {
         return Ok(false);
     };
@@ -31,7 +27,7 @@ pub(crate) async fn who(
             None
         }
     };
-    if json {
+    if connection.json {
         let contenders: Vec<_> = queue.contenders().iter().map(object).collect();
         let object = json!({ "name": queue.name(), "contenders": contenders, "cycle": cycle });
         writeln!(io::stdout(), "{object}")?;

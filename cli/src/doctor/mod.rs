@@ -17,12 +17,8 @@ use crate::failure::Failure;
 use crate::options::Doctor;
 
 /// Tells what it finds; returns whether all is well.
-pub(crate) async fn doctor(
-    connection: &Connection<'_>,
-    options: &Doctor,
-    json: bool,
-) -> Result<bool, Failure> {
-    let mut report = Report { json, is_read: true, all_well: true };
+pub(crate) async fn doctor(connection: &Connection<'_>, options: &Doctor) -> Result<bool, Failure> {
+    let mut report = Report { json: connection.json, is_read: true, all_well: true };
     let Members { findings, serving, refuse } = members::members(connection).await?;
     report.tell(&findings)?;
     // A client over all endpoints may ask a member that does not answer, and what it says then would be said of etcd.

@@ -20,10 +20,10 @@ use signal_hook::consts::SIGCHLD;
 use signal_hook::low_level::pipe;
 
 use super::link::{Message, Received, now, receive, receive_file, send};
+use super::options::Guardian;
 use super::speaker::Speaker;
 use super::watch::{Due, Watch};
 use super::{family, signals_for_all};
-use crate::options::Guardian;
 
 /// A kill that comes later than this after the stop time says so: the machine did not run the guardian in time.
 const LATE: Duration = Duration::from_millis(5);

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use signal_hook::consts::SIGPIPE;
 
 use super::KILLED;
-use crate::options::Launcher;
+use super::options::Launcher;
 use crate::say;
 
 /// Exit status of a command that there is not, or that cannot be run, as shells have it.

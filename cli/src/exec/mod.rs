@@ -12,6 +12,7 @@ mod family;
 mod guardian;
 mod launcher;
 mod link;
+pub(crate) mod options;
 mod speaker;
 mod watch;
 mod wrapper;

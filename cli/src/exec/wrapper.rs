@@ -18,10 +18,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use super::link::{LENGTH, Message, now, send, send_file};
+use super::options::{Exec, OnHeld, Wait};
 use super::{KILLED, family, signals_for_all, status_of_signal};
 use crate::connection::Connection;
 use crate::failure::Failure;
-use crate::options::{Etcd, Exec, OnHeld, Wait};
+use crate::options::Etcd;
 use crate::say;
 
 /// TTL where neither option nor environment has one, as in the library.
@@ -46,7 +47,7 @@ pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
     let program = options.command.first().map(Path::new);
     let service = program.and_then(Path::file_name).unwrap_or_default();
     let service = service.to_string_lossy();
-    let connection = Connection::new(etcd, &service)?;
+    let connection = Connection::new(etcd, &service, false)?;
     // The library has checked the variable.
     let variable = std::env::var("ETCD_LOCKED_TTL").ok();
     let configured = variable.and_then(|text| humantime::parse_duration(&text).ok());
