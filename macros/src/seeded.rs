@@ -8,7 +8,7 @@ use crate::template::Template;
 
 /// Pieces of templates, and of texts that are nearly templates. A `|` stands between two of them.
 const PIECES: &str = "orders|a|/|/|//|<id>|<id: u64>|<|>|<>|:|: |.|..|self|r#type|type|<a.b>|<a.0>|\
-    Cow<'_, str>|&'a str|&str|{id}|{|}|%| |\"|\\|\n|ü|🔒|\0|-|5|<x: Vec<Vec<u8>>>|<_>|<Self>";
+    Cow<'_, str>|&'a str|str|&str|{id}|{|}|%| |\"|\\|\n|ü|🔒|\0|-|5|<x: Vec<Vec<u8>>>|<_>|<Self>";
 
 /// Pieces of an attribute, a block of declarations and a type to derive for. Brackets come in pairs, as from rustc.
 const TOKENS: &str = r##""orders/<id>"  "a"  "a/<x: u8>"  "5s"  r"raw"  b"bytes"  'c'  5  1.5
@@ -27,11 +27,24 @@ const OPTIONS: &str = r#"wait = "none"  wait = "forever"  wait = "5s"  wait = n 
     permits = 5  permits = n  permits = -1  permits = "5"  permits = 5u8  guard = order  guard = (a, _)
     map_err = f  on_error = f  locks = &l  crate = crate::l  crate = "l"  crate = super::l  unlocked"#;
 
-/// Functions that can take the lock.
+/// Functions, the first half of which can take the lock.
 const FUNCTIONS: &str = r"async fn f(id: u64, a: A) -> Result<(), E> { Ok(()) }
     async fn f(Path(id): Path<u64>, a: &A) {}
     fn f(id: u64) -> Pin<Box<dyn Future<Output = impl Sized> + Send>> { Box::pin(async move { let id = id; 5 }) }
-    fn f(id: u64) -> impl Future<Output = u8> { async move { 5 } }";
+    fn f(id: u64) -> impl Future<Output = u8> { async move { 5 } }
+    async fn f(&self, id: u64, shared: u8) {}
+    fn f(id: u64) -> impl Future<Output = u8> { async { 5 } }
+    fn f(id: u64) {}
+    const fn f(id: u64) {}
+    extern fn f(id: u64) {}
+    async fn f(id: u64) -> ! {}
+    async fn f(id: u64);";
+
+/// Items of an `impl` block.
+const ITEMS: &str = r#"const N: u8 = 5;  m!();  #[etcd_locked(unlocked)] m!();  fn g(&self) {}  fn g() {}
+    #[etcd_locked] async fn g(&self) {}  #[etcd_locked(unlocked)] fn g(&self) {}  #[etcd_locked(shared)] async fn g(&self) {}
+    #[etcd_locked(unlokced)] fn g(&self) {}  #[etcd_locked(unlocked, shared)] fn g(&self) {}  #[etcd_locked = "a"] fn g(&self) {}
+    #[etcd_locked(permits = 5)] #[etcd_locked("a")] async fn g(&self) {}  async fn g(&self, x: ) {}  #![allow(unused)]"#;
 
 /// Random numbers by xorshift64*, which is good enough here.
 struct Seed(u64);
@@ -97,6 +110,7 @@ fn no_template_panics() {
 fn no_attribute_panics() {
     let (mut seed, pieces, tokens) = (Seed(5), split(PIECES, "|"), split(TOKENS, "  "));
     let (options, functions) = (split(OPTIONS, "  "), split(FUNCTIONS, "\n"));
+    let items = split(ITEMS, "  ");
     let mut good = 0;
     for n in 0..50_000 {
         let args = match n % 3 {
@@ -115,10 +129,12 @@ fn no_attribute_panics() {
             _ => functions[seed.below(functions.len())].parse().expect("tokens"),
         };
         if n % 8 == 0 {
-            let (any, more) = (seed.tokens(&tokens), seed.tokens(&tokens));
-            let block = quote!(impl A { #any async fn f(&self) {} #[etcd_locked(#args)] async fn g(&self, id: u64) {} #more });
+            let (defaults, more) = (seed.tokens(&options), seed.tokens(&items));
+            let defaults = quote!("accounts/<self.id>", #defaults);
+            let block =
+                quote!(impl A { #[etcd_locked(#args)] async fn g(&self, id: u64) {} #more });
             let block = crate::block::Block::of(&block).expect("an impl block");
-            drop(block.expand(args.clone()));
+            drop(block.expand(defaults));
         }
         good += usize::from(crate::locked(args, &item).is_ok());
     }
@@ -137,5 +153,6 @@ fn no_declaration_and_no_derived_type_panics() {
         let (fields, variants) = (seed.tokens(&tokens), seed.tokens(&tokens));
         drop(crate::key::derive(quote!(#any struct A<T>(T #fields);)));
         drop(crate::key::derive(quote!(#[lock_key(#any)] enum A { B, #variants })));
+        drop(crate::key::derive(quote!(#any union A { #fields })));
     }
 }
