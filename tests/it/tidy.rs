@@ -39,7 +39,7 @@ const RUNTIME: Rooms = Rooms {
         ("engine", &["metrics", "transport"]),
         ("api", &["engine", "metrics"]),
         ("testing", &["api", "engine"]),
-        ("call", &["api"]),
+        ("call", &["api", "engine"]),
     ],
     top: &["lib"],
 };
