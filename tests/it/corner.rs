@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use etcd_client::{Client, GetOptions, SortOrder, SortTarget, WatchOptions};
+use etcd_client::{Client, GetOptions, KeyValue, SortOrder, SortTarget, WatchOptions};
 use etcd_locked::{Config, Drained, Group, LockError, LockGuard, LockMode, Locks};
 use etcd_locked_devkit::Proxy;
 use tokio::task::JoinHandle;
@@ -175,26 +175,19 @@ impl Corner {
         answer.header().expect("a header").revision()
     }
 
-    /// Counts the puts and deletes in this corner after a revision, up to a mark that is set now.
+    /// Counts the puts and deletes in this corner after a revision, up to now.
     pub(crate) async fn changes_after(&self, revision: i64) -> usize {
-        let mut client = self.client.clone();
+        let now = self.revision().await;
         let options = WatchOptions::new().with_prefix().with_start_revision(revision + 1);
-        let watch = client.watch(self.prefix.as_str(), Some(options)).await;
-        let mut watch = watch.expect("a watch");
-        let mark = format!("{}mark", self.prefix);
-        client.put(mark.as_str(), "", None).await.expect("etcd takes a put");
-        client.delete(mark.as_str(), None).await.expect("etcd takes a delete");
-        let mut changes = 0;
-        loop {
-            let message = within("the mark", watch.message()).await;
-            let message = message.expect("the watch goes on");
-            for event in message.expect("the watch goes on").events() {
-                if event.kv().is_some_and(|kv| kv.key() == mark.as_bytes()) {
-                    return changes;
-                }
-                changes += 1;
-            }
+        let watch = self.client.clone().watch(self.prefix.as_str(), Some(options)).await;
+        let (mut watch, mut changes) = (watch.expect("a watch"), 0);
+        // What has been is sent at once.
+        while let Ok(message) = timeout(Duration::from_secs(1), watch.message()).await {
+            let message = message.ok().flatten().expect("the watch goes on");
+            let until_now = |kv: &KeyValue| kv.mod_revision() <= now;
+            changes += message.events().iter().filter(|it| it.kv().is_some_and(until_now)).count();
         }
+        changes
     }
 
     /// Awaits that the keys below a prefix satisfy `wanted`.

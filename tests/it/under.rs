@@ -55,5 +55,3 @@ impl std::fmt::Display for AppError {
         f.write_str(&self.0)
     }
 }
-
-impl actix_web::ResponseError for AppError {}

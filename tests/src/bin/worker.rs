@@ -10,7 +10,6 @@
 //! | `churn <job> <times> <directory>` | `churned <job>` |
 //! | `tally <job> <directory>` | `tallied <job> <visits>` after `done <job>`; `tallied <job> <visits> <variant> <retryable> <message>` after a failure |
 //! | `fenced <name> <step> <url>` | `stops <name>` at that step of a fenced transaction; after `go`, `ended <name> <step> committed` or `refused` |
-//! | `nest <job> <other>` | `holds <job>`; after `done <job>` it asks for the other job's lock too: `nested <job>` |
 //! | `lock <name>` | `locked <name>` |
 //! | `fork <name>` | `parent <name>` once the name is locked and a child, forked then, has ended; the child before: `forked <variant> <message>` for a call of its own, `listed …` for a listing, and `released <variant> <message>` for its copy of the lock. After `done <name>`: `released <name>` |
 //! | `init <endpoints>` | `initialised` |
@@ -100,17 +99,6 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
                 }
             });
         }
-        ["nest", job, other] => {
-            let done = Arc::new(Notify::new());
-            bodies.insert(job.to_owned(), done.clone());
-            let (job, other) = (job.to_owned(), other.to_owned());
-            tokio::spawn(async move {
-                match nest(&job, &other, &done).await {
-                    Ok(()) => println!("nested {job}"),
-                    Err(error) => report(&job, &error),
-                }
-            });
-        }
         ["lock", name] => match etcd_locked::lock(name).try_once().await {
             Ok(_held) => println!("locked {name}"),
             Err(error) => report(name, &error),
@@ -152,19 +140,6 @@ async fn work(job: &str, done: Arc<Notify>) -> Result<(), LockError> {
 #[etcd_locked("jobs/<job>", wait = "forever", ttl = "5s")]
 async fn work_five(job: &str, done: Arc<Notify>) -> Result<(), LockError> {
     body(job, &done).await;
-    Ok(())
-}
-
-#[etcd_locked("jobs/<job>", wait = "forever")]
-async fn nest(job: &str, other: &str, done: &Notify) -> Result<(), LockError> {
-    println!("holds {job}");
-    done.notified().await;
-    within_nest(other).await
-}
-
-#[etcd_locked("jobs/<job>", wait = "forever")]
-async fn within_nest(job: &str) -> Result<(), LockError> {
-    let _ = job;
     Ok(())
 }
 
