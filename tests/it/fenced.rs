@@ -238,22 +238,6 @@ async fn a_read_after_the_fence_sees_the_last_holders_commit() {
 }
 
 #[limit::test]
-async fn a_dropped_body_makes_way_for_the_next_holder() {
-    let (corner, _place, pool, [_a, b], first) = held().await;
-    let body = first.hold(async {
-        let open = written(&pool, &first, "orders/7", "a").await.unwrap();
-        corner.take_away("orders/7").await;
-        std::future::pending::<()>().await;
-        drop(open);
-    });
-    let lost = within("the loss", body).await.unwrap_err();
-    assert_matches!(lost, LockError::Lost { .. });
-    let next = take("the name that was taken away", b.lock("orders/7")).await;
-    commit(&pool, &next, "b").await.unwrap();
-    assert_eq!(writer(&pool, "orders/7").await, "b");
-}
-
-#[limit::test]
 async fn several_names_are_fenced_together() {
     let (corner, _place, pool, [a, b], first) = held().await;
     first.release().await.unwrap();

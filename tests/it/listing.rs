@@ -1,8 +1,7 @@
 //! Listing of names: read page by page, at one revision.
 
 use etcd_client::CompactionOptions;
-use etcd_locked::{Listing, LockError};
-use etcd_locked_devkit::Proxy;
+use etcd_locked::Listing;
 
 use crate::corner::{Corner, connect};
 use crate::etcd::Etcd;
@@ -21,20 +20,21 @@ async fn put(corner: &Corner) {
     }
 }
 
-/// Puts a contender for a name behind all others; returns the revision.
-async fn put_late(corner: &Corner) -> i64 {
+/// Reads the first name, and puts a contender for a name behind all others; returns the revision.
+async fn first_of(corner: &Corner, names: &mut Listing) -> i64 {
+    names.next().await.unwrap().unwrap();
     let key = format!("{}jobs/late/1f", corner.prefix);
     let put = corner.client.clone().put(key, "", None).await;
     put.expect("a put").header().expect("a header").revision()
 }
 
 /// Counts the names that are left.
-async fn count(names: &mut Listing) -> Result<usize, LockError> {
+async fn count(names: &mut Listing) -> usize {
     let mut many = 0;
-    while names.next().await?.is_some() {
+    while names.next().await.expect("etcd answers").is_some() {
         many += 1;
     }
-    Ok(many)
+    many
 }
 
 #[limit::test]
@@ -43,23 +43,20 @@ async fn listing_goes_on_when_its_revision_is_compacted() {
     let corner = Corner::of(&etcd).await;
     put(&corner).await;
     let mut names = corner.locks().await.list("");
-    names.next().await.unwrap().unwrap();
-    let revision = put_late(&corner).await;
+    let revision = first_of(&corner, &mut names).await;
     let options = CompactionOptions::new().with_physical();
     let mut client = corner.client.clone();
     client.compact(revision, Some(options)).await.unwrap();
-    assert_eq!(count(&mut names).await.unwrap(), NAMES, "with the late one");
+    assert_eq!(count(&mut names).await, NAMES, "with the late one");
 }
 
 #[limit::test]
 async fn listing_keeps_its_revision_through_an_outage() {
-    let corner = Corner::new().await;
+    let (corner, proxy) = Corner::with_proxy().await;
     put(&corner).await;
-    let proxy = Proxy::start(Etcd::shared().await.address()).unwrap();
     let locks = connect(corner.config_via([proxy.endpoint()])).await;
     let mut names = locks.list("");
-    names.next().await.unwrap().unwrap();
-    put_late(&corner).await;
+    first_of(&corner, &mut names).await;
     proxy.refuse();
     proxy.reset_all();
     let mut many = 1;
@@ -68,6 +65,6 @@ async fn listing_keeps_its_revision_through_an_outage() {
         many += 1;
     }
     proxy.accept_again().unwrap();
-    many += count(&mut names).await.unwrap();
+    many += count(&mut names).await;
     assert_eq!(many, NAMES, "without the late one");
 }

@@ -87,37 +87,6 @@ async fn an_overwritten_key_ends_the_body() {
     }
 }
 
-#[limit::test]
-async fn a_guard_and_its_body_observe_the_loss() {
-    let corner = Corner::new().await;
-    let held = corner.locks().await.lock("orders/7").await.unwrap();
-    let (send, receive) = tokio::sync::oneshot::channel();
-    let body = held.hold(async {
-        // `current()` may leave the body, and stays true outside.
-        let _ = send.send(current().unwrap());
-        pending::<()>().await;
-    });
-    let watcher = async {
-        let current = receive.await.unwrap();
-        assert!(current.is_held());
-        corner.take_away("orders/7").await;
-        let cause = current.lost().await;
-        assert!(!current.is_held());
-        cause
-    };
-    let (ended, cause) =
-        within_time(NOTICE, "the loss", async { tokio::join!(body, watcher) }).await;
-    assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Deleted);
-    assert_eq!(cause, LossCause::Deleted);
-    assert_eq!(within("the loss of the guard", held.lost()).await, LossCause::Deleted);
-    assert!(!held.is_held());
-    // A lost lock admits no further body.
-    let mut ran = false;
-    let late = held.hold(async { ran = true }).await;
-    assert_matches!(late, Err(LockError::Lost { .. }));
-    assert!(!ran, "a body was polled under a lost lock");
-}
-
 /// Runs a body that is polled all the time, and notes the time of its last poll.
 async fn busy(last: &AtomicU64) {
     let mut tick = interval(Duration::from_millis(5));

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::corner::{Corner, begin_shutdown, spawn, take};
+use crate::corner::{Corner, begin_shutdown, take};
 use crate::limit::{self, within};
 
 const TTL: Duration = Duration::from_secs(60);
@@ -86,24 +86,6 @@ async fn status_lists_what_calls_hold_and_wait_for() {
     assert!(idle.held().is_empty() && idle.waiting().is_empty(), "{idle:?}");
 }
 
-#[limit::test]
-async fn lost_locks_and_cancelled_waits_are_not_listed() {
-    let (corner, [locks]) = Corner::with_engines().await;
-    let held = take("a free name", locks.lock("job")).await;
-    let mut waits = spawn(locks.lock("job").wait_forever());
-    until("a waiter", &locks, |it| texts(it.waiting()) == ["job"]).await;
-    assert!(!waits.is_finished());
-    waits.abort();
-    let aborted = within("the end of the task", &mut waits).await;
-    assert!(aborted.expect_err("aborted").is_cancelled());
-    assert!(locks.status().waiting().is_empty());
-
-    corner.take_away("job").await;
-    within("the loss", held.lost()).await;
-    assert!(locks.status().held().is_empty(), "{held:?} is lost");
-}
-
-/// The engine has neither locks nor a lease, so nothing but the status asks etcd.
 #[limit::test]
 async fn readiness_follows_etcd() {
     let (corner, proxy) = Corner::with_proxy().await;

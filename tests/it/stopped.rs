@@ -127,22 +127,3 @@ async fn a_killed_waiter_lets_the_others_pass() {
     other.release().await.unwrap();
     corner.until_empty().await;
 }
-
-#[limit::test]
-async fn a_stopped_waiter_is_passed_and_queues_again() {
-    let corner = Corner::new().await;
-    let held = corner.locks().await.lock("jobs/till").await.unwrap();
-    let mut waiter = worker(&corner, "2s");
-    waiter.send("work till");
-    let old = corner.until_contenders("jobs/till", 2).await[1].clone();
-    waiter.stop();
-    // Its lease runs out while it sleeps.
-    corner.until_contenders("jobs/till", 1).await;
-    waiter.cont();
-    let new = corner.until_contenders("jobs/till", 2).await[1].clone();
-    assert_ne!(old.created, new.created);
-    held.release().await.unwrap();
-    waiter.says("held").await;
-    waiter.asked("done till", "released").await;
-    corner.until_empty().await;
-}

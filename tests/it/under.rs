@@ -38,12 +38,6 @@ impl From<LockError> for AppError {
     }
 }
 
-impl From<std::num::ParseIntError> for AppError {
-    fn from(error: std::num::ParseIntError) -> Self {
-        Self(error.to_string())
-    }
-}
-
 impl axum::response::IntoResponse for AppError {
     fn into_response(self) -> axum::response::Response {
         axum::response::IntoResponse::into_response((axum::http::StatusCode::LOCKED, self.0))

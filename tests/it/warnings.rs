@@ -11,7 +11,6 @@ use tokio::time::sleep;
 use crate::corner::{Corner, connect, take};
 use crate::limit::{self, within};
 use crate::logs;
-use crate::worker::Worker;
 
 const TOGETHER: usize = 300;
 const TTL: Duration = Duration::from_secs(5);
@@ -117,35 +116,6 @@ async fn bodies_that_a_shutdown_cuts_off_are_one_line() {
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert!(lines[0].contains("code=\"shutdown.cut_off\""), "{lines:?}");
     assert!(lines[0].contains(&format!("({TOGETHER})")), "{lines:?}");
-}
-
-#[limit::test]
-async fn connection_and_end_of_a_shutdown_are_logged() {
-    let corner = Corner::new().await;
-    let level = ("WORKER_LOGS", "info".to_owned());
-    let mut worker = Worker::start(corner.environment().into_iter().chain([level]));
-    worker.send("work job");
-    let mut lines = Vec::new();
-    while lines.last().is_none_or(|line| line != "shut down") {
-        let line = worker.line().await;
-        match line.split(' ').next() {
-            Some("held") => worker.send("done job"),
-            Some("released") => worker.send("shutdown 60000"),
-            _ => {}
-        }
-        lines.push(line);
-    }
-    let about = |what: &str| -> Vec<_> {
-        let lines = lines.iter().filter(|line| line.contains(what));
-        lines.cloned().collect()
-    };
-    let (connected, ended) = (about("connected to etcd"), about("the shutdown is complete"));
-    assert!(connected.len() == 1 && ended.len() == 1, "{lines:#?}");
-    let endpoint = corner.endpoint.trim_start_matches("http://");
-    for part in ["INFO", endpoint, "cluster=", "version="] {
-        assert!(connected[0].contains(part), "{part}: {connected:?}");
-    }
-    assert!(ended[0].contains("INFO"), "{ended:?}");
 }
 
 #[limit::test]

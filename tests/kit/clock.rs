@@ -158,19 +158,3 @@ async fn next_process_is_granted_when_the_lease_expires() {
     assert!(next.is_finished(), "etcd still keeps a dead lease");
     next.await.unwrap().unwrap().release().await.unwrap();
 }
-
-#[tokio::test]
-async fn remaining_time_is_over_when_the_lock_is_lost() {
-    let etcd = start_with(|config| config.ttl(secs(30))).await;
-    let held = etcd.locks().lock("orders/7").await.unwrap();
-    etcd.advance(secs(300)).await;
-    // Renewed every ten seconds: thirty, less what bodies need to stop.
-    let renewed = held.remaining();
-    assert!((secs(12)..secs(28)).contains(&renewed), "{renewed:?}");
-    etcd.partition();
-    etcd.advance(secs(5)).await;
-    let left = held.remaining();
-    assert!(left <= renewed - secs(5) && held.is_held(), "{left:?}");
-    etcd.advance(left).await;
-    assert_eq!((held.remaining(), held.is_held()), (secs(0), false));
-}

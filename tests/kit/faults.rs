@@ -47,10 +47,8 @@ async fn delay_passes_on_the_tests_clock() {
     held.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// Found by torture: etcd took 0.75 s for each answer, and locks with a TTL of 2 s were lost.
-///
-/// Here all of that is doubled, because the clock also runs by itself: a renewal may take half a second more than it does. A renewal
-/// never has more than the two seconds that it has here, so nothing longer is the same.
+/// Found by torture: etcd took 0.75 s for each answer, and locks with a TTL of 2 s were lost. Here all of that is doubled, because
+/// the clock also runs by itself.
 #[tokio::test]
 async fn slow_etcd_keeps_the_locks_of_a_short_ttl() {
     let etcd = start_with(|config| config.ttl(secs(4))).await;
