@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::gateway::Gateway;
+use serde_json::{Value, json};
+
 use crate::member::{Member, READY, Setup};
 use crate::{Result, until};
 
@@ -126,7 +127,10 @@ impl Cluster {
             if let Some(other) = leader.filter(|leader| *leader != at) {
                 // A leader that has just lost the lead refuses; the next one is asked.
                 let gateway = self.members[other].gateway();
-                let _ = gateway.limit(Duration::from_secs(2)).move_leader(id);
+                let _ = gateway.limit(Duration::from_secs(2)).call(
+                    "maintenance/transfer-leadership",
+                    &json!({ "targetID": id.to_string() }),
+                );
             }
             leader == Some(at)
         })
@@ -164,11 +168,11 @@ impl Cluster {
         self.member(at)?;
         let gone = self.members.remove(at);
         let id = gone.id().ok_or("a member that has never served")?;
-        self.change(|gateway| gateway.remove_member(id))?;
+        self.change("cluster/member/remove", &json!({ "ID": id }))?;
         gone.kill()?;
 
         let new = Member::prepare(&self.setup, self.setup.direct)?;
-        self.change(|gateway| gateway.add_member(&new.peer_url()))?;
+        self.change("cluster/member/add", &json!({ "peerURLs": [new.peer_url()] }))?;
         let initial = self.members.iter().map(|member| member.entry());
         new.found(initial.chain([new.entry()]).collect(), true);
         if self.asks {
@@ -182,15 +186,15 @@ impl Cluster {
 
     /// Has one of the members change the cluster. One that has no leader for a moment may never answer, so the next one is
     /// asked; that the change is made already is as good as an answer.
-    fn change(&self, change: impl Fn(&Gateway) -> Result<()>) -> Result<()> {
+    fn change(&self, method: &str, request: &Value) -> Result<()> {
         let made = |error: &str| {
             error.contains("member not found") || error.contains("Peer URLs already exists")
         };
         let start = Instant::now();
         let mut last = "it has no other members".to_owned();
         for member in self.members.iter().cycle() {
-            match change(&member.gateway().limit(Duration::from_secs(2))) {
-                Ok(()) => return Ok(()),
+            match member.gateway().limit(Duration::from_secs(2)).call(method, request) {
+                Ok(_) => return Ok(()),
                 Err(error) if made(&error) => return Ok(()),
                 Err(error) => last = error,
             }

@@ -257,32 +257,6 @@ impl Gateway {
     pub fn enable_auth(&self) -> Result<()> {
         self.call("auth/enable", &json!({})).map(drop)
     }
-
-    /// Lists the names and ids of the cluster's members.
-    pub fn members(&self) -> Result<Vec<(String, u64)>> {
-        let answer = self.call("cluster/member/list", &json!({}))?;
-        let name = |member: &Value| member["name"].as_str().unwrap_or_default().to_owned();
-        let members = list(&answer["members"]).iter();
-        Ok(members.map(|member| (name(member), number(&member["ID"]))).collect())
-    }
-
-    /// Adds a member that will be reached by other members at this URL.
-    pub fn add_member(&self, peer_url: &str) -> Result<()> {
-        let request = json!({ "peerURLs": [peer_url] });
-        self.call("cluster/member/add", &request).map(drop)
-    }
-
-    /// Has this member, which leads the cluster, give the lead to another one, and waits until that leads.
-    pub fn move_leader(&self, to: u64) -> Result<()> {
-        let request = json!({ "targetID": to.to_string() });
-        self.call("maintenance/transfer-leadership", &request).map(drop)
-    }
-
-    /// Removes a member.
-    pub fn remove_member(&self, id: u64) -> Result<()> {
-        let request = json!({ "ID": id });
-        self.call("cluster/member/remove", &request).map(drop)
-    }
 }
 
 /// Tells whether etcd wants to know who asks, or does not know the token any more.
@@ -314,12 +288,12 @@ fn decode(value: &Value) -> Vec<u8> {
 }
 
 /// Reads a list; one that is not there is empty.
-fn list(value: &Value) -> &[Value] {
+pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Reads a number, which JSON of protobuf writes as text; a field that is not there is 0.
-fn number<T: std::str::FromStr + Default>(value: &Value) -> T {
+pub(crate) fn number<T: std::str::FromStr + Default>(value: &Value) -> T {
     let text = value.as_str().map(str::parse);
     text.and_then(|number| number.ok()).unwrap_or_default()
 }

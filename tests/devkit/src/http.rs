@@ -70,9 +70,14 @@ impl<'a> Request<'a> {
 
     /// Sends the request and reads the answer.
     pub fn send(&self) -> Result<Answer> {
-        let what = || format!("{} http://{}{}", self.method, self.address, self.path);
-        let text = self.exchange().map_err(|error| format!("{}: {error}", what()))?;
-        parse(&text).ok_or_else(|| format!("{}: no HTTP answer: {text:?}", what()))
+        let what = format!("{} http://{}{}", self.method, self.address, self.path);
+        let text = self.exchange().map_err(|error| format!("{what}: {error}"))?;
+        let answer = || {
+            let (head, body) = text.split_once("\r\n\r\n")?;
+            let status = head.split(' ').nth(1)?.parse().ok()?;
+            Some(Answer { status, body: body.to_owned() })
+        };
+        answer().ok_or_else(|| format!("{what}: no HTTP answer: {text:?}"))
     }
 
     /// Exchanges one request by HTTP/1.0: the answer is never chunked and ends where the connection ends.
@@ -81,28 +86,20 @@ impl<'a> Request<'a> {
         let mut stream = TcpStream::connect_timeout(&self.address, connect)?;
         stream.set_read_timeout(Some(self.limit))?;
         stream.set_write_timeout(Some(self.limit))?;
-        let (method, path, address) = (self.method, self.path, self.address);
-        let authorization = match self.authorization {
-            Some(token) => format!("Authorization: {token}\r\n"),
-            None => String::new(),
-        };
-        let (length, body) = (self.body.len(), self.body);
-        let kind = match length {
-            0 => "",
-            _ => "Content-Type: application/json\r\n",
-        };
-        let request = format!(
-            "{method} {path} HTTP/1.0\r\nHost: {address}\r\n{authorization}{kind}Content-Length: {length}\r\n\r\n{body}"
-        );
-        stream.write_all(request.as_bytes())?;
+        let Self { method, path, address, body, .. } = self;
+        // One segment: the system would hold the second one back.
+        let mut request = Vec::new();
+        write!(request, "{method} {path} HTTP/1.0\r\nHost: {address}\r\n")?;
+        if let Some(token) = self.authorization {
+            write!(request, "Authorization: {token}\r\n")?;
+        }
+        if !body.is_empty() {
+            write!(request, "Content-Type: application/json\r\n")?;
+        }
+        write!(request, "Content-Length: {}\r\n\r\n{body}", body.len())?;
+        stream.write_all(&request)?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         Ok(text)
     }
-}
-
-fn parse(text: &str) -> Option<Answer> {
-    let (head, body) = text.split_once("\r\n\r\n")?;
-    let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer { status, body: body.to_owned() })
 }

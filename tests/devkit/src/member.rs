@@ -12,10 +12,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::binary::{etcdctl_of, etcdutl_of, knows_no_fsync, without_settings};
-use crate::gateway::{Gateway, User};
+use crate::gateway::{Gateway, User, list, number};
 use crate::guard::Guard;
 use crate::process::{Process, interrupted, output};
 use crate::proxy::Proxy;
@@ -328,10 +329,10 @@ impl Member {
             Err(error) if error.contains("user name is empty") => return true,
             Err(_) => return false,
         }
-        let members = gateway.members().unwrap_or_default();
-        let own = members.into_iter().find(|(name, _)| *name == self.name);
-        own.is_some_and(|(_, id)| {
-            lock(&self.state).id = Some(id);
+        let answer = gateway.call("cluster/member/list", &json!({})).unwrap_or_default();
+        let own = list(&answer["members"]).iter().find(|member| member["name"] == *self.name);
+        own.is_some_and(|member| {
+            lock(&self.state).id = Some(number(&member["ID"]));
             true
         })
     }
