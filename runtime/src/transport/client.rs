@@ -7,28 +7,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use etcd_client::{ConnectOptions, Error};
+use etcd_client::Error;
 use etcd_locked_core::{
     Cause, Failure, Key, LeaseId, Op, Refusal, Request, Response, Revision, Txn, TxnAnswer,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::cluster::Clusters;
 use super::convert::{keys_under, malformed, send};
-use super::endpoint::{Connection, Endpoint, Means, Share};
+use super::endpoint::{Connection, Endpoint, Means};
 use super::errors::{
     Class, all, classify, named, silence, unopened, unserved, wants_another_connection,
 };
 use super::history::History;
-use super::keyring::Keyring;
 use super::page::Page;
 use super::reach::Reach;
 use super::refusals::Refusals;
 use super::renewal::{Renewal, Renewals, Renewed, Stream, Way};
 use super::ring::Ring;
-use super::scout::{Following, Scout};
-use super::target::{Target, Terms};
+use super::scout::Scout;
+use super::target::Target;
 use crate::clock::{Clock, Moment, by};
 use crate::values::config::Config;
 
@@ -50,15 +48,12 @@ const RENEWAL_PARTS: u32 = 3;
 /// How often etcd is asked whether it is back.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// HTTP/2 pings: etcd closes connections that ping more often than every 5 s (rule P33).
-const PING: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(3));
-
 /// Longer than any configuration that makes sense, and short enough for every clock.
 const FOREVER: Duration = Duration::from_secs(86_400);
 
 pub(crate) struct Client {
     ring: Arc<Ring>,
-    clusters: Arc<Clusters>,
+    means: Means,
     scout: Arc<Scout>,
     pub(crate) history: Arc<History>,
     pub(crate) reach: Reach,
@@ -68,12 +63,9 @@ pub(crate) struct Client {
     refusals: Refusals,
     clock: Arc<dyn Clock>,
     target: Target,
-    terms: Terms,
     /// What all keys of ours begin with; read as a key, to learn etcd's revision.
     prefix: Key,
     connect_timeout: Duration,
-    /// The part of it that each endpoint gets.
-    share: Arc<Share>,
 }
 
 impl fmt::Debug for Client {
@@ -87,59 +79,27 @@ impl Client {
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<Self>, String> {
         config.check()?;
         let target = Target::of(config);
-        let targets = target.endpoints();
-        let share = Arc::new(Share::new(config.connect_timeout, targets.len()));
-        let (interval, timeout) = PING;
-        let options = ConnectOptions::new()
-            .with_keep_alive(interval, timeout)
-            .with_keep_alive_while_idle(true)
-            .with_require_leader(true)
-            .with_auto_token_refresh(true)
-            .with_connect_timeout(share.each());
-        let patience = share.each() / 2;
-        let terms = Terms {
-            options,
-            connect_timeout: share.each(),
-            ping: PING,
-            #[cfg(feature = "tls")]
-            tls: None,
-            #[cfg(feature = "tls")]
-            encryption: target.encryption(),
-            keyring: Arc::new(Keyring::new(config.source(), patience, clock.clone())),
-        };
-        let history = Arc::new(History::default());
-        let clusters = Arc::new(Clusters::new(Arc::clone(&history)));
-        let means = Means {
-            terms: terms.clone(),
-            clusters: Arc::clone(&clusters),
-            share: Arc::clone(&share),
-            clock: clock.clone(),
-        };
-        let endpoints: Vec<_> = targets
-            .into_iter()
-            .map(|target| Arc::new(Endpoint::new(target, true, &means)))
-            .collect();
-        let following =
-            config.follow_members.then(|| Following { configured: endpoints.clone(), means });
+        let means = Means::new(config, clock.clone());
+        let endpoint = |target| Arc::new(Endpoint::new(target, true, &means));
+        let endpoints: Vec<_> = target.endpoints().into_iter().map(endpoint).collect();
+        let configured = config.follow_members.then(|| endpoints.clone());
         // Processes begin with different endpoints, or the first one listed would carry the whole fleet.
         let first = clock.now().since_boot().subsec_nanos() as usize % endpoints.len().max(1);
         let ring = Arc::new(Ring::new(endpoints, first));
-        let scout = Scout::new(Arc::clone(&ring), Arc::clone(&clusters), clock.clone(), following);
+        let scout = Scout::new(Arc::clone(&ring), means.clone(), configured);
         Ok(Arc::new(Self {
             ring,
-            clusters,
             scout: Arc::new(scout),
-            history,
+            history: Arc::clone(&means.clusters.history),
+            means,
             reach: Reach::new(clock.clone(), target.name()),
             renewals: Renewals::new(clock.clone()),
             denied: Arc::default(),
             refusals: Refusals::default(),
             clock,
             target,
-            terms,
             prefix: config.prefix.as_str().into(),
             connect_timeout: config.connect_timeout,
-            share,
         }))
     }
 
@@ -215,7 +175,7 @@ impl Client {
 
     /// Refuses what takes locks while the endpoints are of two clusters; what renews and releases them goes on (rule P35).
     fn acquires(&self) -> Result<(), Failure> {
-        self.clusters.refusal().map_or(Ok(()), Err)
+        self.means.clusters.refusal().map_or(Ok(()), Err)
     }
 
     /// A client of the caller's own over all endpoints; its tasks run on the runtime this is awaited on.
@@ -224,7 +184,7 @@ impl Client {
         self.scout.begin().await;
         self.acquires()?;
         let mut failure = Failure::Unavailable(all(Vec::new()));
-        let terms = self.terms.current().await;
+        let terms = self.means.terms.current().await;
         let terms = terms.map_err(|message| Failure::Unavailable(named(&name, message)))?;
         // With credentials, connecting is a call, which a dead endpoint may be picked for (rule P32).
         let endpoints = self.target.endpoints().len();
@@ -281,7 +241,7 @@ impl Client {
 
     /// Whether there is a user, and hence a token that can expire.
     pub(super) fn authenticates(&self) -> bool {
-        self.terms.keyring.authenticates()
+        self.means.terms.keyring.authenticates()
     }
 
     async fn grant(&self, ttl_secs: i64) -> Result<(LeaseId, Duration), Failure> {
@@ -457,7 +417,8 @@ impl Client {
             };
             // etcd-client's own refresh does not cover it (open streams, old auth revisions), or it has the credentials of before:
             // authenticate anew, once (rule P33).
-            let another = || self.terms.keyring.may_change() && wants_another_connection(&error);
+            let another =
+                || self.means.terms.keyring.may_change() && wants_another_connection(&error);
             if !anew && (classify(&error) == Class::StaleToken || another()) {
                 anew = true;
                 endpoint.lose(connection.generation);
@@ -469,7 +430,7 @@ impl Client {
 
     /// Has the certificate's end warned of, if that is near: connections may last longer than their certificates.
     fn mind_certificate(&self) {
-        let keyring = &self.terms.keyring;
+        let keyring = &self.means.terms.keyring;
         if keyring.is_due() {
             let keyring = Arc::clone(keyring);
             tokio::spawn(async move { drop(keyring.current().await) });
@@ -611,7 +572,7 @@ impl Client {
     /// When a round of all endpoints must have ended.
     fn whole(&self, limit: Duration) -> Moment {
         let count = u32::try_from(self.ring.all().len()).unwrap_or(u32::MAX);
-        let each = self.share.each().saturating_add(limit);
+        let each = self.means.share.each().saturating_add(limit);
         self.clock.now() + each.saturating_mul(count).min(FOREVER)
     }
 

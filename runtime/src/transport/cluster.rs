@@ -29,7 +29,8 @@ pub(super) struct Clusters {
     seen: Mutex<Seen>,
     /// Some endpoint is of another cluster than the engine's.
     mixed: AtomicBool,
-    history: Arc<History>,
+    /// Another cluster in place of the engine's ends it.
+    pub(super) history: Arc<History>,
 }
 
 #[derive(Debug, Default)]
@@ -68,11 +69,6 @@ impl Link {
 }
 
 impl Clusters {
-    /// Another cluster in place of the engine's ends this history.
-    pub(super) fn new(history: Arc<History>) -> Self {
-        Self { history, ..Self::default() }
-    }
-
     /// Notes which cluster a configured endpoint is of; an error if the engine must not use it.
     pub(super) fn answered(&self, endpoint: &str, id: ClusterId) -> Result<(), Cause> {
         let mut seen = self.seen();

@@ -17,8 +17,7 @@ use super::errors::{
 use super::scheme::{speaks_plain, speaks_tls};
 use super::target::{Target, Terms};
 use crate::clock::{Clock, by};
-#[cfg(test)]
-use crate::values::config::Source;
+use crate::values::config::Config;
 
 /// How long to find out which scheme a port speaks that has just ended a connection.
 const SCHEME: Duration = Duration::from_millis(500);
@@ -44,25 +43,15 @@ pub(super) struct Means {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-#[cfg(test)]
 impl Means {
-    pub(super) fn for_tests(patience: Duration) -> Self {
-        let (source, clock) = (Source::default(), Arc::new(crate::clock::BootClock));
-        let terms = Terms {
-            options: etcd_client::ConnectOptions::new(),
-            connect_timeout: patience,
-            ping: (Duration::from_secs(6), Duration::from_secs(3)),
-            #[cfg(feature = "tls")]
-            tls: None,
-            #[cfg(feature = "tls")]
-            encryption: super::target::Encryption::None,
-            keyring: Arc::new(super::keyring::Keyring::new(source, patience, clock)),
-        };
+    pub(super) fn new(config: &Config, clock: Arc<dyn Clock>) -> Self {
+        let endpoints = Target::of(config).endpoints().len();
+        let share = Share::new(config.connect_timeout, endpoints);
         Self {
-            terms,
+            terms: Terms::new(config, share.each(), clock.clone()),
             clusters: Arc::default(),
-            share: Arc::new(Share::new(patience, 1)),
-            clock: Arc::new(crate::clock::BootClock),
+            share: Arc::new(share),
+            clock,
         }
     }
 }
@@ -391,9 +380,11 @@ impl Dial {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::BootClock;
 
     fn endpoint(url: String) -> Endpoint {
-        let means = Means::for_tests(Duration::from_millis(50));
+        let config = Config::new([&url]).connect_timeout(Duration::from_millis(50));
+        let means = Means::new(&config, Arc::new(BootClock));
         Endpoint::new(Target::Urls(vec![url]), true, &means)
     }
 

@@ -302,10 +302,13 @@ mod tests {
     use super::super::errors::named;
     use super::super::target::Target;
     use super::*;
+    use crate::clock::BootClock;
+    use crate::values::config::Config;
 
     /// A renewal without a stream, at endpoints of these names.
     fn renewal(names: &[&str]) -> Renewal {
-        let means = Means::for_tests(Duration::from_secs(1));
+        let config = Config::new(["http://a:1"]);
+        let means = Means::new(&config, Arc::new(BootClock));
         let endpoint =
             |name: &&str| Endpoint::new(Target::Urls(vec![(*name).to_owned()]), true, &means);
         let endpoints = names.iter().map(|name| Arc::new(endpoint(name)));
@@ -358,7 +361,7 @@ mod tests {
     /// Found by torture: etcd without users refused the revocation that came from one with users, and the shutdown told of a lease.
     #[test]
     fn refused_revocation_leaves_nothing_once_its_lease_is_over() {
-        let renewals = Renewals::new(Arc::new(crate::clock::BootClock));
+        let renewals = Renewals::new(Arc::new(BootClock));
         renewals.keep(1, Duration::ZERO, None);
         renewals.end(1);
         assert_eq!(renewals.left(), 1, "etcd has not answered");

@@ -12,7 +12,6 @@ use etcd_client::Member;
 use tokio::sync::{Notify, OnceCell};
 use tokio::task::JoinSet;
 
-use super::cluster::Clusters;
 use super::endpoint::{Endpoint, Means};
 use super::ring::Ring;
 use super::target::Target;
@@ -33,28 +32,20 @@ const LIST: Duration = Duration::from_secs(2);
 
 pub(super) struct Scout {
     ring: Arc<Ring>,
-    clusters: Arc<Clusters>,
-    clock: Arc<dyn Clock>,
-    following: Option<Following>,
+    means: Means,
+    /// If the member list is followed: the endpoints of the configuration, which stay, whatever the list says.
+    configured: Option<Vec<Arc<Endpoint>>>,
     begun: OnceCell<()>,
     wake: Arc<Notify>,
-}
-
-/// What the endpoints of members are made with.
-pub(super) struct Following {
-    /// The endpoints of the configuration, which stay, whatever the member list says.
-    pub(super) configured: Vec<Arc<Endpoint>>,
-    pub(super) means: Means,
 }
 
 impl Scout {
     pub(super) fn new(
         ring: Arc<Ring>,
-        clusters: Arc<Clusters>,
-        clock: Arc<dyn Clock>,
-        following: Option<Following>,
+        means: Means,
+        configured: Option<Vec<Arc<Endpoint>>>,
     ) -> Self {
-        Self { ring, clusters, clock, following, begun: OnceCell::new(), wake: Arc::default() }
+        Self { ring, means, configured, begun: OnceCell::new(), wake: Arc::default() }
     }
 
     /// Asks every endpoint once, all at the same time, and goes on in the background. Only the first call does so.
@@ -64,14 +55,14 @@ impl Scout {
 
     /// An endpoint has failed, so the members may be others.
     pub(super) fn failed(&self) {
-        if self.following.is_some() {
+        if self.configured.is_some() {
             self.wake.notify_one();
         }
     }
 
     async fn ask_all(self: &Arc<Self>) {
         let endpoints = self.ring.all();
-        if endpoints.len() < 2 && self.following.is_none() {
+        if endpoints.len() < 2 && self.configured.is_none() {
             return; // proven when it is first used
         }
         let mut asked = JoinSet::new();
@@ -84,11 +75,11 @@ impl Scout {
                 None => asked.join_next().await,
                 Some(until) => {
                     let next = pin!(asked.join_next());
-                    by(&*self.clock, until, next).await.flatten()
+                    by(&*self.means.clock, until, next).await.flatten()
                 }
             };
             match answered {
-                Some(Ok(true)) => until = until.or_else(|| Some(self.clock.now() + OTHERS)),
+                Some(Ok(true)) => until = until.or_else(|| Some(self.means.clock.now() + OTHERS)),
                 Some(_) => {}
                 None => break,
             }
@@ -96,7 +87,7 @@ impl Scout {
         // One connection is enough.
         let connected = self.ring.round().filter(|it| it.is_connected());
         connected.skip(1).for_each(|it| it.rest());
-        let (wake, clock) = (Arc::clone(&self.wake), Arc::clone(&self.clock));
+        let (wake, clock) = (Arc::clone(&self.wake), Arc::clone(&self.means.clock));
         tokio::spawn(Self::go_on(Arc::downgrade(self), wake, clock));
     }
 
@@ -107,7 +98,7 @@ impl Scout {
             let Some(settled) = scout.upgrade().map(|scout| scout.is_settled()) else {
                 return;
             };
-            let follows = scout.upgrade().is_some_and(|it| it.following.is_some());
+            let follows = scout.upgrade().is_some_and(|it| it.configured.is_some());
             let next = match (settled, follows) {
                 (false, _) => Some(pause),
                 (true, true) => Some(PERIOD),
@@ -135,14 +126,15 @@ impl Scout {
     /// Whether every endpoint is known to be of the engine's cluster.
     fn is_settled(&self) -> bool {
         let endpoints = self.ring.all();
-        endpoints.iter().all(|it| self.clusters.knows(it.name())) && !self.clusters.is_mixed()
+        endpoints.iter().all(|it| self.means.clusters.knows(it.name()))
+            && !self.means.clusters.is_mixed()
     }
 
     /// Asks the endpoints that have not answered yet; while there are two clusters, all that are not in use.
     async fn ask_silent(&self) {
-        let mixed = self.clusters.is_mixed();
+        let mixed = self.means.clusters.is_mixed();
         for endpoint in &*self.ring.all() {
-            let asks = mixed || !self.clusters.knows(endpoint.name());
+            let asks = mixed || !self.means.clusters.knows(endpoint.name());
             if asks && !endpoint.is_connected() && endpoint.connect().await.is_ok() {
                 endpoint.rest();
             }
@@ -151,7 +143,7 @@ impl Scout {
 
     /// Reads the member list, and replaces the endpoints by those of the configuration and of the members.
     async fn follow(&self) {
-        let Some(following) = &self.following else {
+        let Some(configured) = &self.configured else {
             return;
         };
         for endpoint in self.ring.round() {
@@ -159,12 +151,12 @@ impl Scout {
                 continue;
             };
             let mut client = connection.client.cluster_client();
-            let until = self.clock.now() + LIST;
-            match by(&*self.clock, until, pin!(client.member_list())).await {
+            let until = self.means.clock.now() + LIST;
+            match by(&*self.means.clock, until, pin!(client.member_list())).await {
                 Some(Ok(list)) => {
-                    let configured = following.configured.iter().map(|it| it.name());
-                    let urls = usable(list.members(), &configured.collect::<Vec<_>>());
-                    return self.replace(following, &urls).await;
+                    let names: Vec<_> = configured.iter().map(|it| it.name()).collect();
+                    let urls = usable(list.members(), &names);
+                    return self.replace(configured, &urls).await;
                 }
                 Some(Err(error)) => tracing::debug!(parent: None, %error, "no member list"),
                 None => {}
@@ -174,15 +166,15 @@ impl Scout {
 
     /// Makes the ring of the configured endpoints and of these members. A new member has to answer first; until then, it is asked
     /// each time that the member list is read.
-    async fn replace(&self, following: &Following, urls: &[String]) {
+    async fn replace(&self, configured: &[Arc<Endpoint>], urls: &[String]) {
         let before = self.ring.all();
-        let mut endpoints = following.configured.clone();
+        let mut endpoints = configured.to_vec();
         for url in urls {
             if let Some(known) = before.iter().find(|it| it.name() == url) {
                 endpoints.push(Arc::clone(known));
                 continue;
             }
-            let new = Endpoint::new(Target::Urls(vec![url.clone()]), false, &following.means);
+            let new = Endpoint::new(Target::Urls(vec![url.clone()]), false, &self.means);
             if new.connect().await.is_ok() {
                 new.rest();
                 endpoints.push(Arc::new(new));
@@ -196,7 +188,7 @@ impl Scout {
         if gone.is_empty() && came == 0 {
             return;
         }
-        following.means.share.divide(endpoints.len());
+        self.means.share.divide(endpoints.len());
         self.ring.replace(endpoints);
         gone.iter().for_each(|endpoint| endpoint.retire());
         let now: Vec<_> = self.ring.all().iter().map(|it| it.name().to_owned()).collect();

@@ -8,7 +8,11 @@ use tonic::transport::Endpoint;
 
 use super::gather;
 use super::keyring::Keyring;
+use crate::clock::Clock;
 use crate::values::config::{Config, Connector};
+
+/// HTTP/2 pings, and how long their answer may take: etcd closes connections that ping more often than every 5 s (rule P33).
+const PING: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(3));
 
 #[derive(Clone, Debug)]
 pub(super) enum Target {
@@ -22,20 +26,18 @@ pub(super) enum Target {
 pub(super) struct Terms {
     /// As etcd-client takes them: what a user's own clients are made with. Without credentials until [`current`](Self::current).
     pub(super) options: ConnectOptions,
-    pub(super) connect_timeout: Duration,
-    /// HTTP/2 pings: how often, and how long their answer may take.
-    pub(super) ping: (Duration, Duration),
+    connect_timeout: Duration,
     #[cfg(feature = "tls")]
-    pub(super) tls: Option<etcd_client::TlsOptions>,
+    tls: Option<etcd_client::TlsOptions>,
     #[cfg(feature = "tls")]
-    pub(super) encryption: Encryption,
+    encryption: Encryption,
     pub(super) keyring: Arc<Keyring>,
 }
 
 /// Whether connections are encrypted.
 #[cfg(feature = "tls")]
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Encryption {
+enum Encryption {
     Tls,
     None,
     /// As a closure of the user's has it.
@@ -43,6 +45,25 @@ pub(super) enum Encryption {
 }
 
 impl Terms {
+    pub(super) fn new(config: &Config, connect_timeout: Duration, clock: Arc<dyn Clock>) -> Self {
+        let (interval, timeout) = PING;
+        let options = ConnectOptions::new()
+            .with_keep_alive(interval, timeout)
+            .with_keep_alive_while_idle(true)
+            .with_require_leader(true)
+            .with_auto_token_refresh(true)
+            .with_connect_timeout(connect_timeout);
+        Self {
+            options,
+            connect_timeout,
+            #[cfg(feature = "tls")]
+            tls: None,
+            #[cfg(feature = "tls")]
+            encryption: Target::of(config).encryption(),
+            keyring: Arc::new(Keyring::new(config.source(), connect_timeout / 2, clock)),
+        }
+    }
+
     /// The same with the credentials of a new connection. An error if there are none yet.
     pub(super) async fn current(&self) -> Result<Self, String> {
         let credentials = self.keyring.current().await?;
@@ -72,7 +93,7 @@ impl Terms {
 
     /// The same for one connection by URL.
     fn endpoint(&self, url: &str) -> Result<Endpoint, Error> {
-        let (interval, timeout) = self.ping;
+        let (interval, timeout) = PING;
         let endpoint = Endpoint::from_shared(url.to_owned())?
             .connect_timeout(self.connect_timeout)
             .http2_keep_alive_interval(interval)
@@ -124,7 +145,7 @@ impl Target {
 
     /// Whether it speaks TLS.
     #[cfg(feature = "tls")]
-    pub(super) fn encryption(&self) -> Encryption {
+    fn encryption(&self) -> Encryption {
         match self {
             Self::Urls(urls) if urls.iter().any(|url| url.starts_with("https://")) => {
                 Encryption::Tls
