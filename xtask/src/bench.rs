@@ -87,6 +87,6 @@ fn telemetry(feature: &str) -> Result<PathBuf> {
     run("cargo build", &mut cargo)?;
     // The next feature's program has the same name.
     let program = copy.join(feature);
-    workspace::copy(copy.join("target/release/telemetry"), &program)?;
+    workspace::copy(workspace::target().join("release/telemetry"), &program)?;
     Ok(program)
 }

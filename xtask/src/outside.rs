@@ -19,11 +19,11 @@ pub(crate) fn test(etcd: &Etcd) -> Result<()> {
     let mut cargo = workspace::cargo_outside("build", &copy);
     // It runs where the workspace's `.cargo/config.toml` does not reach.
     cargo.current_dir(env::temp_dir()).env_remove("PROTOC").env("PATH", path_with_protoc()?);
-    cargo.env("CARGO_PROFILE_DEV_DEBUG", "0"); // nobody debugs it
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "0"); // as the workspace builds what it depends on
     run("cargo build", &mut cargo)?;
 
     let server = Setup::default().binary(&etcd.server).start()?;
-    let mut program = without_settings(&copy.join("target/debug/outside"), "ETCD");
+    let mut program = without_settings(&workspace::target().join("debug/outside"), "ETCD");
     let printed = output(program.env("ETCD_LOCKED_ENDPOINTS", server.endpoint()))?;
     match printed.trim_end() {
         "shipping 42" => Ok(()),

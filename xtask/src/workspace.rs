@@ -43,16 +43,16 @@ pub(crate) fn cargo() -> Command {
     cargo
 }
 
-/// Makes a cargo command for a crate outside the workspace, which has a target folder of its own.
+/// Makes a cargo command for a crate outside the workspace. It shares the crates of the registry that are built with the same features.
 pub(crate) fn cargo_outside(command: &str, folder: &Path) -> Command {
     let mut cargo = cargo();
     cargo.arg(command).arg("--manifest-path").arg(folder.join("Cargo.toml"));
-    cargo.arg("--target-dir").arg(folder.join("target"));
+    cargo.arg("--target-dir").arg(target());
     cargo
 }
 
 /// Copies a crate with one source file from a folder of the workspace, such as `tests/outside`, to `target/`, and returns its
-/// folder. There it is built as a user's crate is, and leaves its lock file and its target folder.
+/// folder. There it is built as a user's crate is, and leaves its lock file.
 ///
 /// The copy is as deep below the root as the original, so that its path to the runtime holds.
 pub(crate) fn outside(folder: &str, source: &str) -> Result<PathBuf> {
