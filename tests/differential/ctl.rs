@@ -4,10 +4,9 @@ use std::thread;
 
 use etcd_locked_embedded::Etcd as Embedded;
 use rustix::process::Signal;
-use serde_json::Value;
 use tokio::net::TcpListener;
 
-use crate::random::{self, real};
+use crate::random;
 use crate::screen::Screen;
 
 /// Plays a scenario on both etcds, and asserts that both show the same.
@@ -17,17 +16,15 @@ fn same(scenario: fn(&mut Screen)) {
         .enable_all()
         .build()
         .expect("a runtime");
-    let (etcd, version, address) = runtime.block_on(async {
+    let (etcd, address) = runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let embedded = Embedded::new();
         tokio::spawn(async move { embedded.serve(listener).await });
-        let etcd = random::start().await;
-        let (_, version) = real(&etcd).await;
-        (etcd, version, address)
+        (random::start().await, address)
     });
     let play = |address: &str| {
-        let mut screen = Screen::new(address, version);
+        let mut screen = Screen::new(address);
         thread::spawn(move || {
             scenario(&mut screen);
             screen.shown
@@ -41,29 +38,6 @@ fn same(scenario: fn(&mut Screen)) {
         assert_eq!(real, embedded);
     }
     assert_eq!(real.len(), embedded.len());
-}
-
-/// Returns etcdctl's JSON without the `missing` fields, and with one word for the values of those that are each server's `own`.
-fn masked(json: &str, own: &[&str], missing: &[&str]) -> String {
-    fn mask(value: &mut Value, own: &[&str], missing: &[&str]) {
-        match value {
-            Value::Array(items) => items.iter_mut().for_each(|it| mask(it, own, missing)),
-            Value::Object(fields) => {
-                fields.retain(|name, _| !missing.contains(&name.as_str()));
-                for (name, value) in fields {
-                    if own.contains(&name.as_str()) {
-                        *value = "own".into();
-                    } else {
-                        mask(value, own, missing);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    let mut value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: {json}"));
-    mask(&mut value, own, missing);
-    value.to_string()
 }
 
 #[test]
@@ -220,38 +194,5 @@ fn etcdctl_locks_and_elects_alike() {
         let output = listener.read_until("one");
         etcd.show("elect -l e", &output);
         drop((leader, listener));
-    });
-}
-
-#[test]
-fn etcdctl_shows_the_server_alike() {
-    same(|etcd| {
-        let own = [
-            "version",
-            "storageVersion",
-            "dbSize",
-            "dbSizeInUse",
-            "raftIndex",
-            "raftAppliedIndex",
-            "raftTerm",
-            "name",
-        ];
-        let output = etcd.quietly("endpoint status -w json", "");
-        let missing = etcd.version.missing_from_status();
-        etcd.show("endpoint status -w json", &masked(&output, &own, missing));
-        let output = etcd.quietly("member list -w json", "");
-        etcd.show("member list -w json", &masked(&output, &own, &["peerURLs"]));
-        for line in ["endpoint status", "member list"] {
-            let output = etcd.quietly(line, "");
-            etcd.show(line, &format!("{} fields", output.split(", ").count()));
-        }
-        for line in ["endpoint health", "defrag"] {
-            let output = etcd.quietly(line, "");
-            etcd.show(line, output.split("took").next().unwrap_or(""));
-        }
-        etcd.run("alarm list");
-        if etcd.version.has_auth_status() {
-            etcd.run("auth status -w json");
-        }
     });
 }

@@ -7,13 +7,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::versions::Version;
 use etcd_locked_devkit::binary::etcdctl;
 
 pub(crate) struct Screen {
     address: String,
-    /// Version of the real etcd, on both screens.
-    pub(crate) version: Version,
     /// Ids of leases, members and the cluster that the server has chosen, in the order of their first appearance.
     ids: Vec<String>,
     /// Commands and their output.
@@ -30,8 +27,8 @@ pub(crate) struct Running {
 }
 
 impl Screen {
-    pub(crate) fn new(address: &str, version: Version) -> Self {
-        Self { address: address.to_owned(), version, ids: Vec::new(), shown: Vec::new() }
+    pub(crate) fn new(address: &str) -> Self {
+        Self { address: address.to_owned(), ids: Vec::new(), shown: Vec::new() }
     }
 
     fn command(&self, line: &str) -> Command {

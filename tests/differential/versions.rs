@@ -125,17 +125,4 @@ impl Version {
     pub(crate) fn leaves_out(&self, op: &Op, at: &At) -> bool {
         DIFFERENCES.iter().any(|it| (it.versions)(self.0) && (it.shows)(op, at))
     }
-
-    /// Returns true for the versions with `AuthStatus`.
-    pub(crate) fn has_auth_status(&self) -> bool {
-        self.0 >= 5
-    }
-
-    /// Returns the fields that the status of this version does not have.
-    pub(crate) fn missing_from_status(&self) -> &[&str] {
-        match self.0 {
-            ..=5 => &["storageVersion", "dbSizeQuota", "downgradeInfo"],
-            _ => &[],
-        }
-    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use etcd_locked::{LockError, Locks, etcd_locked};
+use etcd_locked::LockError;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -24,62 +24,44 @@ const TTL: Duration = Duration::from_secs(6);
 /// Comparisons: where the machine stands still, it does so in one of the two windows only.
 const ROUNDS: usize = 3;
 
-/// What the tasks of one round share.
-#[derive(Default)]
-struct Round {
-    inside: AtomicBool,
-    served: AtomicU64,
-    over: AtomicBool,
-}
-
-#[etcd_locked("own/<engine>/<task>", locks = locks, wait = "forever")]
-async fn nested(locks: &Locks, engine: u64, task: u64, round: &Round) -> Result<(), LockError> {
-    let _ = (engine, task);
-    repeat(locks, round).await
-}
-
-async fn repeat(locks: &Locks, round: &Round) -> Result<(), LockError> {
-    while !round.over.load(Ordering::Relaxed) {
-        hot(locks, round).await?;
-    }
-    Ok(())
-}
-
-#[etcd_locked("hot", locks = locks, wait = "forever")]
-async fn hot(locks: &Locks, round: &Round) -> Result<(), LockError> {
-    assert!(!round.inside.swap(true, Ordering::SeqCst), "two were inside");
-    // The last waiters are not to be waited for.
-    if !round.over.load(Ordering::Relaxed) {
-        sleep(BODY).await;
-    }
-    round.inside.store(false, Ordering::SeqCst);
-    round.served.fetch_add(1, Ordering::Relaxed);
-    Ok(())
-}
-
-/// How many bodies run within the window; every call must be served.
+/// How many bodies run within the window, of tasks that hold a lock of their own or none; every call must be served.
 async fn served(corner: &Corner, outer: bool) -> u64 {
-    let round = Arc::new(Round::default());
+    let (served, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let mut tasks = JoinSet::new();
     let mut engines = Vec::new();
     for engine in 0..2 {
         let locks = connect(corner.config().ttl(TTL)).await;
         for task in 0..TASKS {
-            let (locks, round) = (locks.clone(), round.clone());
+            let (locks, served, over) = (locks.clone(), served.clone(), over.clone());
             tasks.spawn(async move {
-                match outer {
-                    true => nested(&locks, engine, task, &round).await,
-                    false => repeat(&locks, &round).await,
+                let repeat = async {
+                    while !over.load(Ordering::Relaxed) {
+                        let hot = locks.lock("hot").wait_forever().await?;
+                        // The last waiters are not to be waited for.
+                        if !over.load(Ordering::Relaxed) {
+                            hot.hold(sleep(BODY)).await?;
+                        }
+                        hot.release().await?;
+                        served.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Ok::<_, LockError>(())
+                };
+                if outer {
+                    let own = locks.lock(format!("own/{engine}/{task}")).await?;
+                    own.hold(repeat).await??;
+                    own.release().await
+                } else {
+                    repeat.await
                 }
             });
         }
         engines.push(locks);
     }
     sleep(LEAD).await;
-    let before = round.served.load(Ordering::Relaxed);
+    let before = served.load(Ordering::Relaxed);
     sleep(WINDOW).await;
-    let served = round.served.load(Ordering::Relaxed) - before;
-    round.over.store(true, Ordering::Relaxed);
+    let served = served.load(Ordering::Relaxed) - before;
+    over.store(true, Ordering::Relaxed);
     for ended in within("the end of every call", tasks.join_all()).await {
         ended.expect("every call is served");
     }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use etcd_client::PutOptions;
 use etcd_locked::{LockError, Locks, etcd_locked};
 use etcd_locked_devkit::Direction;
-use tokio::runtime::Builder;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Notify};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, block_in_place};
 
 use crate::corner::{Corner, connect, pass};
 use crate::etcd::Etcd;
@@ -60,35 +60,25 @@ async fn fail(locks: &Locks, id: u64, watched: Watched) -> Result<(), LockError>
 
 /// A local of a body that counts the body's keys in etcd when it is dropped.
 struct Watched {
-    endpoint: String,
-    below: String,
-    sent: Sender<i64>,
+    corner: Arc<Corner>,
+    sent: Sender<usize>,
 }
 
 impl Watched {
-    fn new(corner: &Corner) -> (Watched, Receiver<i64>) {
+    fn new(corner: &Arc<Corner>) -> (Watched, Receiver<usize>) {
         let (sent, received) = channel();
-        let watched =
-            Watched { endpoint: corner.endpoint.clone(), below: corner.below("orders/7"), sent };
-        (watched, received)
+        (Watched { corner: corner.clone(), sent }, received)
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let (endpoint, below) = (self.endpoint.clone(), self.below.clone());
-        let read = thread::spawn(move || {
+        let keys = block_in_place(|| {
             // Time for a key that was released too early to be deleted.
             thread::sleep(Duration::from_millis(200));
-            let runtime = Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(async {
-                let client = etcd_client::Client::connect([endpoint], None).await;
-                let prefix = Some(etcd_client::GetOptions::new().with_prefix());
-                let below = client.expect("etcd answers").get(below, prefix).await;
-                below.expect("etcd answers").count()
-            })
+            Handle::current().block_on(self.corner.contenders("orders/7"))
         });
-        let _ = self.sent.send(read.join().expect("a read of etcd"));
+        let _ = self.sent.send(keys.len());
     }
 }
 
@@ -163,9 +153,9 @@ async fn a_delayed_release_spares_what_came_later() {
 
 /// A call whose body stays inside, and how many keys the body's drop has seen.
 async fn staying(
-    corner: &Corner,
+    corner: &Arc<Corner>,
     locks: &Locks,
-) -> (JoinHandle<Result<(), LockError>>, Receiver<i64>) {
+) -> (JoinHandle<Result<(), LockError>>, Receiver<usize>) {
     let (watched, received) = Watched::new(corner);
     let inside = Arc::new(Notify::new());
     let call = tokio::spawn({
@@ -180,6 +170,7 @@ async fn staying(
 #[limit::test]
 async fn a_body_that_is_cut_short_is_dropped_before_its_key_goes() {
     let (corner, [locks, theirs]) = Corner::with_engines().await;
+    let corner = Arc::new(corner);
     let (aborted, of_aborted) = staying(&corner, &locks).await;
     aborted.abort();
     let ended = within("the cancellation", aborted).await;

@@ -12,25 +12,11 @@ use crate::worker::Worker;
 const PASSWORD: &str = "tiger7secret";
 
 /// Variables of which none is shown, whatever stands in them. Endpoints, prefix and service are shown, as every record shows them.
-const SILENT: [&str; 14] = [
-    "ETCD_LOCKED_TTL",
-    "ETCD_LOCKED_WAIT",
-    "ETCD_LOCKED_MAX_WAITERS",
-    "ETCD_LOCKED_FOLLOW_MEMBERS",
-    "ETCD_LOCKED_USER",
-    "ETCD_LOCKED_PASSWORD_FILE",
-    "ETCD_LOCKED_CACERT",
-    "ETCD_LOCKED_CERT",
-    "ETCD_LOCKED_KEY",
-    "ETCD_LOCKED_PREFIX", // refused without a `/` at its end
-    "ETCDCTL_USER",
-    "ETCDCTL_CACERT",
-    "ETCDCTL_CERT",
-    "ETCDCTL_KEY",
-];
+const SILENT: &str = "_LOCKED_TTL _LOCKED_WAIT _LOCKED_MAX_WAITERS _LOCKED_FOLLOW_MEMBERS _LOCKED_USER \
+     _LOCKED_PASSWORD_FILE _LOCKED_CACERT _LOCKED_CERT _LOCKED_KEY _LOCKED_PREFIX CTL_USER CTL_CACERT CTL_CERT CTL_KEY";
 
 /// Variables of a process, with a secret where it does not belong.
-type Mistake = Vec<(&'static str, String)>;
+type Mistake = Vec<(String, String)>;
 
 /// Returns the part of a key in PEM that is secret: its first line of data.
 fn data(key: &str) -> &str {
@@ -38,26 +24,23 @@ fn data(key: &str) -> &str {
 }
 
 fn mistakes(host: &str, authority: &Authority) -> (Vec<Mistake>, String) {
-    let endpoints = |text: String| ("ETCD_LOCKED_ENDPOINTS", text);
+    let set = |name: &str, text: &str| (format!("ETCD{name}"), text.to_owned());
+    let endpoints = |text: String| set("_LOCKED_ENDPOINTS", &text);
     let plain = || endpoints(format!("http://{host}"));
     let encrypted = || endpoints(format!("https://{host}"));
     let (certificate, key) = authority.issue("client");
     let file = authority.file().display().to_string();
     let mut mistakes = vec![
-        vec![plain(), ("ETCD_LOCKED_USER", format!("shop:{PASSWORD}"))],
-        vec![
-            plain(),
-            ("ETCDCTL_USER", "shop".to_owned()),
-            ("ETCDCTL_PASSWORD", PASSWORD.to_owned()),
-        ],
-        vec![plain(), ("ETCD_LOCKED_USER", format!(":{PASSWORD}"))],
+        vec![plain(), set("_LOCKED_USER", &format!("shop:{PASSWORD}"))],
+        vec![plain(), set("CTL_USER", "shop"), set("CTL_PASSWORD", PASSWORD)],
+        vec![plain(), set("_LOCKED_USER", &format!(":{PASSWORD}"))],
         // A key, or both texts, in place of a file's name.
         vec![endpoints(key.clone())],
-        vec![encrypted(), ("ETCD_LOCKED_CERT", file.clone()), ("ETCD_LOCKED_KEY", key.clone())],
+        vec![encrypted(), set("_LOCKED_CERT", &file), set("_LOCKED_KEY", &key)],
         vec![
             encrypted(),
-            ("ETCD_LOCKED_CERT", format!("{certificate}{key}")),
-            ("ETCD_LOCKED_KEY", file),
+            set("_LOCKED_CERT", &format!("{certificate}{key}")),
+            set("_LOCKED_KEY", &file),
         ],
     ];
     for endpoint in [
@@ -70,9 +53,9 @@ fn mistakes(host: &str, authority: &Authority) -> (Vec<Mistake>, String) {
     ] {
         mistakes.push(vec![endpoints(endpoint)]);
     }
-    for variable in SILENT {
+    for variable in SILENT.split_whitespace() {
         for secret in [PASSWORD, &key] {
-            mistakes.push(vec![encrypted(), (variable, secret.to_owned())]);
+            mistakes.push(vec![encrypted(), set(variable, secret)]);
         }
     }
     (mistakes, data(&key).to_owned())
@@ -100,7 +83,7 @@ async fn asked(worker: &mut Worker) -> (bool, Vec<String>) {
 }
 
 fn start(environment: Mistake) -> Worker {
-    let logs = [("WORKER_LOGS", "trace".to_owned())];
+    let logs = [("WORKER_LOGS".to_owned(), "trace".to_owned())];
     Worker::start(environment.into_iter().chain(logs))
 }
 
@@ -124,8 +107,8 @@ async fn a_password_in_use_is_in_no_log_line_and_no_record() {
     real_etcd_only!("an embedded etcd has no users");
     let mut shop = Shop::start(PASSWORD).await;
     let mut worker = start(vec![
-        ("ETCD_LOCKED_ENDPOINTS", shop.etcd.endpoint()),
-        ("ETCD_LOCKED_USER", format!("shop:{PASSWORD}")),
+        ("ETCD_LOCKED_ENDPOINTS".to_owned(), shop.etcd.endpoint()),
+        ("ETCD_LOCKED_USER".to_owned(), format!("shop:{PASSWORD}")),
     ]);
     let (locked, mut lines) = asked(&mut worker).await;
     assert!(locked);

@@ -23,24 +23,6 @@ async fn healthy_lock_outlasts_an_hour() {
 }
 
 #[tokio::test]
-async fn leases_are_renewed_as_in_real_time() {
-    let etcd = start_with(|config| config.ttl(secs(30))).await;
-    let packing = Packing::of(7);
-    etcd.advance(Duration::ZERO).await;
-    let mut client = etcd.client().await;
-    let lease = client.leases().await.unwrap().leases()[0].id();
-    let mut left = Vec::new();
-    for _ in 0..6 {
-        etcd.advance(secs(5)).await;
-        left.push(client.lease_time_to_live(lease, None).await.unwrap().ttl());
-    }
-    // Renewed every ten seconds: about twenty seconds are left at least, and not always thirty.
-    assert!(left.iter().all(|ttl| (18..=30).contains(ttl)), "{left:?}");
-    assert!(left.iter().any(|ttl| *ttl <= 25), "{left:?}");
-    packing.ship().await.unwrap();
-}
-
-#[tokio::test]
 async fn waiting_call_times_out_on_time() {
     let (etcd, _other, held) = held_elsewhere().await;
     let waiting = tokio::spawn(ship(7));
