@@ -22,7 +22,7 @@ async fn put(corner: &Corner) {
 
 /// Reads the first name, and puts a contender for a name behind all others; returns the revision.
 async fn first_of(corner: &Corner, names: &mut Listing) -> i64 {
-    names.next().await.unwrap().unwrap();
+    names.next().await.expect("etcd answers").expect("a name");
     let key = format!("{}jobs/late/1f", corner.prefix);
     let put = corner.client.clone().put(key, "", None).await;
     put.expect("a put").header().expect("a header").revision()
