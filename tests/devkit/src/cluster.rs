@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::member::{Member, READY, Setup};
+use crate::member::{Member, READY, Setup, thrice};
 use crate::{Result, until};
 
 /// A cluster; its members are killed when dropped.
@@ -30,16 +30,8 @@ impl Cluster {
 
     /// Starts this many members with this setup each, and waits until all of them serve.
     pub fn start_with(size: usize, setup: Setup) -> Result<Self> {
-        let mut last = String::new();
-        // Another process may take a free port before etcd binds it.
-        for _ in 0..3 {
-            match Self::attempt(size, &setup) {
-                Ok(cluster) => return Ok(cluster),
-                Err(error) if crate::process::interrupted() => return Err(error),
-                Err(error) => last = error,
-            }
-        }
-        Err(format!("a cluster of {size} does not start: {last}"))
+        let started = thrice(|| Self::attempt(size, &setup));
+        started.map_err(|error| format!("a cluster of {size} does not start: {error}"))
     }
 
     fn attempt(size: usize, setup: &Setup) -> Result<Self> {

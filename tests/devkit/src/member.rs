@@ -67,18 +67,20 @@ impl Setup {
 
     /// Starts a member that is a cluster of its own, without proxies, and waits until it serves.
     pub fn start(&self) -> Result<Member> {
-        let mut last = String::new();
-        // Another process may take a free port before etcd binds it.
-        for _ in 0..3 {
+        thrice(|| {
             let member = Member::prepare(self, true)?;
-            match member.restart() {
-                Ok(()) => return Ok(member),
-                Err(error) if interrupted() => return Err(error),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+            member.restart().map(|()| member)
+        })
     }
+}
+
+/// Tries to start something: another process may take a free port before etcd binds it.
+pub(crate) fn thrice<T>(start: impl Fn() -> Result<T>) -> Result<T> {
+    let again = |last: Result<T>| match interrupted() {
+        false => last.or_else(|_| start()),
+        true => last,
+    };
+    again(again(start()))
 }
 
 /// One member; killed when dropped.
