@@ -32,7 +32,6 @@ pub fn etcdctl() -> PathBuf {
         .unwrap_or_else(|| "etcdctl".into())
 }
 
-/// Returns the `etcdctl` that comes with this `etcd`.
 pub(crate) fn etcdctl_of(etcd: &Path) -> PathBuf {
     beside(etcd, "etcdctl").unwrap_or_else(etcdctl)
 }

@@ -18,7 +18,6 @@ use crate::{Result, until};
 /// The user `nobody`, as which root starts a database, because databases refuse to run as root.
 const NOBODY: u32 = 65534;
 
-/// How long it may take to start, and to end.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A server; dropped, it is asked to end by a signal, and its data go too.
@@ -139,7 +138,6 @@ impl MariaDb {
     }
 }
 
-/// Makes a directory that the server may write into.
 fn place() -> Result<TempDir> {
     let io = |error| format!("no place for a database: {error}");
     let dir = tempfile::tempdir().map_err(io)?;
@@ -149,7 +147,6 @@ fn place() -> Result<TempDir> {
     Ok(dir)
 }
 
-/// Prepares a program of a database, to run in its directory.
 fn command(program: &Path, dir: &Path) -> Command {
     let mut command = Command::new(program);
     let path = env::var_os("PATH").map(|path| ("PATH", path));

@@ -266,7 +266,6 @@ fn is_unknown(error: &str) -> bool {
         .any(|reason| error.contains(reason))
 }
 
-/// Makes the request of all keys that begin with `prefix`.
 fn range(prefix: &str) -> Value {
     let mut end = prefix.as_bytes().to_vec();
     // The first key behind all of them; UTF-8 has no byte 0xff.

@@ -12,7 +12,6 @@ use crate::Result;
 /// Limit of a single event unless the test sets a closer one; generous, for busy machines.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Limit of a whole test.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// Runs a test on a runtime of its own.

@@ -97,7 +97,6 @@ pub struct Member {
     place: TempDir,
 }
 
-/// Proxies in front of a member's ports.
 #[derive(Debug)]
 struct Proxies {
     client: Proxy,
@@ -109,9 +108,7 @@ struct State {
     binary: PathBuf,
     /// `name=url` of every member, this one included.
     initial: BTreeSet<String>,
-    /// True if the member joins a cluster that exists.
     joins: bool,
-    /// The member's id, once it is known.
     id: Option<u64>,
     /// The user that its gateways log in as, if etcd wants to know.
     user: Option<User>,
@@ -131,7 +128,6 @@ impl Member {
         Setup::default().start()
     }
 
-    /// Prepares everything but the process.
     pub(crate) fn prepare(setup: &Setup, direct: bool) -> Result<Self> {
         static NEXT: AtomicU16 = AtomicU16::new(0);
         // The name tells this member from another process's that answers at the same port.
@@ -180,7 +176,6 @@ impl Member {
         state.joins = joins;
     }
 
-    /// Returns the URL by which other members reach it.
     pub(crate) fn peer_url(&self) -> String {
         match &self.proxies {
             Some(proxies) => proxies.peer.endpoint(),
@@ -188,14 +183,12 @@ impl Member {
         }
     }
 
-    /// Returns the proxy in front of the client port; only members of a [`Cluster`](crate::Cluster) have one, unless its setup is
-    /// direct.
+    /// Returns the proxy in front of the client port, which members of a [`Cluster`](crate::Cluster) have, unless its setup is direct.
     pub fn client_proxy(&self) -> Option<&Proxy> {
         self.proxies.as_ref().map(|proxies| &proxies.client)
     }
 
-    /// Returns the proxy in front of the peer port; only members of a [`Cluster`](crate::Cluster) have one, unless its setup is
-    /// direct.
+    /// Returns the proxy in front of the peer port, which members of a [`Cluster`](crate::Cluster) have, unless its setup is direct.
     pub fn peer_proxy(&self) -> Option<&Proxy> {
         self.proxies.as_ref().map(|proxies| &proxies.peer)
     }
@@ -228,7 +221,6 @@ impl Member {
         Gateway::new(self.direct()).user(lock(&self.state).user.clone())
     }
 
-    /// Makes its gateways log in as this user.
     pub(crate) fn login(&self, name: &str, password: &str) {
         lock(&self.state).user = Some(User::new(name, password));
     }
@@ -307,7 +299,6 @@ impl Member {
         }
     }
 
-    /// Returns how the process ended; `None` while it runs.
     fn ended(&self) -> Option<String> {
         let mut state = lock(&self.state);
         let Some(running) = &mut state.running else {
@@ -319,7 +310,6 @@ impl Member {
         }
     }
 
-    /// Returns whether it serves now.
     fn serves(&self) -> bool {
         if self.scheme == "https" {
             return speaks_tls(self.direct());
@@ -415,7 +405,6 @@ impl Member {
         output(&mut tool).map(drop)
     }
 
-    /// Makes a command of a tool that comes with this etcd.
     fn tool(&self, find: fn(&Path) -> PathBuf) -> Command {
         without_settings(&find(&lock(&self.state).binary), "ETCDCTL_")
     }

@@ -190,7 +190,6 @@ impl Drop for Process {
     }
 }
 
-/// The state of a thread that is stopped.
 const STOPPED: char = 'T';
 /// States in which a thread of a stopped group runs none of its program: stopped, ended, or asleep in a system call at whose end
 /// it stops, such as that of a parent whose child, stopped too, is not yet another program.
@@ -291,7 +290,6 @@ mod tests {
 
     use super::*;
 
-    /// Waits until every thread of the child is in such a state.
     fn becomes(child: &Path, is: impl Fn(char) -> bool) {
         let holds = || states(child).all(&is);
         until("the child's state", Duration::from_secs(10), holds).expect("the child's state");

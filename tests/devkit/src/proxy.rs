@@ -45,10 +45,8 @@ pub struct Proxy {
     accepting: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the threads of a proxy share.
 #[derive(Debug)]
 struct Network {
-    /// `host:port` of the server.
     target: Mutex<String>,
     state: Mutex<State>,
     changed: Condvar,
@@ -57,16 +55,13 @@ struct Network {
 #[derive(Debug, Default)]
 struct State {
     faults: Faults,
-    /// Open connections by their number.
     connections: BTreeMap<u64, Connection>,
-    /// Connections so far.
     accepted: u64,
     /// Bytes passed on so far, by direction.
     bytes: [u64; 2],
     /// Chunks read from one side and not yet written to the other.
     in_flight: u64,
     refuses: bool,
-    /// True once the proxy was dropped.
     closed: bool,
 }
 
@@ -78,7 +73,6 @@ struct Faults {
     cut: [bool; 2],
     /// Members of etcd whose connections lose everything.
     cut_senders: BTreeSet<u64>,
-    /// Time that every chunk waits.
     delay: Duration,
     /// Bytes per second that a connection passes on in each direction.
     trickle: Option<u64>,
@@ -94,7 +88,6 @@ struct Connection {
     lossy: bool,
     /// True once the server's side is gone without a word to the other side.
     half_open: bool,
-    /// True once it is being reset.
     reset: bool,
 }
 
@@ -272,7 +265,6 @@ impl Drop for Proxy {
     }
 }
 
-/// Binds a free port.
 fn listen() -> Result<(TcpListener, SocketAddr)> {
     let mut last = String::new();
     // Another process may take a free port first.
@@ -309,7 +301,6 @@ impl Network {
         lock(&self.state)
     }
 
-    /// Serves one connection to its end.
     fn serve(&self, near: TcpStream) {
         let number = {
             let mut state = self.state();
@@ -366,7 +357,6 @@ impl Network {
     }
 }
 
-/// One direction of a connection.
 struct Pump<'a> {
     network: &'a Network,
     number: u64,
@@ -375,7 +365,6 @@ struct Pump<'a> {
     direction: Direction,
     /// Data in transit, each chunk with its time of arrival; an empty one means that the sender has hung up.
     chunks: VecDeque<(Instant, Vec<u8>)>,
-    /// How many bytes are in transit.
     bytes: usize,
     /// True once the sender has hung up or is gone.
     is_over: bool,

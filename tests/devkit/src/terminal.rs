@@ -13,7 +13,6 @@ use crate::{Result, lock};
 /// A program on a terminal of its own, which `script` (bsdutils) makes; killed when dropped.
 #[derive(Debug)]
 pub struct Terminal {
-    /// Rows and columns.
     size: (NonZeroU16, NonZeroU16),
     script: Process,
     keys: ChildStdin,
@@ -97,7 +96,6 @@ impl Terminal {
     }
 }
 
-/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use crate::Result;
 use crate::process::interrupted;
 
-/// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Waits until the condition holds. The error names `what` was awaited.
