@@ -74,7 +74,7 @@ impl Setup {
     }
 }
 
-/// Tries to start something: another process may take a free port before etcd binds it.
+/// Tries to start something: another process may take a free port first.
 pub(crate) fn thrice<T>(start: impl Fn() -> Result<T>) -> Result<T> {
     let again = |last: Result<T>| match interrupted() {
         false => last.or_else(|_| start()),

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
 
+use crate::member::thrice;
 use crate::wait::until;
 use crate::{Result, lock, port};
 
@@ -266,16 +267,11 @@ impl Drop for Proxy {
 }
 
 fn listen() -> Result<(TcpListener, SocketAddr)> {
-    let mut last = String::new();
-    // Another process may take a free port first.
-    for _ in 0..5 {
+    thrice(|| {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port::free()));
-        match TcpListener::bind(address) {
-            Ok(listener) => return Ok((listener, address)),
-            Err(error) => last = error.to_string(),
-        }
-    }
-    Err(format!("no port for a proxy: {last}"))
+        let listener = TcpListener::bind(address);
+        listener.map(|it| (it, address)).map_err(|error| format!("no port for a proxy: {error}"))
+    })
 }
 
 /// Accepts connections in a thread of its own, until the proxy refuses them.
