@@ -44,7 +44,7 @@ impl Locks {
     /// [`LockError::Config`] for what can be seen in the configuration; [`LockError::Backend`] or [`LockError::PermissionDenied`] within
     /// the connect time-out for what etcd says. Cancel safe: dropped, it ends the engine.
     pub async fn connect(config: Config) -> Result<Self, LockError> {
-        Self::start(config)?.warmed().await
+        Self::connect_lazy(config)?.warmed().await
     }
 
     /// Starts an engine that connects when it is first used. Until its first lock it has no lease, and leaves nothing in etcd: for
@@ -53,7 +53,7 @@ impl Locks {
     /// # Errors
     /// [`LockError::Config`] for what can be seen in the configuration.
     pub fn connect_lazy(config: Config) -> Result<Self, LockError> {
-        Self::start(config)
+        Self::start_on(config, Arc::new(BootClock), runtime)
     }
 
     /// Lists the names that begin with `below` (all, if that is empty), with their holders and waiters in all processes.
@@ -101,10 +101,6 @@ impl Locks {
     pub(crate) async fn warmed(self) -> Result<Self, LockError> {
         self.engine.warm().await?;
         Ok(self)
-    }
-
-    pub(crate) fn start(config: Config) -> Result<Self, LockError> {
-        Self::start_on(config, Arc::new(BootClock), runtime)
     }
 
     /// Starts an engine that goes by this clock, on a thread with this runtime.

@@ -75,7 +75,7 @@ pub(crate) fn here() -> Result<Locks, LockError> {
     }
     #[cfg(feature = "testing")]
     Reserved::refuse()?;
-    let engine = ENGINE.get_or_try_init(|| Locks::start(Config::from_env()?).map(Some))?;
+    let engine = ENGINE.get_or_try_init(|| Locks::connect_lazy(Config::from_env()?).map(Some))?;
     engine.clone().ok_or(LockError::ShuttingDown)
 }
 

@@ -61,8 +61,12 @@ enum Phase {
 }
 
 /// A lock on the engine of the scope, thread or process, unless the call says [`on`](Lock::on).
+#[inline(never)]
 pub fn lock(names: &[Name], site: &'static Site) -> Lock {
-    Lock::to_be_acquired(names, site)
+    let mut wanted = Wanted::new(None, names.to_vec());
+    wanted.function = Some(site.function);
+    (wanted.wait, wanted.ttl) = (site.wait, site.ttl);
+    Lock::of(Phase::Acquiring(Acquisition::of(wanted)))
 }
 
 /// No lock: `when = false`.
@@ -71,14 +75,6 @@ pub fn unlocked() -> Lock {
 }
 
 impl Lock {
-    #[inline(never)]
-    fn to_be_acquired(names: &[Name], site: &'static Site) -> Self {
-        let mut wanted = Wanted::new(None, names.to_vec());
-        wanted.function = Some(site.function);
-        (wanted.wait, wanted.ttl) = (site.wait, site.ttl);
-        Self::of(Phase::Acquiring(Acquisition::of(wanted)))
-    }
-
     fn of(phase: Phase) -> Self {
         Self(Box::new(State {
             phase,
