@@ -4,4 +4,5 @@ mod stream;
 mod table;
 mod watches;
 
-pub(crate) use watches::{Seen, Submit, Watches};
+pub(crate) use stream::{Seen, Submit};
+pub(crate) use watches::Watches;

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
-use etcd_locked_core::{Event, Revision, WatchEvent};
+use etcd_locked_core::{Event, Revision, WatchEvent, WatchId};
 use futures_util::FutureExt;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::table::Table;
-use super::watches::{Command, Seen, Submit, revision};
+use super::table::{Command, Incarnation, Table};
 use crate::clock::{Clock, Moment};
 use crate::transport::client::Client;
 use crate::transport::convert::{MAX_ANSWER, key_value};
@@ -43,6 +42,17 @@ const WARNED: Duration = Duration::from_secs(60);
 
 /// The first and the longest pause before a refused watch is tried again.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// What etcd has answered for a watch.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(super) id: WatchId,
+    pub(super) incarnation: Incarnation,
+    pub(super) event: WatchEvent,
+}
+
+/// How events are submitted to the engine, which hands them to [`Watches::take`](super::Watches::take).
+pub(crate) type Submit = Arc<dyn Fn(Seen) + Send + Sync>;
 
 /// The task that talks to etcd.
 pub(super) struct Stream {
@@ -270,6 +280,14 @@ fn event(event: &etcd_client::Event) -> Option<Event> {
             revision: Revision::new(kv.mod_revision())?,
         }),
         _ => key_value(kv.clone()).map(Event::Put),
+    }
+}
+
+/// Returns the revision at which an event happened.
+fn revision(event: &Event) -> Revision {
+    match event {
+        Event::Put(kv) => kv.mod_revision,
+        Event::Delete { revision, .. } => *revision,
     }
 }
 

@@ -5,11 +5,20 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use etcd_client::{WatchFilterType, WatchOptions, WatchRequestSender};
 use etcd_locked_core::{Key, Revision, WatchId};
 
-use super::watches::{Command, Incarnation};
 use crate::clock::Moment;
 
 /// So many periods of silence, although progress was asked for, and a stream is dead.
 const SILENT: u32 = 2;
+
+/// One adding of a watch. The engine reuses its ids but no incarnation, which tells late events of an earlier watch apart.
+pub(super) type Incarnation = u64;
+
+/// What the task that talks to etcd is to do.
+#[derive(Debug)]
+pub(super) enum Command {
+    Add { id: WatchId, incarnation: Incarnation, prefix: Key, from: Revision, puts: bool },
+    Remove(Incarnation),
+}
 
 /// What is watched, and what of it the open stream knows.
 #[derive(Default)]

@@ -4,34 +4,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use etcd_locked_core::{Event, Key, Revision, WatchEvent, WatchId};
+use etcd_locked_core::{Key, Revision, WatchEvent, WatchId};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::stream::Stream;
+use super::stream::{Seen, Stream, Submit};
+use super::table::{Command, Incarnation};
 use crate::clock::Clock;
 use crate::transport::client::Client;
-
-/// One adding of a watch. The engine reuses its ids but no incarnation, which tells late events of an earlier watch apart.
-pub(super) type Incarnation = u64;
-
-/// What etcd has answered for a watch.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    pub(super) id: WatchId,
-    pub(super) incarnation: Incarnation,
-    pub(super) event: WatchEvent,
-}
-
-/// How events are submitted to the engine, which hands them to [`Watches::take`].
-pub(crate) type Submit = Arc<dyn Fn(Seen) + Send + Sync>;
-
-/// What the task that talks to etcd is to do.
-#[derive(Debug)]
-pub(super) enum Command {
-    Add { id: WatchId, incarnation: Incarnation, prefix: Key, from: Revision, puts: bool },
-    Remove(Incarnation),
-}
 
 /// The engine's watches. A task of its own talks to etcd, so nothing here waits for it.
 pub(crate) struct Watches {
@@ -94,20 +74,13 @@ impl Watches {
     }
 }
 
-/// Returns the revision at which an event happened.
-pub(super) fn revision(event: &Event) -> Revision {
-    match event {
-        Event::Put(kv) => kv.mod_revision,
-        Event::Delete { revision, .. } => *revision,
-    }
-}
-
-#[cfg(test)]
 #[cfg(feature = "embedded")]
+#[cfg(test)]
 mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
+    use etcd_locked_core::Event;
     use etcd_locked_embedded::{Etcd, Link};
     use tokio::sync::mpsc::UnboundedReceiver;
 
