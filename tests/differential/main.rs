@@ -1,9 +1,8 @@
-//! Differential test: the embedded etcd and a real one answer random operations and etcdctl in the same way.
+//! Differential test: the embedded etcd and a real one answer random operations in the same way.
 //!
 //! `CASES=5000` plays more cases than by default, `SEED=7` other ones; `-- --nocapture` shows what they covered.
 
 mod coverage;
-mod ctl;
 mod expiry;
 mod fresh;
 mod generate;
@@ -11,7 +10,6 @@ mod op;
 mod pair;
 mod random;
 mod request;
-mod screen;
 mod side;
 mod stream;
 mod versions;
