@@ -1,7 +1,6 @@
 //! Crew: the worker processes, each with what it starts, behind proxies of its own to every member.
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use etcd_locked_devkit::{Cluster, Process, Proxy, Result, binary};
@@ -20,10 +19,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Crew {
     witness: Witness,
-    program: PathBuf,
-    /// What every worker gets as arguments, after its process number and seed.
-    args: Vec<String>,
-    seed: u64,
+    options: Options,
     started: u32,
     /// When a worker was killed or ended by itself last; 0 if none did.
     pub(crate) died: u64,
@@ -40,10 +36,6 @@ struct Slot {
 
 impl Crew {
     pub(crate) fn start(cluster: &Cluster, witness: &Witness, options: &Options) -> Result<Self> {
-        let program = match &options.program {
-            Some(program) => program.clone(),
-            None => std::env::current_exe().map_err(|error| error.to_string())?,
-        };
         let slot = || {
             let members = cluster.members().iter();
             let proxies = members.map(|member| Proxy::start(member.direct().to_string()));
@@ -53,9 +45,7 @@ impl Crew {
         };
         let mut crew = Self {
             witness: witness.clone(),
-            program,
-            args: vec![options.mix.name.to_owned(), word(options.who)],
-            seed: options.seed,
+            options: options.clone(),
             started: 0,
             died: 0,
             slots: (0..CREW).map(|_| slot()).collect::<Result<_>>()?,
@@ -68,11 +58,14 @@ impl Crew {
         let number = self.started;
         self.started += 1;
         let endpoints: Vec<String> = self.slots[slot].proxies.iter().map(Proxy::endpoint).collect();
-        let mut command: Command = binary::without_settings(&self.program, "ETCD");
+        let Options { program, mix, who, seed, .. } = &self.options;
+        let program = program.clone().map_or_else(std::env::current_exe, Ok);
+        let program = program.map_err(|error| error.to_string())?;
+        let mut command = binary::without_settings(&program, "ETCD");
         command
             .args(["worker", &self.witness.address.to_string(), &number.to_string()])
-            .arg((self.seed.wrapping_mul(1_000) + u64::from(number)).to_string())
-            .args(&self.args)
+            .arg((seed.wrapping_mul(1_000) + u64::from(number)).to_string())
+            .args([mix.name, &word(*who)])
             .env("ETCD_LOCKED_ENDPOINTS", endpoints.join(","))
             .env("ETCD_LOCKED_SERVICE", format!("worker-{slot}"))
             .env("ETCD_LOCKED_USER", login::text())

@@ -141,7 +141,7 @@ pub(crate) enum Said {
 }
 
 /// What a call asks for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asked {
     pub(crate) kind: String,
     pub(crate) names: Vec<String>,
@@ -157,9 +157,10 @@ pub(crate) struct Asked {
 }
 
 /// With whom a call shares its names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
+    #[default]
     Exclusive,
     Shared,
     Permits(u16),

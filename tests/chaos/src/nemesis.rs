@@ -70,23 +70,22 @@ impl Nemesis {
             _ => Vec::new(),
         };
         let victim = match kind {
-            Kind::LeaseRevoked => Some(self.victim_lease()),
-            Kind::KeyDeleted | Kind::KeyOverwritten => Some(self.victim_key()),
-            Kind::JunkKey => Some(Some(self.junk_key())),
-            _ => None,
+            Kind::LeaseRevoked => self.victim_lease(),
+            Kind::KeyDeleted | Kind::KeyOverwritten => self.victim_key(),
+            Kind::JunkKey => Some(self.junk_key()),
+            _ => Some(Victim::default()),
         };
-        if let Some(None) = victim {
+        let Some(victim) = victim else {
             println!("{kind} finds nothing");
             return Ok(None);
-        }
-        let (victim, of_worker) = (victim.flatten(), kind.aim() == Aim::Worker);
-        let aim = match &victim {
-            Some(victim) => victim.what.clone(),
+        };
+        let of_worker = kind.aim() == Aim::Worker;
+        let aim = match &members[..] {
             _ if of_worker => format!("worker {target}"),
-            _ if members.is_empty() => "all".to_owned(),
+            [] if victim.what.is_empty() => "all".to_owned(),
+            [] => victim.what.clone(),
             _ => format!("member {members:?}"),
         };
-        let victim = victim.unwrap_or_default();
         self.witness.record(What::FaultBegun(FaultBegun {
             fault: number,
             kind,

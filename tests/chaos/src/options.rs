@@ -145,12 +145,4 @@ mod tests {
             assert!(parse(&args).is_err(), "{args:?}");
         }
     }
-
-    #[test]
-    fn histories_name_who_as_the_command_line_does() {
-        for who in Who::value_variants() {
-            let text = serde_json::to_string(who).expect("a word");
-            assert_eq!(text, format!("\"{}\"", word(*who)));
-        }
-    }
 }

@@ -125,23 +125,6 @@ fn figures(reports: &[Report]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Run;
-
-    #[test]
-    fn peers_stand_below_us_with_their_violations() {
-        let report = |who, overlaps| {
-            let run = Run { who, etcd: "3.5.16".to_owned(), ..Run::default() };
-            let mut report = Report { run, seconds: 1_800.0, ..Report::default() };
-            if overlaps > 0 {
-                report.violations.insert("overlap".to_owned(), overlaps);
-            }
-            report
-        };
-        let text = figures(&[report(Who::Go, 3), report(Who::Ours, 0), report(Who::Ours, 0)]);
-        let ours = text.find("| etcd-locked | 3.5.16 |  | 60 | 0 | 0 | 0 | 0 |");
-        let peer = text.find("| go | 3.5.16 |  | 30 | 0 | 0 | 0 | 3 overlap |");
-        assert!(ours.is_some() && ours < peer, "{text}");
-    }
 
     #[test]
     fn runs_of_two_checkers_do_not_add_up() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::history::{Asked, Ending, Event, Mode, Outcome, Said, What};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CallId {
     pub(crate) process: u32,
     pub(crate) call: u64,
@@ -16,7 +16,7 @@ impl std::fmt::Display for CallId {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Call {
     pub(crate) id: CallId,
     pub(crate) asked_at: u64,
@@ -69,49 +69,35 @@ pub(crate) fn of(events: &[Event]) -> BTreeMap<CallId, Call> {
             continue;
         };
         let id = |call: &u64| CallId { process: *process, call: *call };
-        let mut note = |of: &u64, note: &dyn Fn(&mut Call)| calls.get_mut(&id(of)).map(note);
-        match said {
+        let call = match said {
             Said::Asked { call, asked } => {
-                let call = Call {
-                    id: id(call),
-                    asked_at: *at,
-                    asked: asked.clone(),
-                    begun: None,
-                    again: Vec::new(),
-                    held_until: 0,
-                    late: Vec::new(),
-                    ended: None,
-                    returned: None,
-                };
-                calls.insert(call.id, call);
+                let (id, asked) = (id(call), asked.clone());
+                calls.insert(id, Call { id, asked_at: *at, asked, ..Call::default() });
+                continue;
             }
-            Said::Begun { call, held, tokens } => {
-                _ = note(call, &|call| match &call.begun {
-                    Some(_) => call.again.push(*at),
-                    None => {
-                        call.begun = Some(Begun { at: *at, held: *held, tokens: tokens.clone() });
-                        call.polled(*at, *held);
-                    }
-                })
+            Said::Begun { call, .. }
+            | Said::Polled { call, .. }
+            | Said::Ended { call, .. }
+            | Said::Returned { call, .. } => calls.get_mut(&id(call)),
+            _ => None,
+        };
+        let Some(call) = call else { continue };
+        match said {
+            Said::Begun { .. } if call.begun.is_some() => call.again.push(*at),
+            Said::Begun { held, tokens, .. } => {
+                call.begun = Some(Begun { at: *at, held: *held, tokens: tokens.clone() });
+                call.polled(*at, *held);
             }
-            Said::Polled { call, held } => _ = note(call, &|call| call.polled(*at, *held)),
-            Said::Ended { call, held, how } => {
-                _ = note(call, &|call| {
-                    // A body that is dropped is not polled. One that returns after its loss has said so in that poll.
-                    if *held {
-                        call.polled(*at, true);
-                    }
-                    call.ended = Some((*at, *how));
-                })
+            Said::Polled { held, .. } => call.polled(*at, *held),
+            Said::Ended { held, how, .. } => {
+                // A body that is dropped is not polled. One that returns after its loss has said so in that poll.
+                if *held {
+                    call.polled(*at, true);
+                }
+                call.ended = Some((*at, *how));
             }
-            Said::Returned { call, result } => {
-                _ = note(call, &|call| call.returned = Some((*at, result.clone())));
-            }
-            Said::Write { .. }
-            | Said::Logged { .. }
-            | Said::Stalled { .. }
-            | Said::Idle
-            | Said::Drained { .. } => {}
+            Said::Returned { result, .. } => call.returned = Some((*at, result.clone())),
+            _ => {}
         }
     }
     calls

@@ -15,18 +15,12 @@ const LEARNT: u64 = ms(5_000);
 /// How long a body blocks its thread: until then its call says nothing.
 const BLOCKED: u64 = ms(6_000);
 
-/// How long a stall is at least that may cost a lease of this TTL, or delay its calls: the time to its next renewal.
-fn long_stall(ttl: u64) -> u64 {
-    ttl / 3
-}
-
 impl Known<'_> {
     /// Tells whether a call was not disturbed between two moments, nor in the time before.
     pub(super) fn is_calm(&self, call: &Call, (from, to): (u64, u64), before: u64) -> bool {
         let longest = self.pauses.longest_stall(from.saturating_sub(before), to);
         let mut faults = self.faults.iter();
-        !faults.any(|fault| fault.disturbs(from, to, before))
-            && longest < long_stall(ms(call.asked.ttl))
+        longest < ms(call.asked.ttl) / 3 && !faults.any(|fault| fault.disturbs(from, to, before))
     }
 
     /// Tells whether a fault, or a long stall, may be why a call fails so between two moments.
@@ -45,10 +39,11 @@ impl Known<'_> {
         let explains = |fault: &&Fault| fault.disturbs(since, to, 0) && fault.explains(call, why);
         let explaining = self.faults.iter().filter(explains);
         let silent: Vec<_> = explaining.map(|fault| (fault.begun, fault.until())).collect();
+        // A stall until the next renewal may cost the lease, or delay its calls.
         let least = match why {
             // A release is given up after two seconds, whatever the TTL.
-            Failure::Unreleased => long_stall(ttl).min(ms(1_000)),
-            _ => long_stall(ttl),
+            Failure::Unreleased => (ttl / 3).min(ms(1_000)),
+            _ => ttl / 3,
         };
         let stalled = self.pauses.longest_stall(since, to) >= least;
         if why != Failure::Lost("Expired") || ttl < LONG_TTL {

@@ -80,14 +80,8 @@ async fn group(a: u64, b: u64, body: Body) -> Result<(), LockError> {
     body.run().await
 }
 
-#[etcd_locked("hot/<n>", ttl = "10s", wait = "none")]
-async fn once(n: u64, body: Body) -> Result<(), LockError> {
-    body.run().await
-}
-
-/// A try of a name that mostly is free.
-#[etcd_locked("cold/<n>", ttl = "10s", wait = "none")]
-async fn once_cold(n: u64, body: Body) -> Result<(), LockError> {
+#[etcd_locked(name, ttl = "10s", wait = "none")]
+async fn once(name: String, body: Body) -> Result<(), LockError> {
     body.run().await
 }
 
@@ -135,15 +129,8 @@ impl Drop for Pending {
 
 /// Asks for this name alone, with the usual wait.
 fn alone(kind: Kind, name: String, ttl: u64) -> Asked {
-    Asked {
-        kind: word(kind),
-        names: vec![name],
-        mode: Mode::Exclusive,
-        wait: Some(WAIT),
-        ttl,
-        at_least: 0,
-        under: None,
-    }
+    let (kind, names) = (word(kind), vec![name]);
+    Asked { kind, names, wait: Some(WAIT), ttl, ..Asked::default() }
 }
 
 impl Caller {
@@ -207,14 +194,14 @@ impl Caller {
                 let asked = Asked { names, ..hot(USUAL) };
                 self.make(asked, lasts, |body| group(few, n, body)).await;
             }
-            Kind::Try if self.random.bool() => {
-                let asked = Asked { wait: Some(0), ..hot(USUAL) };
-                self.make(asked, lasts, |body| once(n, body)).await;
-            }
             Kind::Try => {
-                let n = self.random.u64(0..COLD);
-                let asked = Asked { wait: Some(0), ..alone(kind, name("cold", n), USUAL) };
-                self.make(asked, lasts, |body| once_cold(n, body)).await;
+                // Cold names mostly are free.
+                let name = match self.random.bool() {
+                    true => name("hot", n),
+                    false => name("cold", self.random.u64(0..COLD)),
+                };
+                let asked = Asked { wait: Some(0), ..alone(kind, name.clone(), USUAL) };
+                self.make(asked, lasts, |body| once(name, body)).await;
             }
             Kind::Bounded => {
                 let wait = Some(self.random.u64(20..=400));

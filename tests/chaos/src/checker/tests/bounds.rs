@@ -12,11 +12,6 @@ fn a_call_beyond_its_bound_is_found() {
 }
 
 #[test]
-fn a_release_that_takes_too_long_is_found() {
-    breaks("0 enters 1.1; 10 ended 1.1; 6000 returns 1.1", Breach::BeyondItsBound);
-}
-
-#[test]
 fn a_single_try_takes_its_time_only_by_a_fault() {
     let of =
         |more| format!("0-25000 holds 2.1; 20000 asks 1.1 wait=0; 24000 returns 1.1 busy; {more}");
