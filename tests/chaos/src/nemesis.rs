@@ -296,9 +296,9 @@ impl Nemesis {
     /// The lease of such a key, with all names below which it has keys.
     fn victim_lease(&mut self) -> Option<Victim> {
         let Victim { lease, taken, .. } = self.victim_key()?;
-        let keys = self.ask(|gateway| gateway.leased("locks/")).ok()?;
-        let of_lease = keys.iter().filter(|(_, of)| *of == lease);
-        let names = of_lease.filter_map(|(key, _)| name(key)).collect();
+        let mut keys = self.ask(|gateway| gateway.below("locks/")).ok()?;
+        keys.retain(|key| key.lease == lease);
+        let names = keys.iter().filter_map(|key| name(&key.key)).collect();
         let what = format!("lease {lease:x}");
         // Of all its keys some may be the oldest.
         let taken = taken.map(|taken| Taken { older: 0, ..taken });
@@ -334,11 +334,11 @@ pub(crate) fn first<M, T>(
     ask: impl Fn(M) -> Result<T>,
 ) -> Result<T> {
     let mut last = Err("no member".to_owned());
-    let mut answers = members.into_iter().map(ask);
-    while last.is_err()
-        && let Some(answer) = answers.next()
-    {
-        last = answer;
+    for member in members {
+        last = ask(member);
+        if last.is_ok() {
+            break;
+        }
     }
     last
 }

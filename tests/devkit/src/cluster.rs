@@ -35,7 +35,7 @@ impl Cluster {
     }
 
     fn attempt(size: usize, setup: &Setup) -> Result<Self> {
-        let members = (0..size).map(|_| Member::prepare(setup, setup.direct).map(Arc::new));
+        let members = (0..size).map(|_| Member::prepare(setup).map(Arc::new));
         let members = members.collect::<Result<Vec<_>>>()?;
         let initial: BTreeSet<String> = members.iter().map(|member| member.entry()).collect();
         for member in &members {
@@ -163,7 +163,7 @@ impl Cluster {
         self.change("cluster/member/remove", &json!({ "ID": id }))?;
         gone.kill()?;
 
-        let new = Member::prepare(&self.setup, self.setup.direct)?;
+        let new = Member::prepare(&self.setup)?;
         self.change("cluster/member/add", &json!({ "peerURLs": [new.peer_url()] }))?;
         let initial = self.members.iter().map(|member| member.entry());
         new.found(initial.chain([new.entry()]).collect(), true);

@@ -84,13 +84,6 @@ impl Gateway {
         self
     }
 
-    /// Logs in, and returns a client with the rights of this user.
-    pub fn login(&self, name: &str, password: &str) -> Result<Self> {
-        let user = User::new(name, password);
-        self.authenticate(&user)?;
-        Ok(self.clone().user(Some(user)))
-    }
-
     fn authenticate(&self, user: &User) -> Result<()> {
         let credentials = json!({ "name": user.name, "password": user.password });
         let answer = self.attempt("auth/authenticate", &credentials, None)?;
@@ -114,11 +107,10 @@ impl Gateway {
 
     fn attempt(&self, method: &str, request: &Value, token: Option<String>) -> Result<Value> {
         let (path, body) = (format!("/v3/{method}"), request.to_string());
-        let answer = Request::new("POST", self.address, &path)
-            .body(&body)
-            .authorization(token.as_deref())
-            .limit(self.limit)
-            .send()?;
+        let Self { address, limit, .. } = *self;
+        let (path, body, authorization) = (&path[..], &body[..], token.as_deref());
+        let request = Request { method: "POST", address, path, authorization, body, limit };
+        let answer = request.send()?;
         let value = serde_json::from_str(&answer.body).unwrap_or(Value::Null);
         if answer.status == 200 && value.is_object() {
             return Ok(value);
@@ -140,11 +132,6 @@ impl Gateway {
     /// Reads the keys that begin with `prefix`, linearizably and in their order.
     pub fn keys(&self, prefix: &str) -> Result<Vec<String>> {
         Ok(self.below(prefix)?.into_iter().map(|it| it.key).collect())
-    }
-
-    /// Reads the keys that begin with `prefix`, linearizably and in their order, each with its lease; 0 if it has none.
-    pub fn leased(&self, prefix: &str) -> Result<Vec<(String, i64)>> {
-        Ok(self.below(prefix)?.into_iter().map(|it| (it.key, it.lease)).collect())
     }
 
     /// Reads what is below `prefix`, linearizably and in the order of the keys.

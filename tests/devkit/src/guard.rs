@@ -44,3 +44,23 @@ impl Drop for Guard {
         let _ = self.shell.wait();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Guard;
+    use crate::{Process, until};
+
+    #[test]
+    fn ends_the_server_once_its_owner_is_gone() {
+        let place = tempfile::tempdir().expect("a folder");
+        let mut sleep = std::process::Command::new("sleep");
+        let mut server = Process::start("a server", sleep.arg("600")).expect("a server");
+        let mut guard = Guard::over(server.pid(), place.path()).expect("a guard");
+        // The system closes the pipe of a process that is killed.
+        drop(guard.shell.stdin.take());
+        server.wait(Duration::from_secs(10)).expect("the server ends");
+        until("no data are left", Duration::from_secs(10), || !place.path().exists()).unwrap();
+    }
+}

@@ -30,46 +30,26 @@ pub fn post(address: SocketAddr, path: &str) -> Result<Answer> {
 
 /// Sends a request without a body.
 pub fn request(method: &str, address: SocketAddr, path: &str) -> Result<Answer> {
-    Request::new(method, address, path).send()
+    Request { method, address, path, authorization: None, body: "", limit: PATIENCE }.send()
 }
 
 /// A request.
 #[derive(Debug)]
-pub struct Request<'a> {
-    method: &'a str,
-    address: SocketAddr,
-    path: &'a str,
-    authorization: Option<&'a str>,
-    body: &'a str,
-    limit: Duration,
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) address: SocketAddr,
+    pub(crate) path: &'a str,
+    /// The token of a user.
+    pub(crate) authorization: Option<&'a str>,
+    /// JSON, unless it is empty.
+    pub(crate) body: &'a str,
+    /// Limit of each wait: for the connection, and for the next bytes of the answer.
+    pub(crate) limit: Duration,
 }
 
-impl<'a> Request<'a> {
-    /// Makes a request without a body.
-    pub fn new(method: &'a str, address: SocketAddr, path: &'a str) -> Self {
-        Self { method, address, path, authorization: None, body: "", limit: PATIENCE }
-    }
-
-    /// Adds a body, which is JSON.
-    pub fn body(mut self, body: &'a str) -> Self {
-        self.body = body;
-        self
-    }
-
-    /// Adds the token of a user.
-    pub fn authorization(mut self, token: Option<&'a str>) -> Self {
-        self.authorization = token;
-        self
-    }
-
-    /// Limits each wait: for the connection, and for the next bytes of the answer.
-    pub fn limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
-        self
-    }
-
+impl Request<'_> {
     /// Sends the request and reads the answer.
-    pub fn send(&self) -> Result<Answer> {
+    pub(crate) fn send(&self) -> Result<Answer> {
         let what = format!("{} http://{}{}", self.method, self.address, self.path);
         let text = self.exchange().map_err(|error| format!("{what}: {error}"))?;
         let answer = || {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub struct Setup {
     binary: PathBuf,
     flags: Vec<String>,
     durable: bool,
-    pub(crate) direct: bool,
+    direct: bool,
 }
 
 impl Default for Setup {
@@ -68,7 +68,7 @@ impl Setup {
     /// Starts a member that is a cluster of its own, without proxies, and waits until it serves.
     pub fn start(&self) -> Result<Member> {
         thrice(|| {
-            let member = Member::prepare(self, true)?;
+            let member = Member::prepare(&self.clone().direct())?;
             member.restart().map(|()| member)
         })
     }
@@ -128,14 +128,14 @@ impl Member {
         Setup::default().start()
     }
 
-    pub(crate) fn prepare(setup: &Setup, direct: bool) -> Result<Self> {
+    pub(crate) fn prepare(setup: &Setup) -> Result<Self> {
         static NEXT: AtomicU16 = AtomicU16::new(0);
         // The name tells this member from another process's that answers at the same port.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("devkit-{}-{number}", std::process::id());
         let (client_port, peer_port) = (port::free(), port::free());
         let proxy = |port| Proxy::start(format!("127.0.0.1:{port}"));
-        let proxies = match direct {
+        let proxies = match setup.direct {
             true => None,
             false => Some(Proxies { client: proxy(client_port)?, peer: proxy(peer_port)? }),
         };
@@ -438,17 +438,13 @@ impl Drop for Member {
 /// Returns whether a TLS server is behind this port: it ends a connection that does not begin as TLS. One that only listens as yet says
 /// nothing.
 fn speaks_tls(address: SocketAddr) -> bool {
-    let Ok(mut stream) = TcpStream::connect(address) else {
-        return false;
-    };
-    let silent = |error: &io::Error| {
-        matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
-    };
-    let asked = stream
-        .set_read_timeout(Some(Duration::from_secs(1)))
-        .and_then(|()| stream.write_all(b"no TLS\r\n\r\n"))
-        .and_then(|()| stream.read(&mut [0; 8]));
-    !asked.is_err_and(|error| silent(&error))
+    let asked = TcpStream::connect(address).and_then(|mut stream| {
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.write_all(b"no TLS\r\n\r\n")?;
+        stream.read(&mut [0; 8])
+    });
+    let absent = [ErrorKind::ConnectionRefused, ErrorKind::WouldBlock, ErrorKind::TimedOut];
+    !asked.is_err_and(|error| absent.contains(&error.kind()))
 }
 
 /// Creates the directory of a member. It is in memory where the system can, unless etcd is to wait for the disk.

@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_millis(300);
 /// Time that the main thread has, after an interrupt, to drop its values.
 const CLEAN_UP: Duration = Duration::from_secs(5);
 
-/// What a signal is sent to: a child, or the group that it leads.
+/// What a signal is sent to: a child, or the group of processes that it leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Target {
     pid: Pid,
@@ -55,8 +55,7 @@ pub type Printed = BufReader<ChildStdout>;
 pub struct Process {
     name: String,
     child: Child,
-    /// It leads a group of processes, which get its signals.
-    leads: bool,
+    target: Target,
 }
 
 impl Process {
@@ -91,9 +90,9 @@ impl Process {
             return Err("interrupted".to_owned());
         }
         let child = command.spawn().map_err(|error| format!("{name} does not start: {error}"))?;
-        let pid = Pid::from_child(&child);
-        running.push(Target { pid, leads });
-        Ok(Self { name: name.to_owned(), child, leads })
+        let target = Target { pid: Pid::from_child(&child), leads };
+        running.push(target);
+        Ok(Self { name: name.to_owned(), child, target })
     }
 
     /// Returns the child with its standard streams, as far as they are pipes.
@@ -104,8 +103,8 @@ impl Process {
     /// Returns how the process ended; `None` if it still runs.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let mut running = running();
-        let target = self.target();
-        if self.leads && running.contains(&target) {
+        let target = self.target;
+        if target.leads && running.contains(&target) {
             // Until the leader is reaped, the system gives its id to no other group.
             let unreaped = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             let ended = waitid(WaitId::Pid(target.pid), unreaped)
@@ -151,7 +150,7 @@ impl Process {
     /// Stops the process, and returns once every thread of it has stopped: until then it goes on answering.
     pub fn stop(&mut self) -> Result<()> {
         self.signal(Signal::STOP);
-        let Target { pid, leads } = self.target();
+        let Target { pid, leads } = self.target;
         let process = Path::new("/proc").join(pid.as_raw_nonzero().to_string());
         let what = format!("{} is stopped", self.name);
         until(&what, Duration::from_secs(10), || match leads {
@@ -167,20 +166,15 @@ impl Process {
 
     /// Returns the process id.
     pub fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+        self.target.pid
     }
 
     /// Sends a signal, unless the process is known to have ended.
     pub fn signal(&mut self, signal: Signal) {
         let running = running();
-        if running.contains(&self.target()) {
-            self.target().send(signal);
+        if running.contains(&self.target) {
+            self.target.send(signal);
         }
-    }
-
-    fn target(&self) -> Target {
-        let (pid, leads) = (self.pid(), self.leads);
-        Target { pid, leads }
     }
 }
 
@@ -286,8 +280,6 @@ fn running() -> MutexGuard<'static, Vec<Target>> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
-
     use super::*;
 
     fn becomes(child: &Path, is: impl Fn(char) -> bool) {

@@ -48,13 +48,13 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Network {
-    target: Mutex<String>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    target: String,
     faults: Faults,
     connections: BTreeMap<u64, Connection>,
     accepted: u64,
@@ -105,12 +105,13 @@ enum Fate {
 impl Proxy {
     /// Starts a proxy to `host:port`, without faults.
     pub fn start(target: impl Into<String>) -> Result<Self> {
-        let (listener, address) = listen()?;
-        let network = Arc::new(Network {
-            target: Mutex::new(target.into()),
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let (listener, address) = thrice(|| {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port::free()));
+            let bound = TcpListener::bind(address).map(|listener| (listener, address));
+            bound.map_err(|error| format!("no port for a proxy: {error}"))
+        })?;
+        let state = Mutex::new(State { target: target.into(), ..State::default() });
+        let network = Arc::new(Network { state, changed: Condvar::new() });
         let accepting = accept(Arc::clone(&network), listener);
         Ok(Self { address, network, accepting: Mutex::new(Some(accepting)) })
     }
@@ -127,7 +128,7 @@ impl Proxy {
 
     /// Leads new connections to another `host:port`, and resets the present ones.
     pub fn lead_to(&self, target: impl Into<String>) {
-        *lock(&self.network.target) = target.into();
+        self.change(|state| state.target = target.into());
         self.reset_all();
     }
 
@@ -200,12 +201,10 @@ impl Proxy {
     pub fn accept_again(&self) -> Result<()> {
         let mut accepting = lock(&self.accepting);
         if accepting.is_none() {
-            let mut listener = TcpListener::bind(self.address);
+            let mut listener = Err(ErrorKind::AddrInUse.into());
             // A child that another thread forks while the proxy listens has the listener too, until its exec.
             let _ = until("the proxy's port", FORKED, || {
-                if listener.is_err() {
-                    listener = TcpListener::bind(self.address);
-                }
+                listener = TcpListener::bind(self.address);
                 listener.is_ok()
             });
             let listener = listener.map_err(|error| format!("the proxy's port: {error}"))?;
@@ -219,11 +218,8 @@ impl Proxy {
     pub fn heal(&self) {
         self.change(|state| {
             state.faults = Faults::default();
-            let mut connections = state.connections.values_mut();
-            connections
-                .by_ref()
-                .filter(|connection| connection.lossy || connection.half_open)
-                .for_each(Connection::reset);
+            let connections = state.connections.values_mut();
+            connections.filter(|it| it.lossy || it.half_open).for_each(Connection::reset);
         });
     }
 
@@ -266,14 +262,6 @@ impl Drop for Proxy {
     }
 }
 
-fn listen() -> Result<(TcpListener, SocketAddr)> {
-    thrice(|| {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port::free()));
-        let listener = TcpListener::bind(address);
-        listener.map(|it| (it, address)).map_err(|error| format!("no port for a proxy: {error}"))
-    })
-}
-
 /// Accepts connections in a thread of its own, until the proxy refuses them.
 fn accept(network: Arc<Network>, listener: TcpListener) -> JoinHandle<()> {
     thread::spawn(move || {
@@ -298,12 +286,11 @@ impl Network {
     }
 
     fn serve(&self, near: TcpStream) {
-        let number = {
+        let (number, target) = {
             let mut state = self.state();
             state.accepted += 1;
-            state.accepted
+            (state.accepted, state.target.clone())
         };
-        let target = lock(&self.target).clone();
         let Ok(far) = TcpStream::connect(target) else {
             // The other side shall see at once that the server is not there.
             let _ = set_socket_linger(&near, Some(Duration::ZERO));

@@ -14,7 +14,6 @@ use crate::{Result, lock, until};
 pub struct Worker {
     process: Mutex<Process>,
     stdin: Mutex<ChildStdin>,
-    pid: u32,
 }
 
 impl Worker {
@@ -32,7 +31,6 @@ impl Worker {
         thread::spawn(move || lines.map_while(std::result::Result::ok).all(&mut line));
         Ok(Self {
             stdin: Mutex::new(stdin.ok_or("a worker without input")?),
-            pid: process.pid().as_raw_nonzero().get().unsigned_abs(),
             process: Mutex::new(process),
         })
     }
@@ -75,6 +73,6 @@ impl Worker {
 
     /// Returns the process id.
     pub fn pid(&self) -> u32 {
-        self.pid
+        lock(&self.process).pid().as_raw_nonzero().get().unsigned_abs()
     }
 }

@@ -115,18 +115,6 @@ fn frozen_data_arrive_after_the_thaw() {
 }
 
 #[test]
-fn a_freeze_of_existing_connections_spares_new_ones() {
-    let proxy = proxy();
-    let old = Client::known_to(&proxy);
-    proxy.freeze_existing(Direction::Answers);
-    old.send("waits");
-    Client::known_to(&proxy);
-    old.receives_nothing();
-    proxy.heal();
-    old.receives("waits");
-}
-
-#[test]
 fn a_cut_loses_data_and_its_end_resets_who_lost_them() {
     for direction in BOTH {
         let proxy = proxy();
