@@ -226,32 +226,3 @@ fn ended(gzip: &mut Child) -> io::Result<()> {
         false => Err(io::Error::other("gzip has failed")),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::checker::tests::history;
-
-    #[test]
-    fn a_history_is_read_as_it_was_written() {
-        let events = history(
-            "0 starts 1; 1-2 fault worker_cut_off slot=1; 3-4 fault key_deleted on=hot/0 owner=1;
-             5-9 holds 1.7 on=hot/1,hot/2 permits=3; 10-12 loses 1.8 expired; 13 draining",
-        );
-        let file = std::env::temp_dir().join(format!("chaos-{}.gz", std::process::id()));
-        write(&file, &events).expect("a file");
-        let again = read(&file);
-        std::fs::remove_file(&file).expect("a file of its own");
-        assert_eq!(again.expect("a history"), events);
-    }
-
-    #[test]
-    fn a_peer_may_leave_out_what_is_optional() {
-        let asked =
-            r#"{"kind":"hot","names":["n"],"mode":"exclusive","wait":null,"ttl":1,"at_least":0}"#;
-        let said: Said =
-            serde_json::from_str(&format!(r#"{{"asked":{{"call":1,"asked":{asked}}}}}"#))
-                .expect("a line of a peer");
-        assert!(matches!(said, Said::Asked { call: 1, asked } if asked.under.is_none()));
-    }
-}

@@ -51,19 +51,23 @@ fn main() -> ExitCode {
 fn carry_out(command: &Command) -> Result<bool> {
     // A run whose figures could not be kept is not worth its time.
     command.write.as_deref().map_or(Ok(Vec::new()), results::kept)?;
+    let (played, histories) = match &command.judge[..] {
+        [] => play(command).map(|(played, file)| (played, vec![file]))?,
+        histories => (Ok(()), histories.to_vec()),
+    };
     let mut well = true;
-    for file in &command.judge {
-        let events = history::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    for file in histories {
+        let events =
+            history::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         println!("{}", file.display());
         well &= judge(command, &events)?;
     }
-    let done = if command.judge.is_empty() { play(command) } else { Ok(well) };
-    // A run that ended in an error is counted too.
-    let written = command.write.as_deref().map_or(Ok(()), results::write);
-    done.and_then(|well| written.map(|()| well))
+    command.write.as_deref().map_or(Ok(()), results::write)?;
+    played.map(|()| well)
 }
 
-fn play(command: &Command) -> Result<bool> {
+/// Plays a run; returns how it ended, and the file that keeps its history.
+fn play(command: &Command) -> Result<(Result<()>, PathBuf)> {
     etcd_locked_devkit::process::end_all_on_interrupt()?;
     let witness = Witness::start().map_err(|error| format!("no witness: {error}"))?;
     let played = run::play(&command.options, &witness);
@@ -71,18 +75,14 @@ fn play(command: &Command) -> Result<bool> {
         let error = error.clone();
         witness.record(What::Failed { error });
     }
-    let events = witness.history();
-    // What is kept first is not lost if it cannot be judged.
-    println!("its history: {}", keep(&command.keep, &events)?.display());
-    let judged = judge(command, &events);
-    played.and(judged)
+    Ok((played, keep(&command.keep, &witness.history())?))
 }
 
 /// Judges a history, and says what it comes to.
 fn judge(command: &Command, events: &[Event]) -> Result<bool> {
     let verdicts = checker::judge(events);
     let report = Report::of(events, &verdicts);
-    println!("\n{}", report.text());
+    println!("\n{}\n{}", report.faults_text(), report.measured_text());
     if let Some(folder) = &command.write {
         results::keep(folder, &report, events)?;
     }

@@ -53,7 +53,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", required_if_eq_any([("who", "go"), ("who", "aetcd")]))]
     pub(crate) program: Option<PathBuf>,
     /// Only faults of this kind; may be said again
-    #[arg(long, value_name = "FAULT")]
+    #[arg(long, value_name = "FAULT", value_parser = |word: &str| Kind::try_from(word.to_owned()))]
     pub(crate) only: Vec<Kind>,
     /// The version of the peer's client
     #[arg(long, value_name = "VERSION", default_value = "")]

@@ -69,10 +69,6 @@ impl Report {
         self.faults.values().map(|fault| fault.times).sum()
     }
 
-    pub(crate) fn text(&self) -> String {
-        format!("{}\n{}", self.faults_text(), self.measured_text())
-    }
-
     /// Adds another run to this one.
     pub(crate) fn add(&mut self, other: &Self) {
         self.seconds += other.seconds;

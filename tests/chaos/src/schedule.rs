@@ -1,7 +1,6 @@
 //! Schedule of faults: which come when and for how long, decided by the seed. Pure.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -154,23 +153,15 @@ impl fmt::Display for Kind {
     }
 }
 
-impl FromStr for Kind {
-    type Err = String;
+impl TryFrom<String> for Kind {
+    type Error = String;
 
-    fn from_str(word: &str) -> Result<Self, String> {
+    fn try_from(word: String) -> Result<Self, String> {
         let mut kinds = KINDS.iter();
         let kind = kinds.find(|(_, name, ..)| *name == word).map(|(kind, ..)| *kind);
         kind.ok_or_else(|| {
             format!("no kind of fault; there are {}", KINDS.map(|it| it.1).join(", "))
         })
-    }
-}
-
-impl TryFrom<String> for Kind {
-    type Error = String;
-
-    fn try_from(word: String) -> Result<Self, String> {
-        word.parse()
     }
 }
 
@@ -296,7 +287,7 @@ mod tests {
     #[test]
     fn a_kind_has_its_own_row_and_one_word_everywhere() {
         for (at, (kind, word, ..)) in KINDS.into_iter().enumerate() {
-            assert_eq!((kind as usize, word.parse()), (at, Ok(kind)));
+            assert_eq!((kind as usize, Kind::try_from(word.to_owned())), (at, Ok(kind)));
         }
         let line = serde_json::to_string(&Kind::WorkerTrickled).expect("a line");
         assert_eq!(line, "\"trickle of 4 KiB/s\"");

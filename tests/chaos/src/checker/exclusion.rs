@@ -28,12 +28,8 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
     }
     for call in known.calls.values() {
         if let Some(again) = call.again.first() {
-            verdicts.of_call(
-                Breach::BodyBegunTwice,
-                call,
-                *again,
-                "its body began once more".to_owned(),
-            );
+            let text = "its body began once more".to_owned();
+            verdicts.of_call(Breach::BodyBegunTwice, call, *again, text);
         }
     }
     known.late(verdicts);

@@ -35,14 +35,6 @@ pub(super) enum Failure<'a> {
     Delayed,
 }
 
-/// How the key of a live holder is gone.
-pub(super) struct Removal {
-    /// When that may have been, and when the next holder may begin.
-    pub(super) span: Span,
-    /// How long after its key is gone the holder may learn of it.
-    pub(super) detection: u64,
-}
-
 /// How long after its key was deleted a holder may learn of it.
 const DELETE_DETECTION: u64 = ms(2_000);
 /// A leader that was stopped goes on, and for so long may revoke leases that were renewed at the next leader. It has sixteen revocations
@@ -181,8 +173,9 @@ impl Fault {
         self.ending.unwrap_or(self.until())
     }
 
-    /// Says how it takes the key of a live holder away, whose lease has this TTL.
-    pub(super) fn removal(&self, name: &str, ttl: u64) -> Option<Removal> {
+    /// Says how it takes the key of a live holder away, whose lease has this TTL: when the next holder may begin, and how long after its
+    /// key is gone the holder may learn of it.
+    pub(super) fn removal(&self, name: &str, ttl: u64) -> Option<(Span, u64)> {
         let by_etcd = self.makes_etcd_revoke();
         if !by_etcd && !self.of.names.iter().any(|removed| removed == name) {
             return None;
@@ -199,7 +192,7 @@ impl Fault {
             }
             _ => return None,
         };
-        Some(Removal { span: (from, self.until().saturating_add(after)), detection })
+        Some(((from, self.until().saturating_add(after)), detection))
     }
 
     /// Tells whether etcd loses what it knew, or processes are yet to learn of that, at some time between two moments: tokens of

@@ -12,7 +12,7 @@ mod pauses;
 mod remains;
 mod removals;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod tokens;
 mod validity;
 pub(crate) mod verdicts;

@@ -112,16 +112,3 @@ pub(super) fn covered(ranges: &[(u64, u64)], from: u64, to: u64) -> u64 {
         sum + added
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::covered;
-
-    #[test]
-    fn pauses_that_overlap_count_once() {
-        let pauses = [(5, 10), (8, 12), (9, 11), (20, 30)];
-        assert_eq!(covered(&pauses, 0, 100), 17);
-        assert_eq!(covered(&pauses, 9, 25), 8);
-        assert_eq!(covered(&pauses, 12, 20), 0);
-    }
-}

@@ -105,19 +105,19 @@ impl<'a> Removals<'a> {
     pub(super) fn explain(&self, call: &Call, name: &str, (from, to): Span) -> Option<&'a Fault> {
         let ttl = ms(call.asked.ttl);
         let explains = |fault: &&Fault| {
-            let Some(removal) = fault.removal(name, ttl) else {
+            let Some((span, detection)) = fault.removal(name, ttl) else {
                 return false;
             };
             // Through another fault a holder may learn no sooner than at its stop time.
             let mut others = self.faults.iter();
             let cut = others.any(|it| it.number != fault.number && it.disturbs(from, to, 0));
-            let detection = removal.detection.max(if cut { ttl } else { 0 });
+            let detection = detection.max(if cut { ttl } else { 0 });
             let detection = detection + self.idle(call, from, to);
-            (removal.span.0..=removal.span.1).contains(&from)
+            (span.0..=span.1).contains(&from)
                 && to - from <= detection
                 && fault.takes_from(call)
                 && (self.noticed(call, name, from, from + detection)
-                    || (!fault.makes_etcd_revoke() && self.is_untold(call, removal.span.0)))
+                    || (!fault.makes_etcd_revoke() && self.is_untold(call, span.0)))
         };
         self.faults.iter().find(explains)
     }

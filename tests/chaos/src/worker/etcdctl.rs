@@ -5,11 +5,11 @@
 
 use std::env;
 use std::io;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use etcd_locked_devkit::binary;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::body::{Body, Hold};
@@ -41,15 +41,9 @@ fn etcdctl(asked: &Asked) -> io::Result<Child> {
 
 async fn locked(asked: &Asked, body: Body) -> io::Result<Outcome> {
     let mut etcdctl = etcdctl(asked)?;
-    let (Some(mut stdin), Some(stdout), Some(mut stderr)) =
-        (etcdctl.stdin.take(), etcdctl.stdout.take(), etcdctl.stderr.take())
-    else {
+    let (Some(mut stdin), Some(stdout)) = (etcdctl.stdin.take(), etcdctl.stdout.take()) else {
         return Err(io::Error::other("etcdctl without streams"));
     };
-    let errors = tokio::spawn(async move {
-        let mut errors = String::new();
-        stderr.read_to_string(&mut errors).await.map(|_| errors)
-    });
     let mut lines = BufReader::new(stdout).lines();
     let draining = body.draining.clone();
     let (begun, given_up) = tokio::select! {
@@ -67,12 +61,12 @@ async fn locked(asked: &Asked, body: Body) -> io::Result<Outcome> {
         // It fails if the command has ended, as its status shows.
         let _ = stdin.write_all(b"\n").await;
     }
-    let status = etcdctl.wait().await?;
+    let Output { status, stderr, .. } = etcdctl.wait_with_output().await?;
     Ok(match (begun, given_up) {
         (Some(_), _) if status.success() => Outcome::Done,
         (None, Some(outcome)) => outcome,
         _ => {
-            let errors = errors.await??;
+            let errors = String::from_utf8_lossy(&stderr);
             let mut lines = errors.lines().filter(|line| !line.trim().is_empty());
             Outcome::Refused(format!("{status}: {}", lines.next_back().unwrap_or_default()))
         }

@@ -11,6 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use etcd_client::{Client, Error, LockOptions};
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::body::{Body, Hold};
@@ -25,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// One task's client and lease.
 pub(super) struct Owner {
     client: Client,
-    lease: Option<Arc<Lease>>,
+    /// The lease, and the task that renews it.
+    lease: Option<(Arc<Lease>, AbortHandle)>,
 }
 
 /// A lease, and what its renewal knows.
@@ -37,8 +39,6 @@ struct Lease {
     until: AtomicU64,
     /// etcd has said that it is gone.
     gone: AtomicBool,
-    /// It is to be renewed no more.
-    given_up: AtomicBool,
 }
 
 impl Owner {
@@ -91,7 +91,7 @@ impl Owner {
     /// Returns the lease, the key and the token of the lock.
     async fn lock(&mut self, asked: &Asked) -> Result<(Arc<Lease>, Vec<u8>, i64), Error> {
         let lease = match &self.lease {
-            Some(lease) if lease.ttl == asked.ttl && lease.lives() => lease.clone(),
+            Some((lease, _)) if lease.ttl == asked.ttl && lease.lives() => lease.clone(),
             _ => self.grant(asked.ttl).await?,
         };
         let options = LockOptions::new().with_lease(lease.id);
@@ -110,25 +110,24 @@ impl Owner {
             ttl,
             until: AtomicU64::new(sent + ms(ttl)),
             gone: AtomicBool::new(false),
-            given_up: AtomicBool::new(false),
         });
         let (mut client, renewed) = (self.client.clone(), lease.clone());
-        tokio::spawn(async move {
+        let renewal = tokio::spawn(async move {
             // A stream that breaks, or has no answer, is opened again.
-            while renewed.lives() && !renewed.given_up.load(Ordering::Acquire) {
+            while renewed.lives() {
                 // An error is not final: the lease may live on.
                 let _ = renewed.renew(&mut client).await;
                 sleep(Duration::from_millis(200)).await;
             }
         });
-        self.lease = Some(lease.clone());
+        self.lease = Some((lease.clone(), renewal.abort_handle()));
         Ok(lease)
     }
 
     /// Gives the lease back, and with it what is queued or held under it.
     pub(super) async fn give_up(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            lease.given_up.store(true, Ordering::Release);
+        if let Some((lease, renewal)) = self.lease.take() {
+            renewal.abort();
             let _ = timeout(Duration::from_secs(1), self.client.lease_revoke(lease.id)).await;
         }
     }
@@ -162,20 +161,19 @@ impl Lease {
             return Ok(());
         };
         let (mut keeper, mut answers) = opened?;
-        while !self.given_up.load(Ordering::Acquire) {
+        loop {
             let sent = now();
             keeper.keep_alive().await?;
             let Ok(answer) = timeout(third, answers.message()).await else {
-                break;
+                return Ok(());
             };
-            let Some(answer) = answer? else { break };
+            let Some(answer) = answer? else { return Ok(()) };
             if answer.ttl() == 0 {
                 self.gone.store(true, Ordering::Release);
-                break;
+                return Ok(());
             }
             self.until.store(sent + ms(self.ttl), Ordering::Release);
             sleep(third).await;
         }
-        Ok(())
     }
 }

@@ -41,6 +41,9 @@ fn a_body_that_hangs_until_its_process_is_killed_is_found() {
     holds(&of(1_100, ""));
     breaks(&of(9_000, ""), Breach::BeyondItsBound);
     holds(&of(9_000, "150-8900 stops 1"));
+    // Pauses that overlap count once.
+    holds(&of(9_000, "150-5000 stops 1; 4000-8900 stops 1"));
+    breaks(&of(9_000, "150-5000 stops 1; 500-4900 stops 1"), Breach::BeyondItsBound);
 }
 
 #[test]

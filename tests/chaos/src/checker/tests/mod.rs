@@ -84,7 +84,7 @@ impl<'a> Words<'a> {
         let owner = self.number("owner").map(Some);
         What::FaultBegun(FaultBegun {
             fault,
-            kind: self.whom.replace('_', " ").parse().expect("a kind of fault"),
+            kind: self.whom.replace('_', " ").try_into().expect("a kind of fault"),
             target: String::new(),
             names: self.detail("on").map_or(Vec::new(), |_| self.names()),
             worker: self.number("slot"),
@@ -156,7 +156,7 @@ impl<'a> Words<'a> {
 }
 
 /// The history that a text says, in the order of time.
-pub(crate) fn history(text: &str) -> Vec<Event> {
+fn history(text: &str) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     let mut faults = 0;
     for part in text.split(';').filter(|part| !part.trim().is_empty()) {
