@@ -195,54 +195,17 @@ fn since_boot() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-
     use super::*;
 
-    /// Waits for the alarm, but not for ever.
-    async fn wait(alarm: &Alarm, when: Moment) {
-        let patience = BootClock.now() + Duration::from_secs(20);
-        let rung = by(&BootClock, patience, pin!(alarm.rings())).await;
-        assert!(rung.is_some(), "not rung");
-        assert!(BootClock.now() >= when, "too early");
-    }
-
-    fn after(millis: u64) -> Moment {
-        BootClock.now() + Duration::from_millis(millis)
-    }
-
-    #[tokio::test]
-    async fn alarm_that_is_put_off_rings_when_it_was_first_set() {
+    #[test]
+    fn an_overdue_alarm_is_set_anew() {
         let alarm = Alarm::new(Arc::new(BootClock));
-        let early = after(100);
-        alarm.set(BootClock.now(), early);
-        alarm.set(BootClock.now(), after(60_000));
-        wait(&alarm, early).await;
-        assert_eq!(*alarm.at(), None);
-        let later = after(50);
-        alarm.set(BootClock.now(), later);
-        wait(&alarm, later).await;
-    }
-
-    #[tokio::test]
-    async fn alarm_brought_forward_rings_at_the_earlier_moment() {
-        let alarm = Arc::new(Alarm::new(Arc::new(BootClock)));
-        alarm.set(BootClock.now(), after(60_000));
-        let rings = tokio::spawn({
-            let alarm = Arc::clone(&alarm);
-            async move { wait(&alarm, BootClock.now()).await }
-        });
-        tokio::task::yield_now().await; // it waits now
-        alarm.set(BootClock.now(), after(10));
-        rings.await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn an_overdue_alarm_is_set_anew() {
-        let alarm = Alarm::new(Arc::new(BootClock));
-        alarm.set(BootClock.now(), after(60_000));
-        let resumed = after(90_000);
-        alarm.set(resumed, resumed + Duration::from_secs(5));
-        assert_eq!(*alarm.at(), Some(resumed + Duration::from_secs(5)));
+        let secs = Duration::from_secs;
+        let now = BootClock.now();
+        alarm.set(now, now + secs(60));
+        alarm.set(now, now + secs(90)); // put off: it rings when it was first set
+        assert_eq!(*alarm.at(), Some(now + secs(60)));
+        alarm.set(now + secs(90), now + secs(95));
+        assert_eq!(*alarm.at(), Some(now + secs(95)));
     }
 }

@@ -142,27 +142,3 @@ impl Drop for Timer {
         drop(waker); // outside the lock: it may drop a task
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_moved_clock_completes_what_is_due_and_nothing_else() {
-        let clock = TestClock::default();
-        let start = clock.time();
-        let timer = |secs| tokio::spawn(clock.sleep_until(start + Duration::from_secs(secs)));
-        let (soon, late) = (timer(60), timer(600));
-        tokio::task::yield_now().await;
-        assert_eq!(clock.next(), Some(start + Duration::from_secs(60)));
-        clock.move_to(start + Duration::from_secs(60));
-        soon.await.unwrap();
-        assert!(!late.is_finished());
-        assert_eq!(clock.next(), Some(start + Duration::from_secs(600)));
-        late.abort();
-        assert!(late.await.is_err());
-        assert_eq!(clock.next(), None);
-        clock.move_to(start);
-        assert!(clock.time() >= start + Duration::from_secs(60));
-    }
-}

@@ -88,39 +88,3 @@ impl Drop for Beat {
         asking.seen.clear();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn idle_comes_after_all_that_was_there_to_do() {
-        let pulse: Arc<Pulse> = Arc::default();
-        let (end, ended) = oneshot::channel::<()>();
-        let (started, start) = std::sync::mpsc::channel();
-        let beat = Arc::clone(&pulse);
-        std::thread::spawn(move || {
-            let runtime = beat.runtime().unwrap();
-            started.send(runtime.handle().clone()).unwrap();
-            let _ = runtime.block_on(ended);
-        });
-        let thread = start.recv().unwrap();
-        for _ in 0..200 {
-            let work = thread.spawn(async {
-                for _ in 0..50 {
-                    tokio::task::yield_now().await;
-                }
-                tokio::spawn(tokio::task::yield_now()).await
-            });
-            tokio::time::timeout(Duration::from_secs(10), pulse.idle()).await.unwrap();
-            assert!(work.is_finished());
-        }
-        drop(end);
-        while !pulse.has_ended() {
-            pulse.idle().await;
-        }
-        pulse.idle().await;
-    }
-}

@@ -125,6 +125,15 @@ mod tests {
     use super::*;
     use crate::values::config::Credentials;
 
+    #[cfg(feature = "tls")]
+    const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+
+    /// An endpoint in clear means `https` here.
+    #[cfg(feature = "tls")]
+    fn secure() -> Config {
+        Config::new(["a:1", "https://b:1"])
+    }
+
     #[test]
     fn what_cannot_work_is_refused() {
         let config = || Config::new(["http://a:1"]);
@@ -147,9 +156,21 @@ mod tests {
             ),
             #[cfg(not(feature = "tls"))]
             (Config::new(["https://a:1"]), "feature `tls`"),
+            #[cfg(feature = "tls")]
+            (Config::new(["http://a:1", "https://b:1"]), "differ in scheme"),
+            #[cfg(feature = "tls")]
+            (config().tls(Tls::new()), "leave `tls` out"),
+            #[cfg(feature = "tls")]
+            (secure().tls(Tls::new().ca_pem("rubbish")), "authorities"),
+            #[cfg(feature = "tls")]
+            (secure().tls(Tls::new().identity_pem(CERTIFICATE, "rubbish")), "client key"),
+            #[cfg(feature = "tls")]
+            (secure().tls(Tls::new().identity_pem("rubbish", "")), "client certificate"),
         ] {
             let wrong = config.check().unwrap_err();
             assert!(wrong.contains(message), "{wrong}");
         }
+        #[cfg(feature = "tls")]
+        assert_eq!(secure().tls(Tls::new().ca_pem(CERTIFICATE)).check(), Ok(()));
     }
 }

@@ -148,26 +148,3 @@ impl fmt::Debug for Tls {
 fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
-
-#[cfg(all(test, feature = "tls"))]
-mod tests {
-    use super::*;
-    use crate::values::config::Config;
-
-    #[test]
-    fn half_encrypted_is_refused() {
-        let certificate = "-----BEGIN CERTIFICATE-----";
-        let with = |tls| Config::new(["a:1", "https://b:1"]).tls(tls);
-        assert_eq!(with(Tls::new().ca_pem(certificate)).check(), Ok(()));
-        for (config, message) in [
-            (Config::new(["http://a:1", "https://b:1"]), "differ in scheme"),
-            (Config::new(["http://a:1"]).tls(Tls::new()), "leave `tls` out"),
-            (with(Tls::new().ca_pem("rubbish")), "authorities"),
-            (with(Tls::new().identity_pem(certificate, "rubbish")), "client key"),
-            (with(Tls::new().identity_pem("rubbish", "PRIVATE KEY-----")), "client certificate"),
-        ] {
-            let wrong = config.check().unwrap_err();
-            assert!(wrong.contains(message), "{wrong}");
-        }
-    }
-}
