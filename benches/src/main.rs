@@ -3,7 +3,7 @@
 //! Alone it is the runner: it starts an etcd for each row, has workers of ours and of every peer measure in turn, and prints
 //! and writes what came out. As `bench worker …` it is such a worker; those in other languages are in `benches/peers`.
 
-mod embedded;
+mod kind;
 mod latency;
 mod runner;
 mod worker;
@@ -72,12 +72,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn options_are_consistent_and_times_are_seconds() {
         Options::command().debug_assert();
-    }
-
-    #[test]
-    fn times_are_seconds() {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         for text in ["some", "0", "-1", "1e99", "NaN"] {
             assert!(seconds(text).is_err(), "{text}");

@@ -32,7 +32,7 @@ const PAY_BY_HAND: &str =
     "update accounts set balance = balance + 1, token = $2 where id = $1 and token <= $2";
 
 /// How a transaction is guarded against holders that were overtaken.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Fenced,
     ByHand,
@@ -42,8 +42,7 @@ enum Kind {
 fn main() -> Result<()> {
     // As every worker's, its line begins with `--peer fenced`.
     let settings: Vec<String> = std::env::args().skip(3).collect();
-    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    let server = Server::start(&settings)?;
+    let server = Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())?;
     println!("ready");
     for order in stdin().lines() {
         order?;
@@ -64,9 +63,10 @@ fn measure(server: &Server) -> Result<Value> {
         }
         let locks = Locks::connect(Config::embedded()).await?;
         let account = locks.lock("accounts/7").await?;
-        let (mut fenced, mut by_hand, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+        let kinds = [Kind::Fenced, Kind::ByHand, Kind::Bare];
+        let mut times = kinds.map(|_| Vec::new());
         for number in 0..=BATCHES {
-            for kind in [Kind::Fenced, Kind::ByHand, Kind::Bare] {
+            for (kind, times) in kinds.into_iter().zip(&mut times) {
                 let begun = Instant::now();
                 for _ in 0..TRANSACTIONS {
                     pay(&pool, &account, kind).await?;
@@ -74,16 +74,13 @@ fn measure(server: &Server) -> Result<Value> {
                 let each = begun.elapsed().as_secs_f64() / f64::from(TRANSACTIONS);
                 // The first ones prepare statements.
                 if number > 0 {
-                    match kind {
-                        Kind::Fenced => fenced.push(each),
-                        Kind::ByHand => by_hand.push(each),
-                        Kind::Bare => bare.push(each),
-                    }
+                    times.push(each);
                 }
             }
         }
         account.release().await?;
         pool.close().await;
+        let [fenced, by_hand, bare] = times;
         Ok(json!({ "fenced": fenced, "by_hand": by_hand, "bare": bare }))
     });
     runtime.block_on(measured)?

@@ -1,127 +1,114 @@
-//! Ours and each peer in turn, against the same etcd.
+//! Contest: ours and each peer in turn, against the same etcd.
 
-use super::crew::Kind;
-use super::crowd::Crowd;
-use super::figures::{Spread, Target, number, rate};
-use super::row::{Line, Outcome, Point};
-use super::side::Side;
-use super::site::Site;
-use super::{Pace, say};
+use super::cluster::Cluster;
+use super::figures::{Spread, Target, rate};
+use super::row::{Line, Outcome};
+use super::server::Server;
+use super::side::{Crowd, Side};
+use super::{Pace, note};
 use crate::Result;
+use crate::kind::Kind;
 
 /// The same work for all.
 pub(crate) struct Contest {
-    pub(crate) work: &'static str,
     pub(crate) ours: Kind,
     pub(crate) crowd: Crowd,
-    pub(crate) site: Site,
+    /// On a cluster with a network, not on one member on this machine.
+    pub(crate) remote: bool,
     /// With what ours must be of theirs at least.
     pub(crate) against: &'static [(Kind, f64)],
     /// Others, against whom nothing was promised.
     pub(crate) others: &'static [Kind],
-    pub(crate) plot: Plot,
 }
 
 /// Where its figures go.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plot {
     Tasks,
     Processes,
-    None,
 }
 
 impl Contest {
+    fn work(&self) -> String {
+        match self.crowd {
+            Crowd { processes: 2.., .. } => format!("{} processes, one name", self.crowd.processes),
+            Crowd { tasks: 1, names: 1, .. } => "1 task, one name".to_owned(),
+            Crowd { tasks: 1, names, .. } => format!("1 task, {names} names in turn"),
+            Crowd { tasks, names: 1, .. } => format!("{tasks} tasks, one name"),
+            Crowd { tasks, .. } => format!("{tasks} tasks, a name each"),
+        }
+    }
+
+    fn plot(&self) -> Option<Plot> {
+        match self.crowd {
+            _ if self.remote || self.ours != Kind::Ours => None,
+            Crowd { processes: 2.., .. } => Some(Plot::Processes),
+            Crowd { tasks, names, .. } => (tasks == names).then_some(Plot::Tasks),
+        }
+    }
+
     /// All that ours are measured against, and what ours must be of theirs at least, if anything was promised.
-    pub(crate) fn peers(&self) -> impl Iterator<Item = (Kind, Option<f64>)> {
-        let against = self.against.iter().copied();
-        let against = against.map(|(kind, least)| (kind, Some(least)));
+    pub(crate) fn peers(&self) -> impl Iterator<Item = (Kind, Option<Target>)> {
+        let against = self.against.iter();
+        let against = against.map(|(kind, least)| (*kind, Some(Target::AtLeast(*least))));
         against.chain(self.others.iter().map(|kind| (*kind, None)))
     }
 
-    pub(crate) fn run(&self, row: &'static str, pace: &Pace) -> Result<Outcome> {
-        let etcd = self.site.start()?;
-        let peers = self.peers().filter(|(kind, _)| pace.meets(*kind));
-        let against: Vec<_> = peers.collect();
-        let kinds = against.iter().map(|(kind, _)| *kind);
-        let mut sides = Vec::new();
-        for kind in std::iter::once(self.ours).chain(kinds) {
-            sides.push(Side::start(kind, self.crowd, &etcd.endpoints(), pace)?);
+    pub(crate) fn run(&self, pace: &Pace) -> Result<Outcome> {
+        if !self.remote {
+            let server = Server::start()?;
+            return self.run_on(&server.endpoint(), |_| Ok(()), pace);
         }
-        for pair in 1..=pace.pairs {
-            etcd.prepare(pair)?;
-            // Another one begins each time, so that no side always measures on what the same one has left.
-            let count = sides.len();
-            for at in 0..count {
-                if let Some(side) = sides.get_mut((at + pair - 1) % count) {
-                    side.round()?;
-                }
-            }
-            let shown: Vec<_> = sides
-                .iter()
-                .map(|side| format!("{} {}", side.kind.title(), rate(side.last())))
-                .collect();
-            say::note(format_args!("{pair}/{}: {}", pace.pairs, shown.join(" · ")));
-        }
-        let mut outcome = self.outcome(row, &sides, &against)?;
-        for side in sides {
-            side.end()?;
-        }
-        let note = etcd.note()?;
-        let noted = note.map(|note| format!("{row}, {}: {note}.", self.work));
-        outcome.notes.extend(noted);
+        let cluster = Cluster::start()?;
+        let mut outcome = self.run_on(&cluster.endpoints(), |round| cluster.lead(round), pace)?;
+        outcome.notes.push(format!("{}: {}.", self.work(), cluster.added));
         Ok(outcome)
     }
 
-    fn outcome(
+    fn run_on(
         &self,
-        row: &'static str,
-        sides: &[Side],
-        against: &[(Kind, Option<f64>)],
+        endpoints: &str,
+        prepare: impl Fn(usize) -> Result<()>,
+        pace: &Pace,
     ) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
-        let [ours, peers @ ..] = sides else {
-            return Err("no peer has taken part".to_owned());
-        };
-        for (peer, (_, least)) in peers.iter().zip(against) {
-            let no_figure = || format!("{row}: {} has done nothing", peer.kind.title());
-            let ratio = Spread::ratio(&ours.rates, &peer.rates).ok_or_else(no_figure)?;
-            outcome.lines.push(Line {
-                row,
-                work: self.work.to_owned(),
-                ours: ours.shown()?,
-                against: peer.kind.title().to_owned(),
-                theirs: peer.shown()?,
-                figure: format!("{} ×", ratio.shown(number)),
-                measured: ratio.median,
-                target: least.map(Target::AtLeast),
-            });
+        let against: Vec<_> = self.peers().filter(|(kind, _)| pace.meets(*kind)).collect();
+        let mut sides = Vec::new();
+        for kind in [self.ours].into_iter().chain(against.iter().map(|(kind, _)| *kind)) {
+            sides.push(Side::start(kind, "calls", self.crowd, endpoints, &[], pace)?);
         }
-        for side in sides {
-            let median = Spread::of(side.rates.iter().copied()).map_or(0.0, |s| s.median);
-            let (tasks, processes) = (self.crowd.tasks as f64, self.crowd.processes as f64);
-            match self.plot {
-                Plot::Tasks => outcome.points.push(Point::Tasks(side.kind, tasks, median)),
-                Plot::Processes => {
-                    outcome.points.push(Point::Processes(side.kind, processes, median))
-                }
-                Plot::None => {}
+        for pair in 1..=pace.pairs {
+            prepare(pair)?;
+            // Another one begins each time, so that no side always measures on what the same one has left.
+            let count = sides.len();
+            for at in 0..count {
+                sides[(at + pair - 1) % count].round()?;
             }
-            outcome.points.push(Point::Latency {
-                row,
-                work: self.work,
-                kind: side.kind,
-                latency: side.latency.clone(),
-            });
+            let shown =
+                sides.iter().map(|side| format!("{} {}", side.kind.title(), rate(side.last())));
+            let shown: Vec<_> = shown.collect();
+            note(format_args!("{pair}/{}: {}", pace.pairs, shown.join(" · ")));
+        }
+        let mut outcome = Outcome::default();
+        for (peer, (_, target)) in sides.iter().skip(1).zip(&against) {
+            let (ours, against) = (&sides[0].rates, peer.kind.title());
+            let line = Line::pairs(self.work(), ours, against, &peer.rates, rate, *target);
+            outcome.lines.push(line.map_err(|error| format!("{against}: {error}"))?);
+        }
+        let mut changes = Vec::new();
+        for side in sides {
+            let size = (self.crowd.tasks * self.crowd.processes) as f64;
+            let median = Spread::of(&side.rates)?.median;
+            outcome.points.extend(self.plot().map(|plot| (plot, side.kind, (size, median))));
+            let share = side.changes / side.total.max(1.0) * 100.0;
+            changes.push(format!("{} {share:.0} %", side.kind.title()));
+            outcome.latencies.push((self.work(), side.kind, side.latency));
+            side.crew.end()?;
         }
         if self.crowd.processes > 1 {
-            let changes = sides.iter().map(|side| {
-                let share = side.changes as f64 / side.total.max(1) as f64 * 100.0;
-                format!("{} {share:.0} %", side.kind.title())
-            });
             outcome.notes.push(format!(
-                "{row}, {}: so many calls came after one of another process, all others after one of their own: {}.",
-                self.work,
-                changes.collect::<Vec<_>>().join(", ")
+                "{}: share of calls that came after one of another process, not of their own: {}.",
+                self.work(),
+                changes.join(", ")
             ));
         }
         Ok(outcome)

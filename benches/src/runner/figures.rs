@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::Result;
+
 /// Several measurements of one thing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
@@ -11,23 +13,25 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` of nothing: there is no figure then.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.into_iter().collect();
+    /// Fails without values: there is no figure then.
+    pub(crate) fn of(values: &[f64]) -> Result<Self> {
+        let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
-        let (least, most) = (*values.first()?, *values.last()?);
-        let upper = *values.get(values.len() / 2)?;
-        let lower = *values.get((values.len() - 1) / 2)?;
-        let median = f64::midpoint(lower, upper);
-        Some(Self { least, median, most })
+        let [least, .., most] = values.as_slice() else {
+            let only = values.first().copied();
+            return only.map(Self::from).ok_or_else(|| "nothing was measured".to_owned());
+        };
+        let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+        Ok(Self { least: *least, median: f64::midpoint(lower, upper), most: *most })
     }
 
     /// Each pair's ratio, not the ratio of the medians: what the machine did meanwhile hit both of a pair.
-    pub(crate) fn ratio(ours: &[f64], theirs: &[f64]) -> Option<Self> {
+    pub(crate) fn ratio(ours: &[f64], theirs: &[f64]) -> Result<Self> {
         if ours.len() != theirs.len() || theirs.contains(&0.0) {
-            return None;
+            return Err("what ours is compared with has done nothing in some round".to_owned());
         }
-        Self::of(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs))
+        let pairs = ours.iter().zip(theirs);
+        Self::of(&pairs.map(|(ours, theirs)| ours / theirs).collect::<Vec<_>>())
     }
 
     /// In words, each number as `show` has it.
@@ -37,6 +41,12 @@ impl Spread {
             true => median,
             false => format!("{median} ({least} to {most})"),
         }
+    }
+}
+
+impl From<f64> for Spread {
+    fn from(value: f64) -> Self {
+        Self { least: value, median: value, most: value }
     }
 }
 
@@ -50,15 +60,11 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    pub(crate) fn verdict(self, figure: f64) -> Verdict {
-        let holds = match self {
+    pub(crate) fn holds(self, figure: f64) -> bool {
+        match self {
             Self::AtLeast(least) => figure >= least,
             Self::AtMost(most) => figure <= most,
             Self::Within(least, most) => (least..=most).contains(&figure),
-        };
-        match holds {
-            true => Verdict::Holds,
-            false => Verdict::Missed,
         }
     }
 }
@@ -69,25 +75,6 @@ impl fmt::Display for Target {
             Self::AtLeast(least) => write!(f, "≥ {}", number(least)),
             Self::AtMost(most) => write!(f, "≤ {}", number(most)),
             Self::Within(least, most) => write!(f, "{} to {}", number(least), number(most)),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Holds,
-    Missed,
-    /// There is no target.
-    Untargeted,
-}
-
-impl Verdict {
-    /// As the report has it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Holds => "holds",
-            Self::Missed => "**missed**",
-            Self::Untargeted => "",
         }
     }
 }
@@ -130,6 +117,11 @@ pub(crate) fn time(seconds: f64) -> String {
     }
 }
 
+/// A time in microseconds.
+pub(crate) fn micros(value: f64) -> String {
+    number(value) + " µs"
+}
+
 /// Memory.
 pub(crate) fn bytes(value: f64) -> String {
     match value.abs() {
@@ -145,42 +137,32 @@ mod tests {
 
     #[test]
     fn the_median_is_the_middle() {
-        let spread = Spread::of([3.0, 1.0, 2.0, 9.0, 8.0]).unwrap();
-        assert_eq!(spread.shown(number), "3 (1 to 9)");
-        assert_eq!(Spread::of([4.0, 2.0]).unwrap().median, 3.0);
-        assert_eq!(Spread::of([5.0]).unwrap().shown(number), "5");
-        assert_eq!(Spread::of([]), None);
+        assert_eq!(Spread::of(&[3.0, 1.0, 2.0, 9.0, 8.0]).unwrap().shown(number), "3 (1 to 9)");
+        assert_eq!(Spread::of(&[4.0, 2.0]).unwrap().median, 3.0);
+        assert_eq!(Spread::of(&[5.0]).unwrap().shown(number), "5");
+        assert!(Spread::of(&[]).is_err());
     }
 
     #[test]
     fn ratios_are_of_pairs() {
         let ratio = Spread::ratio(&[10.0, 1.0, 30.0], &[1.0, 1.0, 10.0]).unwrap();
         assert_eq!(ratio.shown(number), "3 (1 to 10)");
-    }
-
-    #[test]
-    fn without_a_peers_figure_there_is_no_ratio() {
-        assert_eq!(Spread::ratio(&[1.0, 2.0], &[1.0]), None);
-        assert_eq!(Spread::ratio(&[1.0], &[0.0]), None);
-        assert_eq!(Spread::ratio(&[], &[]), None);
+        for (ours, theirs) in [(&[1.0, 2.0][..], &[1.0][..]), (&[1.0], &[0.0]), (&[], &[])] {
+            assert!(Spread::ratio(ours, theirs).is_err(), "{ours:?} {theirs:?}");
+        }
     }
 
     #[test]
     fn a_target_holds_at_its_edge() {
-        assert_eq!(Target::AtLeast(0.95).verdict(0.95), Verdict::Holds);
-        assert_eq!(Target::AtLeast(0.95).verdict(0.949), Verdict::Missed);
-        assert_eq!(Target::AtMost(20.0).verdict(20.1), Verdict::Missed);
-        assert_eq!(Target::Within(0.9, 1.1).verdict(1.0), Verdict::Holds);
-        assert_eq!(Target::Within(0.9, 1.1).verdict(f64::NAN), Verdict::Missed);
-        assert_eq!(Target::AtLeast(0.95).to_string(), "≥ 0.95");
+        assert!(Target::AtLeast(0.95).holds(0.95) && !Target::AtLeast(0.95).holds(0.949));
+        assert!(Target::AtMost(20.0).holds(20.0) && !Target::AtMost(20.0).holds(20.1));
+        assert!(Target::Within(0.9, 1.1).holds(1.1) && !Target::Within(0.9, 1.1).holds(f64::NAN));
     }
 
     #[test]
     fn numbers_read_well() {
         let shown = [0.951, 4.0, 63.52, 1_234.6, 1_234_567.0, -1_000.0].map(number);
         assert_eq!(shown, ["0.95", "4", "63.5", "1,235", "1,234,567", "-1,000"]);
-        assert_eq!(time(0.000_7), "700 µs");
-        assert_eq!(time(5.75), "5.75 s");
-        assert_eq!(bytes(1_024.0), "1,024 B");
+        assert_eq!([time(0.000_7), bytes(1_024.0)], ["700 µs", "1,024 B"]);
     }
 }

@@ -3,18 +3,18 @@
 //! Every process locks the same name again and again, so all but one wait. Each peer is alone on its etcd, which counts for
 //! all of its clients.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::thread;
 use std::time::Instant;
 
-use super::crew::Kind;
-use super::crowd::Crowd;
 use super::figures::{Spread, Target, number};
 use super::row::{Line, Outcome};
 use super::server::Server;
-use super::side::Side;
-use super::wakeups::Wakeups;
-use super::{Pace, say};
+use super::side::{Crowd, Side};
+use super::{Pace, note};
 use crate::Result;
+use crate::kind::Kind;
 
 pub(crate) const PEERS: &[Kind] = &[Kind::Go];
 /// So many processes are all told of each release, which costs least; more than these must cost no more.
@@ -28,26 +28,27 @@ const WHAT: [&str; 3] = [
     "messages of any kind that etcd sends",
     "wake-ups of all processes' threads",
 ];
-/// Each a release, in the order of `WHAT`.
-type Figures = [f64; WHAT.len()];
-
-/// Of all rounds, in the order of `WHAT`.
+/// Of all rounds, each a release, in the order of `WHAT`.
 type Spreads = [Spread; WHAT.len()];
 
 pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let mut near = None;
-    for processes in pace.herd {
+    for processes in pace.either(&[2, 16, 64, 256][..], &[16, 64]) {
         let ours = counted(Kind::Ours, *processes, pace)?;
+        let mut add = |against: &str, theirs: &Spreads, target: Option<Target>| {
+            outcome.lines.extend(WHAT.iter().zip(&ours).zip(theirs).map(
+                |((what, ours), theirs)| {
+                    let work = format!("{what} a release, {processes} processes");
+                    Line::medians(work, *ours, against, *theirs, number, target)
+                },
+            ));
+        };
         for peer in PEERS.iter().filter(|peer| pace.meets(**peer)) {
-            let theirs = counted(*peer, *processes, pace)?;
-            let lines = lines(*processes, &ours, peer.title(), &theirs, None);
-            outcome.lines.extend(lines);
+            add(peer.title(), &counted(*peer, *processes, pace)?, None);
         }
         if let Some(near) = &near {
-            let against = format!("{NEAR} processes");
-            let lines = lines(*processes, &ours, &against, near, Some(MOST));
-            outcome.lines.extend(lines);
+            add(&format!("{NEAR} processes"), near, Some(MOST));
         }
         if *processes == NEAR {
             near = Some(ours);
@@ -56,58 +57,29 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn lines(
-    processes: usize,
-    ours: &Spreads,
-    against: &str,
-    theirs: &Spreads,
-    target: Option<Target>,
-) -> impl Iterator<Item = Line> {
-    let figures = WHAT.iter().zip(ours).zip(theirs);
-    figures.map(move |((what, ours), theirs)| {
-        let figure = ours.median / theirs.median;
-        Line {
-            row: "B19",
-            work: format!("{what} a release, {processes} processes"),
-            ours: ours.shown(number),
-            against: against.to_owned(),
-            theirs: theirs.shown(number),
-            figure: format!("{} ×", number(figure)),
-            measured: figure,
-            target,
-        }
-    })
-}
-
 /// Counts in all rounds of one peer.
 fn counted(kind: Kind, processes: usize, pace: &Pace) -> Result<Spreads> {
     let crowd = Crowd { processes, tasks: 1, names: 1 };
     let server = Server::start()?;
-    let mut side = Side::start(kind, crowd, &server.endpoint(), pace)?;
-    let mut rounds = Vec::new();
+    let mut side = Side::start(kind, "calls", crowd, &server.endpoint(), &[], pace)?;
+    let mut rounds = WHAT.map(|_| Vec::new());
     for _ in 0..pace.pairs {
-        side.begin()?;
-        let end = Instant::now() + crowd.lead() + crowd.window(pace);
-        thread::sleep(crowd.lead());
+        side.crew.order(side.lead)?;
+        let end = Instant::now() + side.lead + side.window;
+        thread::sleep(side.lead);
         let before = Reading::now(&server, &side)?;
         thread::sleep(end.saturating_duration_since(Instant::now()));
         let after = Reading::now(&server, &side)?;
         side.finish()?;
-        let releases = side.last();
-        if releases <= 0.0 {
-            return Err(format!("{} has released nothing", kind.title()));
+        for (figures, rate) in rounds.iter_mut().zip(after.a_second_since(&before)) {
+            figures.push(rate / side.last());
         }
-        rounds.push(after.a_second_since(&before).map(|rate| rate / releases));
     }
-    side.end()?;
-    let [events, messages, wakeups] = [0, 1, 2].map(|at| {
-        let figures = rounds.iter().map(|round: &Figures| round[at]);
-        Spread::of(figures).ok_or("there was no round")
-    });
-    let spreads = [events?, messages?, wakeups?];
+    side.crew.end()?;
+    let [events, messages, wakeups] = &rounds;
+    let spreads = [Spread::of(events)?, Spread::of(messages)?, Spread::of(wakeups)?];
     for (what, spread) in WHAT.iter().zip(&spreads) {
-        let (kind, shown) = (kind.title(), spread.shown(number));
-        say::note(format_args!("{processes} of {kind}: {shown} {what}"));
+        note(format_args!("{processes} of {}: {} {what}", kind.title(), spread.shown(number)));
     }
     Ok(spreads)
 }
@@ -118,7 +90,8 @@ struct Reading {
     events: f64,
     messages: f64,
     processes_at: Instant,
-    wakeups: Wakeups,
+    /// How often each thread had gone to sleep by itself, and ran again, by its path in `/proc`.
+    wakeups: BTreeMap<String, f64>,
 }
 
 impl Reading {
@@ -128,17 +101,40 @@ impl Reading {
             events: server.metric("etcd_debugging_mvcc_events_total", "")?,
             messages: server.metric("grpc_server_msg_sent_total", "")?,
             processes_at: Instant::now(),
-            wakeups: Wakeups::of(&side.crew.processes())?,
+            wakeups: wakeups(&side.crew.processes())?,
         })
     }
 
-    fn a_second_since(&self, before: &Self) -> Figures {
+    fn a_second_since(&self, before: &Self) -> [f64; WHAT.len()] {
         let etcd = (self.etcd_at - before.etcd_at).as_secs_f64();
         let processes = (self.processes_at - before.processes_at).as_secs_f64();
+        // But for those of threads that have ended.
+        let wakeups = self.wakeups.iter();
+        let wakeups =
+            wakeups.map(|(thread, count)| count - before.wakeups.get(thread).unwrap_or(&0.0));
         [
             (self.events - before.events) / etcd,
             (self.messages - before.messages) / etcd,
-            self.wakeups.since(&before.wakeups) as f64 / processes,
+            wakeups.sum::<f64>() / processes,
         ]
     }
+}
+
+fn wakeups(processes: &[u32]) -> Result<BTreeMap<String, f64>> {
+    let mut counts = BTreeMap::new();
+    for process in processes {
+        let folder = format!("/proc/{process}/task");
+        let failed = |error: std::io::Error| format!("{folder}: {error}");
+        for thread in fs::read_dir(&folder).map_err(failed)?.flatten() {
+            let file = thread.path().join("status");
+            // A thread that has just ended has no count.
+            let Ok(status) = fs::read_to_string(&file) else { continue };
+            let mut lines = status.lines();
+            let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            let count = count.and_then(|count| count.trim().parse().ok());
+            let count = count.ok_or("/proc does not tell wake-ups")?;
+            counts.insert(file.to_string_lossy().into_owned(), count);
+        }
+    }
+    Ok(counts)
 }

@@ -7,7 +7,7 @@ use super::crew::{Crew, number_of};
 use super::figures::{Target, number, time};
 use super::row::{Line, Outcome};
 use super::server::Server;
-use super::{Pace, say};
+use super::{Pace, note};
 use crate::Result;
 
 /// The default, which the worker has.
@@ -30,51 +30,33 @@ struct Counted {
 }
 
 pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
-    let mut counted = Vec::new();
-    for locks in LOCKS {
-        let count = held(locks, pace)?;
-        outcome.lines.push(renewals(locks, &count, pace)?);
-        counted.push(count);
-    }
-    let [few, many] = counted.as_slice() else {
-        return Err("two numbers of locks are compared".to_owned());
+    let time_held = Duration::from_secs(pace.either(60, 5));
+    let [few, many] = [held(LOCKS[0], time_held)?, held(LOCKS[1], time_held)?];
+    let line = |what: &str, few, many, show| {
+        let work = format!("{what}, {} locks held for {:?}", number(LOCKS[1].into()), time_held);
+        Line::medians(work, many, format!("{} locks", LOCKS[0]), few, show, MOST)
     };
-    for (what, of, show) in [
-        ("requests of any kind", [few.requests, many.requests], number as fn(f64) -> String),
-        ("processor time of the holder", [few.processor, many.processor], time),
-    ] {
-        let [few, many] = of;
-        if few <= 0.0 {
-            return Err(format!("no {what} while {} locks are held", LOCKS[0]));
-        }
-        outcome.lines.push(Line {
-            row: "B7",
-            work: format!("{what}, {} locks held for {:?}", number(LOCKS[1].into()), pace.held),
-            ours: show(many),
-            against: format!("{} locks", LOCKS[0]),
-            theirs: show(few),
-            figure: format!("{} ×", number(many / few)),
-            measured: many / few,
-            target: Some(MOST),
-        });
-    }
-    Ok(outcome)
+    Ok(Outcome::of([
+        renewals(LOCKS[0], &few, time_held),
+        renewals(LOCKS[1], &many, time_held),
+        line("requests of any kind", few.requests, many.requests, number),
+        line("processor time of the holder", few.processor, many.processor, time),
+    ]))
 }
 
-fn held(locks: u32, pace: &Pace) -> Result<Counted> {
+fn held(locks: u32, time_held: Duration) -> Result<Counted> {
     let server = Server::start()?;
     let mut crew = Crew::ours("hold", &server, &[("names", &locks)])?;
     let received = |label: &str| server.metric("grpc_server_msg_received_total", label);
     let all =
         || -> Result<[f64; 2]> { Ok([received("")?, received("grpc_method=\"LeaseKeepAlive\"")?]) };
-    say::note(format_args!("{locks} locks, for {:?}", pace.held));
+    note(format_args!("{locks} locks, for {:?}", time_held));
     thread::sleep(SETTLED);
-    crew.single(Duration::ZERO, Duration::ZERO)?; // its processor time is counted from here on
+    crew.single()?; // its processor time is counted from here on
     let before = all()?;
-    thread::sleep(pace.held);
+    thread::sleep(time_held);
     let after = all()?;
-    let answer = crew.single(Duration::ZERO, Duration::ZERO)?;
+    let answer = crew.single()?;
     // Now, as one that was opened in the first rush and not needed is given back soon.
     let leases = server.metric("etcd_debugging_lease_granted_total", "")?
         - server.metric("etcd_debugging_lease_revoked_total", "")?;
@@ -86,28 +68,15 @@ fn held(locks: u32, pace: &Pace) -> Result<Counted> {
     if still != f64::from(locks) {
         return Err(format!("of {locks} locks {still} are still held"));
     }
-    let counted = Counted {
-        requests: after[0] - before[0],
-        renewals: after[1] - before[1],
-        leases,
-        processor: number_of(&answer, "processor")?,
-    };
-    say::note(format_args!(
-        "{} requests, {} of them renewals; {} of processor time",
-        counted.requests,
-        counted.renewals,
-        time(counted.processor)
-    ));
-    Ok(counted)
+    let [requests, renewals] = [after[0] - before[0], after[1] - before[1]];
+    Ok(Counted { requests, renewals, leases, processor: number_of(&answer, "processor")? })
 }
 
-fn renewals(locks: u32, counted: &Counted, pace: &Pace) -> Result<Line> {
-    let periods = pace.held.as_secs_f64() / (TTL / 3.0);
+fn renewals(locks: u32, counted: &Counted, time_held: Duration) -> Line {
     let (leases, renewals) = (counted.leases, counted.renewals);
-    let expected = leases * periods;
-    Ok(Line {
-        row: "B7",
-        work: format!("renewals, {} locks held for {:?}", number(locks.into()), pace.held),
+    let expected = leases * time_held.as_secs_f64() / (TTL / 3.0);
+    Line {
+        work: format!("renewals, {} locks held for {:?}", number(locks.into()), time_held),
         ours: format!("{renewals} of {leases} lease(s)"),
         against: "1 a lease and TTL/3".to_owned(),
         theirs: number(expected),
@@ -115,5 +84,5 @@ fn renewals(locks: u32, counted: &Counted, pace: &Pace) -> Result<Line> {
         measured: renewals,
         // A window that begins and ends anywhere sees one more or one less of each lease.
         target: Some(Target::Within(expected - leases, expected + leases)),
-    })
+    }
 }

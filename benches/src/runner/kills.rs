@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use super::crew::Crew;
+use super::Pace;
+use super::crew::{Crew, number_of};
 use super::figures::{Spread, Target, number, time};
 use super::row::{Line, Outcome};
 use super::server::Server;
-use super::{Pace, say};
 use crate::Result;
 
 const KILLS: usize = 5;
@@ -36,25 +36,18 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
     let mut after = Vec::new();
     for (at, next) in killed {
         let answers = next.answers(Duration::from_secs_f64(TTL))?;
-        let had = answers.first().and_then(|answer| answer.get("at")?.as_f64());
-        let had = had.ok_or("the next holder does not say when it had the lock")?;
-        let took = had - at.as_secs_f64();
+        let took = number_of(&answers[0], "at")? - at.as_secs_f64();
         if took < 0.0 {
             return Err("the next holder had the lock before the first one was killed".to_owned());
         }
         after.push(took);
         next.end()?;
     }
-    let spread = Spread::of(after.iter().copied()).ok_or("no holder was killed")?;
-    say::note(spread.shown(time));
-    Ok(Outcome::of(Line {
-        row: "B9",
-        work: format!("the next holder after `kill -9`, {KILLS} times, TTL {TTL} s"),
-        ours: spread.shown(time),
-        against: "TTL".to_owned(),
-        theirs: time(TTL),
+    let (spread, work) = (Spread::of(&after)?, format!("{KILLS} times, TTL {TTL} s"));
+    let work = format!("the next holder after `kill -9`, {work}");
+    Ok(Outcome::of([Line {
         figure: format!("{} s at most", number(spread.most)),
         measured: spread.most,
-        target: Some(Target::AtMost(TTL + MORE)),
-    }))
+        ..Line::medians(work, spread, "TTL", TTL, time, Target::AtMost(TTL + MORE))
+    }]))
 }

@@ -1,8 +1,8 @@
 //! What the figures were measured on.
 
+use std::env;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,11 +12,6 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use super::figures::{Spread, time};
 use crate::Result;
 use crate::process::output;
-
-/// How long the machine is observed.
-const OBSERVED: Duration = Duration::from_millis(700);
-/// Writes of which the median tells what a commit costs.
-const SYNCS: usize = 200;
 
 /// Hundreds of workers are more pipes than some machines allow at first.
 pub(crate) fn allow_many_files() {
@@ -29,7 +24,7 @@ pub(crate) fn allow_many_files() {
 /// The share of all processors' time that goes to others now: to be asked while nothing of ours runs.
 pub(crate) fn busy() -> Result<f64> {
     let (idle, all) = processor_times()?;
-    thread::sleep(OBSERVED);
+    thread::sleep(Duration::from_millis(700));
     let (idle_then, all_then) = processor_times()?;
     let (idle, all) = (idle_then - idle, all_then - all);
     Ok(if all > 0.0 { 1.0 - idle / all } else { 0.0 })
@@ -48,13 +43,7 @@ fn processor_times() -> Result<(f64, f64)> {
     }
 }
 
-/// How many tasks have run or wanted to, of all processes, in the last minute.
-pub(crate) fn load() -> String {
-    let loads = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    loads.split(' ').next().unwrap_or("?").to_owned()
-}
-
-/// Processors and versions, in a sentence.
+/// Processors, versions, disk and load, in a sentence.
 pub(crate) fn described() -> Result<String> {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info
@@ -62,45 +51,43 @@ pub(crate) fn described() -> Result<String> {
         .find(|line| line.starts_with("model name"))
         .and_then(|line| line.split_once(": "))
         .map_or(String::new(), |(_, model)| format!(" ({})", model.trim()));
-    let etcd = etcd_locked_devkit::binary::etcd();
-    let mut asked = Command::new(etcd);
+    let mut asked = Command::new(etcd_locked_devkit::binary::etcd());
     // etcd 3.4 requires this on arm64, and ignores it elsewhere.
     asked.arg("--version").env("ETCD_UNSUPPORTED_ARCH", "arm64");
     let etcd = output(&mut asked)?;
     let etcd = etcd.lines().next().unwrap_or_default().replace("etcd Version:", "etcd");
-    let rustc = std::env::var("BENCH_RUSTC").map_or(String::new(), |rustc| format!(", {rustc}"));
-    let go = std::env::var("BENCH_GO").map_or(String::new(), |go| format!(", {go}"));
+    let of = |variable| env::var(variable).map_or(String::new(), |version| format!(", {version}"));
+    let (rustc, go) = (of("BENCH_RUSTC"), of("BENCH_GO"));
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    Ok(format!("{processors} processors{model}, etcd on the same machine; {etcd}{rustc}{go}"))
-}
-
-/// Where etcd keeps its data, and what it costs to be sure of a write there.
-pub(crate) fn disk() -> Result<String> {
-    let folder = std::env::temp_dir();
-    let io = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let mut file = tempfile::tempfile_in(&folder).map_err(io)?;
-    let mut times = Vec::new();
-    for _ in 0..SYNCS {
-        let from = Instant::now();
-        file.write_all(&[0; 512]).and_then(|()| file.sync_data()).map_err(io)?;
-        times.push(from.elapsed().as_secs_f64());
-    }
-    let median = Spread::of(times).map_or(0.0, |spread| spread.median);
+    let loads = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let (load, _) = loads.split_once(' ').unwrap_or_default();
     Ok(format!(
-        "etcd's data on {}, where `fdatasync` of 512 bytes takes {} (median)",
-        file_system(&folder),
-        time(median)
+        "{processors} processors{model}, etcd on the same machine; {etcd}{rustc}{go}; {}; load average {load} at the start",
+        disk()?
     ))
 }
 
-fn file_system(folder: &Path) -> String {
-    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+/// Where etcd keeps its data, and what it costs to be sure of a write there.
+fn disk() -> Result<String> {
+    let folder = env::temp_dir();
+    let io = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mounts = fs::read_to_string("/proc/mounts").map_err(io)?;
     let mounts = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
         Some((fields.next()?, fields.next()?))
     });
-    mounts
-        .filter(|(at, _)| folder.starts_with(at))
-        .max_by_key(|(at, _)| at.len())
-        .map_or("a disk".to_owned(), |(_, kind)| kind.to_owned())
+    let around = mounts.filter(|(at, _)| folder.starts_with(at));
+    let (_, system) = around.max_by_key(|(at, _)| at.len()).unwrap_or(("/", "a disk"));
+    let mut file = tempfile::tempfile_in(&folder).map_err(io)?;
+    let mut times = Vec::new();
+    for _ in 0..200 {
+        let from = Instant::now();
+        file.write_all(&[0; 512]).and_then(|()| file.sync_data()).map_err(io)?;
+        times.push(from.elapsed().as_secs_f64());
+    }
+    let median = Spread::of(&times)?.median;
+    Ok(format!(
+        "etcd's data on {system}, where `fdatasync` of 512 bytes takes {} (median)",
+        time(median)
+    ))
 }

@@ -1,49 +1,67 @@
 //! Runs the rows, and says what came out.
 
+mod alone;
 mod cluster;
 mod contest;
 mod crew;
-mod crowd;
+mod embedded;
 mod endurance;
 mod fences;
 mod figures;
 mod herd;
 mod idle;
-mod inprocess;
 mod kills;
 mod machine;
-mod memory;
 mod nested;
-mod pace;
 mod plot;
-mod probe;
 mod report;
-mod retention;
 mod row;
 mod rows;
-mod say;
 mod server;
-mod shutdowns;
 mod side;
-mod site;
 mod telemetry;
-mod tries;
-mod trips;
-mod wakeups;
-mod wires;
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
+use crate::kind::Kind;
 use crate::{Result, process, seconds};
-use crew::Kind;
-pub(crate) use pace::Pace;
 use report::Report;
 use rows::{ROWS, Row};
+
+/// What the person at the terminal reads while we measure. Results go to stdout, this to stderr.
+fn note(text: impl Display) {
+    eprintln!("   {text}");
+}
+
+/// How long and how often is measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    /// All rows take less than five minutes once all is built, some of them with fewer tasks and locks: their lines say how many.
+    pub(crate) quick: bool,
+    /// Rounds in which ours and each peer measure in turn.
+    pub(crate) pairs: usize,
+    /// Of each of them.
+    pub(crate) window: Duration,
+    /// Only these, while one works on something; all, if there are none.
+    pub(crate) peers: Vec<Kind>,
+}
+
+impl Pace {
+    pub(crate) fn either<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    /// Whether this peer takes part.
+    pub(crate) fn meets(&self, kind: Kind) -> bool {
+        self.peers.is_empty() || self.peers.contains(&kind)
+    }
+}
 
 /// Prints whose workers these rows need, one a line.
 pub(crate) fn needs(asked: &Asked) {
@@ -56,7 +74,7 @@ pub(crate) fn main(asked: &Asked) -> Result<()> {
     process::end_all_on_interrupt()?;
     machine::allow_many_files();
     for kind in asked.kinds() {
-        kind.check()?;
+        kind.command()?;
     }
 
     let pace = asked.pace();
@@ -64,28 +82,25 @@ pub(crate) fn main(asked: &Asked) -> Result<()> {
     let mut failed = Vec::new();
     for row in asked.rows() {
         let busy = machine::busy()?;
-        say::step(format_args!(
-            "{}: {}   (others keep {:.0} % of the machine busy)",
-            row.id,
-            row.title,
-            busy * 100.0
-        ));
+        let others = busy * 100.0;
+        eprintln!("\n== {}   (others keep {others:.0} % of the machine busy)", row.id);
         match row.run(&pace) {
             Ok(outcome) => {
-                print!("{}", report::printed(&outcome));
-                report.add(busy, outcome);
+                print!("{}", report::printed(row.id, &outcome));
+                report.add(row.id, busy, outcome);
             }
             Err(error) if process::interrupted() => return Err(error),
             // The others are worth having; but this is no result.
             Err(error) => {
-                say::note(format_args!("{}: failed — {error}", row.id));
-                failed.push(format!("{}: {error}", row.id));
+                let error = format!("{}: {error}", row.id);
+                note(format_args!("failed — {error}"));
+                failed.push(error);
             }
         }
     }
 
     println!("\n{}", report.machine());
-    let missed = report.outcome().missed();
+    let missed = report.missed();
     if !failed.is_empty() {
         return Err(format!("rows that could not be measured: {}", failed.join("; ")));
     }
@@ -134,12 +149,12 @@ impl Asked {
     }
 
     fn pace(&self) -> Pace {
-        let pace = if self.quick { Pace::quick() } else { Pace::full() };
+        let (pairs, window) = if self.quick { (2, 300) } else { (5, 3_000) };
         Pace {
-            pairs: self.pairs.map_or(pace.pairs, NonZeroUsize::get),
-            window: self.seconds.unwrap_or(pace.window),
+            quick: self.quick,
+            pairs: self.pairs.map_or(pairs, NonZeroUsize::get),
+            window: self.seconds.unwrap_or(Duration::from_millis(window)),
             peers: self.peers.clone(),
-            ..pace
         }
     }
 
@@ -157,52 +172,4 @@ fn find(id: &str) -> Result<&'static Row> {
         let ids: Vec<_> = ROWS.iter().map(|row| row.id).collect();
         format!("there are {}", ids.join(", "))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        asked: Asked,
-    }
-
-    fn parse(line: &str) -> Result<Asked, clap::Error> {
-        let words = ["bench"].into_iter().chain(line.split_whitespace());
-        Line::try_parse_from(words).map(|line| line.asked)
-    }
-
-    #[test]
-    fn without_a_row_it_is_all() {
-        let asked = parse("--write target --quick").unwrap();
-        assert_eq!(asked.rows().len(), ROWS.len());
-        assert!(asked.pace().pairs < Pace::full().pairs);
-    }
-
-    #[test]
-    fn rows_are_named_one_by_one() {
-        let asked = parse("--row B2' --row B13 --pairs 7 --peers ours,aetcd").unwrap();
-        let ids: Vec<_> = asked.rows().iter().map(|row| row.id).collect();
-        assert_eq!(ids, ["B2'", "B13"]);
-        let pace = asked.pace();
-        assert_eq!((pace.pairs, pace.peers), (7, vec![Kind::Ours, Kind::Python]));
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        for line in [
-            "--row B99",
-            "--row",
-            "B4",
-            "--pairs some",
-            "--peers plain,redis",
-            "--row B4 --write x",
-        ] {
-            assert!(parse(line).is_err(), "{line}");
-        }
-    }
 }

@@ -1,17 +1,31 @@
-//! Which plots there are, and what is on them.
+//! Plots: line charts as SVG, one line a peer, readable on any background.
 
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::ops::Range;
 
-use plotters::style::RGBColor;
+use plotters::coord::combinators::IntoLogRange;
+use plotters::prelude::*;
 
-use super::crew::Kind;
+use super::contest::Plot;
 use super::figures::{number, time};
-use super::row::Point;
+use super::row::Outcome;
 use crate::Result;
+use crate::kind::Kind;
 
-mod chart;
+const WIDTH: u32 = 760;
+/// Of a chart without its legend.
+const HEIGHT: u32 = 390;
+/// Of a line of the legend.
+const LINE: u32 = 20;
+/// Of the legend.
+const COLUMNS: usize = 2;
+/// An SVG names its font: the viewer takes the first of these that it has.
+const FONT: &str = "Helvetica, Arial, sans-serif";
 
-use chart::{Axis, Chart, Scale, Series};
+/// Points of each peer.
+type Lines = BTreeMap<Kind, Vec<(f64, f64)>>;
+type Rows = [(&'static str, Outcome)];
 
 /// A plot as a file.
 pub(crate) struct Drawn {
@@ -20,93 +34,84 @@ pub(crate) struct Drawn {
     pub(crate) svg: String,
 }
 
-const CHARTS: [(&str, Chart); 5] = [
-    (
-        "tasks.svg",
-        Chart {
-            title: "Locks a second over tasks, each with a name of its own",
-            scale: Scale::Log(2.0),
-            x: Axis("tasks of one process", number),
-            y: Axis("locks taken and released a second", number),
-        },
-    ),
-    (
-        "processes.svg",
-        Chart {
-            title: "Hand-overs a second of one name over processes",
-            scale: Scale::Log(2.0),
-            x: Axis("processes that contend for one name", number),
-            y: Axis("hand-overs a second", number),
-        },
-    ),
-    (
-        "time.svg",
-        Chart {
-            title: "Locks a second over time, on 60 hot names",
-            scale: Scale::Linear,
-            x: Axis("seconds", number),
-            y: Axis("locks taken and released a second", number),
-        },
-    ),
-    (
-        "latency-B1.svg",
-        Chart {
-            title: "How long a call takes: one task, one name",
-            scale: Scale::Log(10.0),
-            x: Axis("time of a call", time),
-            y: Axis("share of calls that take longer", percent),
-        },
-    ),
-    (
-        "latency-B3.svg",
-        Chart {
-            title: "How long a call takes: two processes, one name",
-            scale: Scale::Log(10.0),
-            x: Axis("time of a call", time),
-            y: Axis("share of calls that take longer", percent),
-        },
-    ),
+struct Chart {
+    file: &'static str,
+    title: &'static str,
+    points: fn(&Rows) -> Lines,
+    x: &'static str,
+    y: &'static str,
+    /// Whether it is one of times, and of shares of calls.
+    latency: bool,
+}
+
+const TASKS: Chart = Chart {
+    file: "tasks.svg",
+    title: "Locks a second over tasks, each with a name of its own",
+    points: |rows| rates(rows, Plot::Tasks),
+    x: "tasks of one process",
+    y: "locks taken and released a second",
+    latency: false,
+};
+const ALONE: Chart = Chart {
+    file: "latency-B1.svg",
+    title: "How long a call takes: one task, one name",
+    points: |rows| tails(rows, "B1"),
+    x: "time of a call",
+    y: "share of calls that take longer",
+    latency: true,
+};
+const CHARTS: [Chart; 4] = [
+    TASKS,
+    Chart {
+        file: "processes.svg",
+        title: "Hand-overs a second of one name over processes",
+        points: |rows| rates(rows, Plot::Processes),
+        x: "processes that contend for one name",
+        y: "hand-overs a second",
+        ..TASKS
+    },
+    ALONE,
+    Chart {
+        file: "latency-B3.svg",
+        title: "How long a call takes: two processes, one name",
+        points: |rows| tails(rows, "B3"),
+        ..ALONE
+    },
 ];
 
 /// All for which there are points.
-pub(crate) fn of(points: &[Point]) -> Result<Vec<Drawn>> {
+pub(crate) fn of(rows: &Rows) -> Result<Vec<Drawn>> {
     let mut drawn = Vec::new();
-    for (file, chart) in CHARTS {
-        let mut lines: BTreeMap<Kind, Vec<(f64, f64)>> = BTreeMap::new();
-        for (kind, places) in points.iter().filter_map(|point| on(file, point)) {
-            lines.entry(kind).or_default().extend(places);
+    for chart in CHARTS {
+        let (file, title, lines) = (chart.file, chart.title, (chart.points)(rows));
+        if !lines.is_empty() {
+            let svg = chart.svg(&lines).map_err(|error| format!("{file}: {error}"))?;
+            drawn.push(Drawn { file, title, svg });
         }
-        if lines.is_empty() {
-            continue;
-        }
-        let series = lines.into_iter().map(|(kind, mut points)| {
-            points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-            Series { name: kind.title().replace('`', ""), color: color(kind), points }
-        });
-        let svg = chart.svg(&series.collect::<Vec<_>>());
-        drawn.push(Drawn {
-            file,
-            title: chart.title,
-            svg: svg.map_err(|error| format!("{file}: {error}"))?,
-        });
     }
     Ok(drawn)
 }
 
-/// Whose line a point belongs to in this file, and where it lies.
-fn on(file: &str, point: &Point) -> Option<(Kind, Vec<(f64, f64)>)> {
-    match (file, point) {
-        ("tasks.svg", Point::Tasks(kind, x, y))
-        | ("processes.svg", Point::Processes(kind, x, y)) => Some((*kind, vec![(*x, *y)])),
-        ("time.svg", Point::Time(x, y)) => Some((Kind::Ours, vec![(*x, *y)])),
-        ("latency-B1.svg", Point::Latency { row: "B1", kind, latency, .. })
-        | ("latency-B3.svg", Point::Latency { row: "B3", kind, latency, .. }) => {
-            // Under one in a thousand there are too few calls to draw a line through.
-            let tail = latency.tail().filter(|(_, share)| *share > 1e-3);
-            Some((*kind, tail.collect()))
-        }
-        _ => None,
+fn rates(rows: &Rows, plot: Plot) -> Lines {
+    let mut lines = Lines::new();
+    for (_, kind, point) in
+        rows.iter().flat_map(|(_, outcome)| &outcome.points).filter(|point| point.0 == plot)
+    {
+        lines.entry(*kind).or_default().push(*point);
     }
+    for points in lines.values_mut() {
+        points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    }
+    lines
+}
+
+fn tails(rows: &Rows, id: &str) -> Lines {
+    let row = rows.iter().filter(|(row, _)| *row == id);
+    let lines = row.flat_map(|(_, outcome)| &outcome.latencies).map(|(_, kind, latency)| {
+        // Under one in a thousand there are too few calls to draw a line through.
+        (*kind, latency.tail().filter(|(_, share)| *share > 1e-3).collect())
+    });
+    lines.collect()
 }
 
 /// Of a palette that people with colour blindness can tell apart.
@@ -117,13 +122,76 @@ fn color(kind: Kind) -> RGBColor {
         Kind::Plain | Kind::Watching => (0x00, 0x9e, 0x73),
         Kind::Service => (0xcc, 0x79, 0xa7),
         Kind::Python => (0xb5, 0x9a, 0x00),
-        Kind::Raw | Kind::Mutex | Kind::Bare | Kind::Unobserved | Kind::Observed | Kind::Fenced => {
-            (85, 85, 85)
-        }
         Kind::Stored => (160, 160, 160),
         Kind::Guarded => (0x56, 0xb4, 0xe9),
+        _ => (85, 85, 85),
     };
     RGBColor(red, green, blue)
+}
+
+impl Chart {
+    /// Draws the first line thick, and above the others.
+    fn svg(&self, lines: &Lines) -> Result<String, Box<dyn Error>> {
+        let (xs, ys): (Vec<f64>, Vec<f64>) = lines.values().flatten().copied().unzip();
+        let rows = lines.len().div_ceil(COLUMNS);
+        let size = (WIDTH, HEIGHT + LINE * rows as u32 + 10);
+        let mut svg = String::new();
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        area.fill(&WHITE)?;
+        let (above, legend) = area.split_vertically(HEIGHT);
+        // Ticks from left to right are at powers of the base, those upwards at powers of ten.
+        let (base, between) = if self.latency { (10.0, 10) } else { (2.0, 1) };
+        let show_x = if self.latency { time } else { number };
+        let show_y = if self.latency { percent } else { number };
+        let plot = above.margin(8, 0, 0, 0).titled(self.title, (FONT, 20, FontStyle::Bold))?;
+        let text = || (FONT, 16).into_font().color(&RGBColor(34, 34, 34));
+        let mut chart = ChartBuilder::on(&plot)
+            .margin(10)
+            .margin_right(34)
+            .x_label_area_size(46)
+            .y_label_area_size(80)
+            .build_cartesian_2d(
+                powers(base, &xs).log_scale().base(base),
+                powers(10.0, &ys).log_scale(),
+            )?;
+        chart
+            .configure_mesh()
+            .x_labels(8)
+            .x_max_light_lines(between)
+            .x_desc(self.x)
+            .x_label_formatter(&|x| show_x(*x))
+            .y_labels(8)
+            .y_desc(self.y)
+            .y_label_formatter(&|y| show_y(*y))
+            .label_style(text())
+            .bold_line_style(RGBColor(216, 216, 216))
+            .light_line_style(RGBColor(242, 242, 242))
+            .draw()?;
+        let style = |at, kind| color(kind).stroke_width(if at == 0 { 4 } else { 2 });
+        for (at, (kind, points)) in lines.iter().enumerate().rev() {
+            // Dots say what was measured, unless there are too many to tell apart.
+            let dots = if points.len() <= 12 { 4 } else { 0 };
+            let line = LineSeries::new(points.iter().copied(), style(at, *kind).filled());
+            chart.draw_series(line.point_size(dots))?;
+        }
+        let places = legend.margin(0, 10, 90, 10).split_evenly((rows, COLUMNS));
+        for (at, (kind, place)) in lines.keys().zip(places).enumerate() {
+            place.draw(&PathElement::new([(0, 8), (24, 8)], style(at, *kind)))?;
+            place.draw_text(&kind.title().replace('`', ""), &text(), (32, 2))?;
+        }
+        // The drawing is written when the last of them is dropped.
+        drop((chart, plot, above, legend, area));
+        Ok(svg)
+    }
+}
+
+/// From a power to a power, so that all values are within.
+fn powers(base: f64, values: &[f64]) -> Range<f64> {
+    let powers = || values.iter().map(|value| value.max(1e-12).log(base));
+    let least = (powers().fold(f64::INFINITY, f64::min) + 1e-9).floor();
+    let most = (powers().fold(f64::NEG_INFINITY, f64::max) - 1e-9).ceil();
+    // A hair more: rounding would take the outer ticks away.
+    base.powf(least - 1e-9)..base.powf(most.max(least + 1.0) + 1e-9)
 }
 
 fn percent(share: f64) -> String {
@@ -133,25 +201,19 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::Latency;
-    use std::time::Duration;
 
     #[test]
-    fn each_plot_has_the_lines_of_its_points() {
-        let mut latency = Latency::default();
-        for micros in [700, 800, 900] {
-            latency.record(Duration::from_micros(micros));
+    fn a_plot_names_its_axes_lines_and_ticks() {
+        let points = [(Kind::Ours, (256.0, 17_000.0)), (Kind::Go, (2.0, 800.0))];
+        let points = points.map(|(kind, point)| (Plot::Tasks, kind, point)).into();
+        let drawn = of(&[("B2", Outcome { points, ..Outcome::default() })]).unwrap();
+        assert_eq!(drawn.len(), 1);
+        let svg = &drawn[0].svg;
+        let texts = svg.split("</text>").filter_map(|text| Some(text.rsplit_once('>')?.1.trim()));
+        let texts: Vec<_> = texts.collect();
+        for text in ["etcd-locked", "Go concurrency", "tasks of one process", "2", "256", "1,000"] {
+            assert!(texts.contains(&text), "{text}: {texts:?}");
         }
-        let drawn = of(&[
-            Point::Tasks(Kind::Ours, 256.0, 17_000.0),
-            Point::Tasks(Kind::Go, 1.0, 800.0),
-            Point::Latency { row: "B3", work: "2 processes", kind: Kind::Python, latency },
-        ]);
-        let drawn = drawn.unwrap();
-        let files: Vec<_> = drawn.iter().map(|plot| plot.file).collect();
-        assert_eq!(files, ["tasks.svg", "latency-B3.svg"]);
-        let [tasks, latency] = [&drawn[0].svg, &drawn[1].svg];
-        assert!(tasks.contains("etcd-locked\n") && tasks.contains("Go concurrency\n"));
-        assert!(latency.contains("Python aetcd\n") && !latency.contains("etcd-locked\n"));
+        assert!(!texts.contains(&"512") && !svg.contains("NaN"), "{texts:?}");
     }
 }

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::figures::{Spread, time};
-use super::row::{Line, Outcome, Point};
+use super::figures::time;
+use super::row::{Line, Outcome};
 use super::{Pace, machine, plot};
 use crate::Result;
 
@@ -15,47 +15,50 @@ const BUSY: f64 = 0.1;
 pub(crate) struct Report {
     pace: Pace,
     machine: String,
-    /// Before each row.
-    busy: Vec<f64>,
-    all: Outcome,
+    /// The share of the machine in others' hands before a row, at most.
+    busy: f64,
+    rows: Vec<(&'static str, Outcome)>,
 }
 
 impl Report {
     pub(crate) fn begin(pace: &Pace) -> Result<Self> {
-        let machine = format!(
-            "{}; {}; load average {} at the start",
-            machine::described()?,
-            machine::disk()?,
-            machine::load()
-        );
-        Ok(Self { pace: pace.clone(), machine, busy: Vec::new(), all: Outcome::default() })
+        let machine = machine::described()?;
+        Ok(Self { pace: pace.clone(), machine, busy: 0.0, rows: Vec::new() })
     }
 
-    pub(crate) fn add(&mut self, busy: f64, outcome: Outcome) {
-        self.busy.push(busy);
-        self.all.add(outcome);
+    pub(crate) fn add(&mut self, row: &'static str, busy: f64, outcome: Outcome) {
+        self.busy = self.busy.max(busy);
+        self.rows.push((row, outcome));
     }
 
-    pub(crate) fn outcome(&self) -> &Outcome {
-        &self.all
+    /// The figures that miss their targets, in words.
+    pub(crate) fn missed(&self) -> Vec<String> {
+        let missed = self.lines().filter(|(_, line)| line.is_missed());
+        let word = |(row, line): (&str, &Line)| {
+            format!("{row} {}: {}, not {}", line.work, line.figure, line.target())
+        };
+        missed.map(word).collect()
+    }
+
+    fn lines(&self) -> impl Iterator<Item = (&'static str, &Line)> {
+        self.rows.iter().flat_map(|(row, outcome)| outcome.lines.iter().map(|line| (*row, line)))
     }
 
     /// What it was measured on.
     pub(crate) fn machine(&self) -> String {
-        let busy = Spread::of(self.busy.iter().copied()).map_or(0.0, |busy| busy.most);
-        let others = match busy > BUSY {
+        let others = match self.busy > BUSY {
             true => "**others kept the machine busy, so these figures are worth little**",
             false => "no other process kept the machine busy",
         };
         format!(
             "{}; {others} ({:.0} % of its processors' time, at most, before a row began)",
             self.machine,
-            busy * 100.0
+            self.busy * 100.0
         )
     }
 
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        let plots = plot::of(&self.all.points)?;
+        let plots = plot::of(&self.rows)?;
         put(&folder.join("RESULTS.md"), &self.text(&plots))?;
         for plot in &plots {
             put(&folder.join("plots").join(plot.file), &plot.svg)?;
@@ -78,65 +81,50 @@ impl Report {
             self.pace.window,
         );
         text += "| row | work | ours | against | theirs | figure | target | |\n|---|---|---|---|---|---|---|---|\n";
-        for line in &self.all.lines {
-            let Line { row, work, ours, against, theirs, figure, target, .. } = line;
-            let target = target.map_or(String::new(), |target| target.to_string());
-            // Writing to a string does not fail.
+        // Writing to a string does not fail.
+        for (row, line) in self.lines() {
+            let Line { work, ours, against, theirs, figure, .. } = line;
+            let (target, verdict) = (line.target(), line.verdict());
             let _ = writeln!(
                 text,
-                "| {row} | {work} | {ours} | {against} | {theirs} | {figure} | {target} | {} |",
-                line.verdict().word()
+                "| {row} | {work} | {ours} | {against} | {theirs} | {figure} | {target} | {verdict} |"
             );
         }
         text += "\n";
         for plot in plots {
             let _ = writeln!(text, "![{}](plots/{})\n", plot.title, plot.file);
         }
-        for note in &self.all.notes {
-            let _ = writeln!(text, "- {note}");
+        for (row, outcome) in &self.rows {
+            for note in &outcome.notes {
+                let _ = writeln!(text, "- {row}: {note}");
+            }
         }
-        text + &latencies(&self.all.points) + REASONS
+        text += "\n## How long a call takes\n\n| row | work | | half within | 99 % | 99.9 % |\n|---|---|---|---|---|---|\n";
+        for (row, outcome) in &self.rows {
+            for (work, kind, latency) in &outcome.latencies {
+                let within = |share| latency.quantile(share).map_or(String::new(), time);
+                let [half, most, all] = [0.5, 0.99, 0.999].map(within);
+                let kind = kind.title();
+                let _ = writeln!(text, "| {row} | {work} | {kind} | {half} | {most} | {all} |");
+            }
+        }
+        text + REASONS
     }
 }
 
 /// Rows that no command repeats, and why targets are missed; written by hand.
 const REASONS: &str = include_str!("reasons.md");
 
-/// How long calls took, of all who were compared.
-fn latencies(points: &[Point]) -> String {
-    let mut text = "\n## How long a call takes\n\n| row | work | | half within | 99 % | 99.9 % |\n|---|---|---|---|---|---|\n".to_owned();
-    for point in points {
-        let Point::Latency { row, work, kind, latency } = point else {
-            continue;
-        };
-        let within = |share| latency.quantile(share).map_or(String::new(), time);
-        let _ = writeln!(
-            text,
-            "| {row} | {work} | {} | {} | {} | {} |",
-            kind.title(),
-            within(0.5),
-            within(0.99),
-            within(0.999)
-        );
-    }
-    text
-}
-
 /// A row's lines, for the terminal.
-pub(crate) fn printed(outcome: &Outcome) -> String {
+pub(crate) fn printed(row: &str, outcome: &Outcome) -> String {
     let mut text = String::new();
     for line in &outcome.lines {
-        let target = line.target.map_or(String::new(), |t| format!("   target {t}"));
+        let Line { work, ours, against, theirs, figure, target, .. } = line;
+        let target = target.map_or(String::new(), |target| format!("   target {target}"));
         let _ = writeln!(
             text,
-            "{:<4} {}\n     ours {}   {} {}   → {}{target} {}",
-            line.row,
-            line.work,
-            line.ours,
-            line.against,
-            line.theirs,
-            line.figure,
-            line.verdict().word()
+            "{row:<4} {work}\n     ours {ours}   {against} {theirs}   → {figure}{target} {}",
+            line.verdict()
         );
     }
     for note in &outcome.notes {

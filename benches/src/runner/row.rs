@@ -1,13 +1,14 @@
 //! What a row comes to: lines of the table, points of the plots.
 
-use super::crew::Kind;
-use super::figures::{Target, Verdict};
+use super::contest::Plot;
+use super::figures::{Spread, Target, number};
+use crate::Result;
+use crate::kind::Kind;
 use crate::latency::Latency;
 
 /// A line of the table.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Line {
-    pub(crate) row: &'static str,
     pub(crate) work: String,
     pub(crate) ours: String,
     /// What it is compared to.
@@ -21,54 +22,83 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn verdict(&self) -> Verdict {
-        let target = self.target;
-        target.map_or(Verdict::Untargeted, |it| it.verdict(self.measured))
+    /// Compares ours with theirs, round by round.
+    pub(crate) fn pairs(
+        work: impl Into<String>,
+        ours: &[f64],
+        against: impl Into<String>,
+        theirs: &[f64],
+        show: fn(f64) -> String,
+        target: impl Into<Option<Target>>,
+    ) -> Result<Self> {
+        let (ratio, theirs) = (Spread::ratio(ours, theirs)?, Spread::of(theirs)?);
+        Ok(Self {
+            figure: format!("{} ×", ratio.shown(number)),
+            measured: ratio.median,
+            ..Self::medians(work, Spread::of(ours)?, against, theirs, show, target)
+        })
     }
-}
 
-/// A point of a plot.
-#[derive(Clone, Debug)]
-pub(crate) enum Point {
-    /// Calls a second of so many tasks, each with a name of its own.
-    Tasks(Kind, f64, f64),
-    /// Hand-overs a second of so many processes, with one name.
-    Processes(Kind, f64, f64),
-    /// Calls a second, so many seconds after the start.
-    Time(f64, f64),
-    /// How long calls took in this row.
-    Latency { row: &'static str, work: &'static str, kind: Kind, latency: Latency },
+    /// Compares medians of what was not measured in pairs.
+    pub(crate) fn medians(
+        work: impl Into<String>,
+        ours: impl Into<Spread>,
+        against: impl Into<String>,
+        theirs: impl Into<Spread>,
+        show: fn(f64) -> String,
+        target: impl Into<Option<Target>>,
+    ) -> Self {
+        let (ours, theirs) = (ours.into(), theirs.into());
+        let measured = ours.median / theirs.median;
+        Self {
+            work: work.into(),
+            ours: ours.shown(show),
+            against: against.into(),
+            theirs: theirs.shown(show),
+            figure: format!("{} ×", number(measured)),
+            measured,
+            target: target.into(),
+        }
+    }
+
+    pub(crate) fn is_missed(&self) -> bool {
+        self.target.is_some_and(|target| !target.holds(self.measured))
+    }
+
+    /// As the report has it: nothing without a target.
+    pub(crate) fn verdict(&self) -> &'static str {
+        match self.target {
+            Some(_) if self.is_missed() => "**missed**",
+            Some(_) => "holds",
+            None => "",
+        }
+    }
+
+    pub(crate) fn target(&self) -> String {
+        self.target.map_or(String::new(), |target| target.to_string())
+    }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) lines: Vec<Line>,
-    pub(crate) points: Vec<Point>,
+    /// In which plot, whose, and where.
+    pub(crate) points: Vec<(Plot, Kind, (f64, f64))>,
+    /// How long calls took, by work.
+    pub(crate) latencies: Vec<(String, Kind, Latency)>,
     /// What else is to be said of it.
     pub(crate) notes: Vec<String>,
 }
 
 impl Outcome {
-    /// One line, and nothing else.
-    pub(crate) fn of(line: Line) -> Self {
-        Self { lines: vec![line], ..Self::default() }
+    pub(crate) fn of(lines: impl IntoIterator<Item = Line>) -> Self {
+        Self { lines: lines.into_iter().collect(), ..Self::default() }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
         self.lines.extend(other.lines);
         self.points.extend(other.points);
+        self.latencies.extend(other.latencies);
         self.notes.extend(other.notes);
-    }
-
-    /// The figures that miss their targets, in words.
-    pub(crate) fn missed(&self) -> Vec<String> {
-        let lines = self.lines.iter();
-        let missed = lines.filter(|line| line.verdict() == Verdict::Missed);
-        missed
-            .map(|line| {
-                let target = line.target.map_or(String::new(), |target| target.to_string());
-                format!("{} {}: {}, not {target}", line.row, line.work, line.figure)
-            })
-            .collect()
     }
 }

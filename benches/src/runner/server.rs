@@ -45,17 +45,3 @@ fn metric(page: &str, name: &str, label: &str) -> Option<f64> {
         .map(|rest| rest.rsplit_once(' ')?.1.parse::<f64>().ok())
         .sum()
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_metric_is_found_by_name_and_label() {
-        let page = "# HELP got_total …\ngot_total{method=\"Put\",type=\"unary\"} 3\n\
-            got_total{method=\"Keep\",type=\"stream\"} 12\ngot_total_more{method=\"Keep\"} 5\nup 1e+06\n";
-        assert_eq!(super::metric(page, "got_total", "\"Keep\""), Some(12.0));
-        assert_eq!(super::metric(page, "got_total", ""), Some(15.0));
-        assert_eq!(super::metric(page, "up", ""), Some(1e6));
-        assert_eq!(super::metric(page, "down", ""), Some(0.0));
-        assert_eq!(super::metric("odd x", "odd", ""), None);
-    }
-}

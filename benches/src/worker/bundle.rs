@@ -2,25 +2,27 @@
 
 use std::ops::Range;
 
-use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp};
+use etcd_client::{
+    Compare, CompareOp, GetOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnResponse,
+};
 
 use super::Fault;
 use super::peer::{Owner, VALUE};
-use super::spec::Who;
+use crate::kind::Kind;
 
 /// Locks a transaction, as in our own bundles.
 pub(super) const LOCKS: u64 = 64;
 
-pub(super) struct Bundle {
+pub(crate) struct Bundle {
     owner: Owner,
     keys: Vec<String>,
-    kind: Who,
+    kind: Kind,
     /// What our transactions compare: with its mod revision, which never changes.
     session: (String, i64),
 }
 
 impl Bundle {
-    pub(super) async fn new(owner: Owner, names: Range<u64>, kind: Who) -> Result<Self, Fault> {
+    pub(crate) async fn new(owner: Owner, names: Range<u64>, kind: Kind) -> Result<Self, Fault> {
         let session = format!("session/{}/{:x}", names.start, owner.lease);
         let lease = PutOptions::new().with_lease(owner.lease);
         let mut kv = owner.client.kv_client();
@@ -29,7 +31,7 @@ impl Bundle {
         Ok(Self {
             keys: match kind {
                 // As ours: in a family of its own.
-                Who::Guarded => {
+                Kind::Guarded => {
                     names.map(|name| format!("guarded/{name}/{:x}", owner.lease)).collect()
                 }
                 _ => names.map(|name| format!("raw/{name}")).collect(),
@@ -40,24 +42,32 @@ impl Bundle {
         })
     }
 
+    /// Puts and deletes; how many locks that stands for.
     pub(super) async fn carry_out(&self) -> Result<u64, Fault> {
-        let mut kv = self.owner.client.kv_client();
-        let answer = kv.txn(self.puts()).await?;
-        let revision = answer.header().ok_or("no header")?.revision();
-        if !(answer.succeeded() && kv.txn(self.deletions(revision)).await?.succeeded()) {
-            return Err("another process changed the bundle's keys".into());
-        }
+        self.delete(self.put().await?).await?;
         Ok(self.keys.len() as u64)
+    }
+
+    /// Puts all keys; at which revision.
+    pub(crate) async fn put(&self) -> Result<i64, Fault> {
+        let answer = self.owner.client.kv_client().txn(self.puts()).await?;
+        succeeded(&answer)?;
+        Ok(answer.header().ok_or("no header")?.revision())
+    }
+
+    /// Deletes all keys, which were put at this revision.
+    pub(crate) async fn delete(&self, revision: i64) -> Result<(), Fault> {
+        succeeded(&self.owner.client.kv_client().txn(self.deletions(revision)).await?)
     }
 
     fn puts(&self) -> Txn {
         let lease = PutOptions::new().with_lease(self.owner.lease);
         let put = |key: &String| match self.kind {
-            Who::Raw => TxnOp::put(key.as_str(), "", None),
-            Who::Stored => TxnOp::put(key.as_str(), VALUE, Some(lease.clone())),
+            Kind::Raw => TxnOp::put(key.as_str(), "", None),
+            Kind::Stored => TxnOp::put(key.as_str(), VALUE, Some(lease.clone())),
             _ => TxnOp::put(key.as_str(), VALUE, Some(lease.clone().with_prev_key())),
         };
-        if self.kind != Who::Guarded {
+        if self.kind != Kind::Guarded {
             return Txn::new().and_then(self.keys.iter().map(put).collect::<Vec<_>>());
         }
         let oldest = GetOptions::new()
@@ -81,7 +91,7 @@ impl Bundle {
     fn deletions(&self, revision: i64) -> Txn {
         let keys = || self.keys.iter().map(String::as_str);
         let deletions: Vec<_> = keys().map(|key| TxnOp::delete(key, None)).collect();
-        if self.kind != Who::Guarded {
+        if self.kind != Kind::Guarded {
             return Txn::new().and_then(deletions);
         }
         let ours = |key| Compare::create_revision(key, CompareOp::Equal, revision);
@@ -89,6 +99,13 @@ impl Bundle {
             .when(keys().map(ours).collect::<Vec<_>>())
             .and_then(deletions)
             .or_else(keys().map(read).collect::<Vec<_>>())
+    }
+}
+
+fn succeeded(answer: &TxnResponse) -> Result<(), Fault> {
+    match answer.succeeded() {
+        true => Ok(()),
+        false => Err("another process changed the bundle's keys".into()),
     }
 }
 

@@ -6,44 +6,41 @@ use std::time::Instant;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::memory::resident;
 use super::peer::Peer;
-use super::spec::{Spec, Who};
+use super::spec::Spec;
 use super::tally::{Tally, Window};
 use super::witness::Witness;
-use super::{Fault, answer, order, ready};
+use super::{Fault, serve};
+use crate::kind::Kind;
 
 pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
     let witness = Arc::new(Witness::new(spec.names, spec.witness.as_deref())?);
     let peers = Peer::of_tasks(&spec).await?;
-    ready()?;
-    while let Some(begin) = order().await? {
+    serve(async |begin| {
         let window = Window::new(begin, spec.window);
         let mut tasks = JoinSet::new();
         for (task, peer) in (0..).zip(&peers) {
             // Each task goes through names of its own, in turn: one, if there are as many names as tasks.
-            let names = (0..).map(move |call| (task + call * spec.tasks) % spec.names);
+            let (every, all) = (spec.tasks, spec.names);
+            let names = (0..).map(move |call| (task + call * every) % all);
             tasks.spawn(repeat(peer.clone(), names, witness.clone(), window));
         }
         let mut sum = Tally::default();
         while let Some(tally) = tasks.join_next().await {
             sum.add(&tally??);
         }
-        let witnessed = match spec.who {
-            Who::Raw | Who::Stored | Who::Guarded => sum.total, // locks nothing, so there is nothing to see
-            _ => witness.take(),
-        };
-        answer(json!({
+        let (seen, changes) = witness.take();
+        // What locks nothing has nothing to see.
+        let bundles = matches!(spec.kind, Kind::Raw | Kind::Stored | Kind::Guarded);
+        Ok(json!({
             "count": sum.count,
             "total": sum.total,
-            "seconds": spec.window.as_secs_f64(),
             "latency": sum.latency.to_json(),
-            "witnessed": witnessed,
-            "changes": witness.take_changes(),
-            "rss": resident()?,
-        }))?;
-    }
-    Ok(())
+            "witnessed": if bundles { sum.total } else { seen },
+            "changes": changes,
+        }))
+    })
+    .await
 }
 
 async fn repeat(

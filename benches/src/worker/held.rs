@@ -1,14 +1,17 @@
-//! Locks that are held: thousands for a while, or one until its holder is killed.
+//! Locks that are held: for a while, until their holder is killed, or until their engine is shut down.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use etcd_locked::{LockError, Locks};
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::memory::resident;
-use super::processor;
 use super::spec::Spec;
-use super::{Fault, answer, order, ready};
+use super::usage::processor;
+use super::{Fault, serve};
 
 fn name(number: u64) -> String {
     format!("held/{number}")
@@ -16,7 +19,6 @@ fn name(number: u64) -> String {
 
 /// Takes all names, is ready then, and keeps them until it is over.
 pub(super) async fn hold(spec: Spec) -> Result<(), Fault> {
-    etcd_locked::init(spec.config()).await?;
     let mut calls = JoinSet::new();
     for number in spec.first..spec.first + spec.names {
         calls.spawn(async move { etcd_locked::lock(name(number)).wait_forever().await });
@@ -25,27 +27,62 @@ pub(super) async fn hold(spec: Spec) -> Result<(), Fault> {
     while let Some(call) = calls.join_next().await {
         held.push(call??);
     }
-    ready()?;
-    let mut answered = processor::used();
-    while order().await?.is_some() {
+    let mut answered = processor();
+    serve(async |_| {
         // Since the last answer: to see that thousands of locks are still held takes longer than to hold them.
-        let idle = (processor::used() - answered).as_secs_f64();
+        let idle = (processor() - answered).as_secs_f64();
         let still = held.iter().filter(|held| held.is_held()).count();
-        answer(json!({ "held": still, "rss": resident()?, "processor": idle }))?;
-        answered = processor::used();
-    }
-    Ok(())
+        answered = processor();
+        Ok(json!({ "held": still, "processor": idle }))
+    })
+    .await
 }
 
 /// Takes the first name, and says when it had it.
 pub(super) async fn take(spec: Spec) -> Result<(), Fault> {
-    etcd_locked::init(spec.config()).await?;
-    ready()?;
-    while order().await?.is_some() {
+    serve(async |_| {
         let held = etcd_locked::lock(name(spec.first)).wait_forever().await?;
         let at = SystemTime::now().duration_since(UNIX_EPOCH)?;
         held.release().await?;
-        answer(json!({ "at": at.as_secs_f64() }))?;
-    }
-    Ok(())
+        Ok(json!({ "at": at.as_secs_f64() }))
+    })
+    .await
+}
+
+/// Takes all names on an engine of its own, and shuts it down; how long that takes, once for each order.
+pub(super) async fn shutdown(spec: Spec) -> Result<(), Fault> {
+    serve(async |_| {
+        let locks = Locks::connect(spec.config()).await?;
+        let inside = Arc::new(Semaphore::new(0));
+        let mut bodies = JoinSet::new();
+        for number in 0..spec.names {
+            let (locks, inside) = (locks.clone(), inside.clone());
+            bodies.spawn(async move {
+                let held = locks.lock(name(number)).wait_forever().await?;
+                held.hold(async {
+                    inside.add_permits(1);
+                    pending::<()>().await;
+                })
+                .await
+            });
+        }
+        let all = u32::try_from(spec.names)?;
+        tokio::select! {
+            all = inside.acquire_many(all) => drop(all?),
+            // No body ends before all are inside, unless its lock was not to be had.
+            Some(end) = bodies.join_next() => return Err(format!("{end:?}").into()),
+        }
+        let from = Instant::now();
+        locks.shutdown(Duration::ZERO).await;
+        let seconds = from.elapsed().as_secs_f64();
+        let mut lost = 0;
+        while let Some(end) = bodies.join_next().await {
+            match end? {
+                Err(LockError::Lost { .. }) => lost += 1,
+                other => return Err(format!("a body ended with {other:?}").into()),
+            }
+        }
+        Ok(json!({ "ended": lost, "seconds": seconds }))
+    })
+    .await
 }

@@ -6,16 +6,15 @@
 
 mod bundle;
 mod calls;
-mod ending;
 mod held;
-mod memory;
+mod names;
 mod nested;
 mod peer;
-mod processor;
-mod retention;
 mod spec;
 mod tally;
 mod tries;
+mod usage;
+mod waiters;
 mod watcher;
 mod witness;
 
@@ -25,6 +24,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
+use crate::kind::Kind;
+pub(crate) use bundle::Bundle;
+pub(crate) use peer::Owner;
 pub(crate) use spec::Spec;
 use spec::Work;
 
@@ -34,29 +36,33 @@ pub(crate) type Fault = Box<dyn Error + Send + Sync>;
 pub(crate) fn main(spec: Spec) -> Result<(), Fault> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
+        // A shutdown is one of an engine of its own, which is alone.
+        if matches!(spec.kind, Kind::Ours | Kind::Background) && spec.work != Work::Shutdown {
+            etcd_locked::init(spec.config()).await?;
+        }
         match spec.work {
             Work::Calls => calls::work(spec).await?,
             Work::Hold => held::hold(spec).await?,
             Work::Take => held::take(spec).await?,
-            Work::Distinct => memory::distinct(spec).await?,
-            Work::Waiters => memory::waiters(spec).await?,
+            Work::Distinct => names::distinct(spec).await?,
+            Work::Waiters => waiters::work(spec).await?,
             Work::Nested => nested::work(spec).await?,
             Work::Tries => tries::work(spec).await?,
-            Work::Shutdown => ending::work(spec).await?,
-            Work::Retained => retention::work(spec).await?,
+            Work::Shutdown => held::shutdown(spec).await?,
+            Work::Retained => names::retained(spec).await?,
         }
         etcd_locked::shutdown(Duration::from_secs(5)).await;
         Ok(())
     })
 }
 
-/// Says that all is prepared.
-fn ready() -> Result<(), Fault> {
-    say("ready")
-}
-
-fn answer(json: Value) -> Result<(), Fault> {
-    say(&json.to_string())
+/// Says that all is prepared, and does the work for each order, with the time from which it counts.
+async fn serve(mut work: impl AsyncFnMut(Instant) -> Result<Value, Fault>) -> Result<(), Fault> {
+    say("ready")?;
+    while let Some(begin) = order().await? {
+        say(&work(begin).await?.to_string())?;
+    }
+    Ok(())
 }
 
 fn say(line: &str) -> Result<(), Fault> {

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use etcd_locked::{LockError, etcd_locked};
 use serde_json::json;
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use super::processor;
 use super::spec::Spec;
-use super::tally::Window;
+use super::tally::{Tally, Window};
+use super::usage::processor_within;
 use super::witness::Witness;
-use super::{Fault, answer, order, ready};
+use super::{Fault, serve};
 
 /// Long enough that a hundred tasks wait for more than a second, after which an engine publishes what they wait for.
 const BODY: Duration = Duration::from_millis(20);
@@ -21,10 +22,7 @@ const BODY: Duration = Duration::from_millis(20);
 struct Round {
     witness: Witness,
     window: Window,
-    /// Within the window.
-    served: AtomicU64,
-    /// Before and after it too.
-    total: AtomicU64,
+    tally: Mutex<Tally>,
     failed: AtomicU64,
 }
 
@@ -36,16 +34,13 @@ impl Round {
 
 #[etcd_locked("hot", wait = "forever")]
 async fn hot(round: &Round) -> Result<(), Fault> {
+    let from = Instant::now();
     round.witness.enter(0)?;
     // The calls that still wait at the end of the window are served at once.
     if !round.is_over() {
         tokio::time::sleep(BODY).await;
     }
-    let now = Instant::now();
-    round.total.fetch_add(1, Ordering::Relaxed);
-    if now >= round.window.begin && !round.window.is_over(now) {
-        round.served.fetch_add(1, Ordering::Relaxed);
-    }
+    round.tally.lock().await.record(&round.window, from, Instant::now(), 1);
     Ok(())
 }
 
@@ -80,14 +75,11 @@ async fn task(outer: bool, task: u64, round: &Round) -> Result<(), Fault> {
 }
 
 pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
-    etcd_locked::init(spec.config()).await?;
-    ready()?;
-    while let Some(begin) = order().await? {
+    serve(async |begin| {
         let round = Arc::new(Round {
             witness: Witness::new(1, spec.witness.as_deref())?,
             window: Window::new(begin, spec.window),
-            served: AtomicU64::new(0),
-            total: AtomicU64::new(0),
+            tally: Mutex::default(),
             failed: AtomicU64::new(0),
         });
         let mut tasks = JoinSet::new();
@@ -95,18 +87,19 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
             let (round, outer) = (round.clone(), spec.outer);
             tasks.spawn(async move { task(outer, number, &round).await });
         }
-        let used = processor::used_within(round.window).await;
+        let used = processor_within(round.window).await;
         while let Some(end) = tasks.join_next().await {
             end??;
         }
-        let figure = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        answer(json!({
-            "count": figure(&round.served),
-            "total": figure(&round.total),
-            "failed": figure(&round.failed),
-            "seconds": spec.window.as_secs_f64(),
+        let tally = round.tally.lock().await;
+        Ok(json!({
+            "count": tally.count,
+            "total": tally.total,
+            "latency": tally.latency.to_json(),
+            "failed": round.failed.load(Ordering::Relaxed),
+            "changes": round.witness.take().1,
             "processor": used.as_secs_f64(),
-        }))?;
-    }
-    Ok(())
+        }))
+    })
+    .await
 }

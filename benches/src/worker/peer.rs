@@ -8,9 +8,10 @@ use tokio::sync::Mutex;
 
 use super::Fault;
 use super::bundle::{self, Bundle};
-use super::spec::{Spec, Who};
+use super::spec::Spec;
 use super::watcher::Watcher;
 use super::witness::Witness;
+use crate::kind::Kind;
 
 /// No peer in Rust renews its lease while it is measured: it outlives the bench.
 const TTL: i64 = 3_600;
@@ -30,7 +31,7 @@ pub(super) enum Peer {
 
 /// A lease, which is what owns a lock, on the process's connection.
 #[derive(Clone)]
-pub(super) struct Owner {
+pub(crate) struct Owner {
     pub(super) client: Client,
     pub(super) lease: i64,
 }
@@ -48,14 +49,10 @@ async fn background(name: u64, witness: &Witness) -> Result<(), Fault> {
 impl Peer {
     /// One for each task; raw bundles stand for many tasks each.
     pub(super) async fn of_tasks(spec: &Spec) -> Result<Vec<Self>, Fault> {
-        let ours = match spec.who {
-            Who::Ours => Some(Self::Ours),
-            Who::Background => Some(Self::Background),
-            _ => None,
-        };
-        if let Some(ours) = ours {
-            etcd_locked::init(spec.config()).await?;
-            return Ok((0..spec.tasks).map(|_| ours.clone()).collect());
+        match spec.kind {
+            Kind::Ours => return Ok((0..spec.tasks).map(|_| Self::Ours).collect()),
+            Kind::Background => return Ok((0..spec.tasks).map(|_| Self::Background).collect()),
+            _ => {}
         }
         let client = Client::connect(&spec.endpoints, None).await?;
         let mut owner = Owner::new(&client).await?;
@@ -66,23 +63,18 @@ impl Peer {
                 owner = Owner::new(&client).await?;
             }
             let owner = owner.clone();
-            peers.push(match spec.who {
-                Who::Plain => Self::Plain(owner),
-                Who::Watching if (spec.tasks, spec.names) == (1, 1) => {
+            peers.push(match spec.kind {
+                Kind::Plain => Self::Plain(owner),
+                Kind::Watching if (spec.tasks, spec.names) == (1, 1) => {
                     Self::Watching(Arc::new(Mutex::new(Watcher::new(owner).await?)))
                 }
-                Who::Watching => {
-                    return Err("there is one name, and a process waits for it once".into());
-                }
-                Who::Service => Self::Service(owner),
-                Who::Raw | Who::Stored | Who::Guarded if task % bundle::LOCKS == 0 => {
+                Kind::Service => Self::Service(owner),
+                Kind::Raw | Kind::Stored | Kind::Guarded if task % bundle::LOCKS == 0 => {
                     let names = task..spec.tasks.min(task + bundle::LOCKS);
-                    Self::Raw(Arc::new(Bundle::new(owner, names, spec.who).await?))
+                    Self::Raw(Arc::new(Bundle::new(owner, names, spec.kind).await?))
                 }
-                Who::Raw | Who::Stored | Who::Guarded => continue,
-                Who::Ours | Who::Background | Who::Mutex => {
-                    return Err("this peer makes no such calls".into());
-                }
+                Kind::Raw | Kind::Stored | Kind::Guarded => continue,
+                _ => return Err("this peer makes no such calls".into()),
             });
         }
         Ok(peers)
@@ -103,7 +95,7 @@ impl Peer {
 }
 
 impl Owner {
-    async fn new(client: &Client) -> Result<Self, Fault> {
+    pub(crate) async fn new(client: &Client) -> Result<Self, Fault> {
         let lease = client.lease_client().grant(TTL, None).await?.id();
         Ok(Self { client: client.clone(), lease })
     }

@@ -59,14 +59,10 @@ mod tests {
         let early = begin - Duration::from_millis(1);
         let window = Window::new(begin, Duration::from_secs(2));
         let mut tally = Tally::default();
-        tally.record(&window, early, early, 1);
-        tally.record(&window, early, at(0), 1);
-        tally.record(&window, at(0), at(1999), 64);
-        tally.record(&window, at(1999), at(2000), 1);
-        assert_eq!((tally.count, tally.total), (65, 67));
-        let mut sum = Tally::default();
-        sum.add(&tally);
-        sum.add(&tally);
-        assert_eq!((sum.count, sum.total), (130, 134));
+        for (from, to) in [(early, early), (early, at(0)), (at(0), at(1999)), (at(1999), at(2000))]
+        {
+            tally.record(&window, from, to, 1);
+        }
+        assert_eq!((tally.count, tally.total), (2, 4));
     }
 }

@@ -44,13 +44,9 @@ impl Witness {
         file.write_all_at(seen.as_flattened(), name * 16)
     }
 
-    /// The sum of what was counted in this process since the last time.
-    pub(super) fn take(&self) -> u64 {
-        self.counters.iter().map(|counter| counter.swap(0, Ordering::Relaxed)).sum()
-    }
-
-    /// How many calls since the last time came after one of another process.
-    pub(super) fn take_changes(&self) -> u64 {
-        self.changes.swap(0, Ordering::Relaxed)
+    /// What was counted in this process since the last time, and how many calls came after one of another process.
+    pub(super) fn take(&self) -> (u64, u64) {
+        let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
+        (self.counters.iter().map(take).sum(), take(&self.changes))
     }
 }

@@ -1,0 +1,151 @@
+//! Rows of one worker, alone on its etcd: memory, single tries, shutdowns and retention.
+
+use serde_json::Value;
+
+use super::crew::{Crew, Options, number_of};
+use super::figures::{Spread, Target, bytes, number, rate, time};
+use super::row::{Line, Outcome};
+use super::server::Server;
+use super::{Pace, note};
+use crate::Result;
+use crate::kind::Kind;
+
+/// Calls that wait at once in B8.
+const WAITERS: u32 = 100_000;
+
+/// Has a worker do its work so often; its answers.
+fn alone(kind: Kind, work: &str, options: &Options<'_>, rounds: usize) -> Result<Vec<Value>> {
+    let server = Server::start()?;
+    let mut crew = Crew::at_work(kind, 1, work, &server.endpoint(), options)?;
+    let answers = (0..rounds).map(|_| crew.single()).collect::<Result<_>>()?;
+    crew.end()?;
+    Ok(answers)
+}
+
+/// A field of each answer.
+fn column(answers: &[Value], field: &str) -> Result<Vec<f64>> {
+    answers.iter().map(|answer| number_of(answer, field)).collect()
+}
+
+/// B8: what very many names leave behind, and what a waiter takes.
+pub(crate) fn memory(pace: &Pace) -> Result<Outcome> {
+    let distinct = pace.either(1_000_000, 20_000);
+    let options: &Options<'_> = &[("tasks", &1_024), ("names", &distinct)];
+    let answer = &alone(Kind::Ours, "distinct", options, 1)?[0];
+    let names = number(distinct.into());
+    let speed = rate(number_of(answer, "count")? / number_of(answer, "seconds")?);
+    let mut outcome = Outcome::of([Line::medians(
+        format!("resident memory after {names} names, each once, by 1,024 tasks at {speed}"),
+        number_of(answer, "end")?,
+        "before, after the same traffic on 2,000 names",
+        number_of(answer, "start")?,
+        bytes,
+        Target::AtMost(1.1),
+    )]);
+    let tasks = waiter(Kind::Mutex, 1)?;
+    for (names, shown) in [(1, "one name"), (1_000, "1,000 names")] {
+        let each = waiter(Kind::Ours, names)?;
+        outcome.lines.push(Line {
+            ours: bytes(each) + " a waiter",
+            figure: format!("{} more", bytes(each - tasks)),
+            measured: each - tasks,
+            ..Line::medians(
+                format!(
+                    "{} waiters at once, {shown} in all, a tokio task each",
+                    number(WAITERS.into())
+                ),
+                each,
+                "the same tasks waiting for a mutex of tokio's",
+                tasks,
+                bytes,
+                Target::AtMost(1_024.0),
+            )
+        });
+    }
+    Ok(outcome)
+}
+
+/// Memory of a waiter and its task.
+fn waiter(kind: Kind, names: u32) -> Result<f64> {
+    let options: &Options<'_> = &[("tasks", &WAITERS), ("names", &names)];
+    let answer = &alone(kind, "waiters", options, 1)?[0];
+    let waiters = number_of(answer, "waiters")?;
+    if number_of(answer, "passed")? != waiters {
+        return Err("not every waiter was admitted".to_owned());
+    }
+    let each = (number_of(answer, "waiting")? - number_of(answer, "before")?) / waiters;
+    let served = time(number_of(answer, "seconds")?);
+    note(format_args!("{}, {names} names: {} each, served in {served}", kind.title(), bytes(each)));
+    Ok(each)
+}
+
+/// B15: what single tries cost, thousands at once, does not grow with their number.
+pub(crate) fn tries(pace: &Pace) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let tries = pace.either(10_000, 4_000);
+    for (mode, what) in [
+        ("permits", "for 5 permits"),
+        ("shared", "shared, behind a writer of another process"),
+        ("exclusive", "exclusive, behind another process"),
+    ] {
+        let options: &Options<'_> = &[("tasks", &tries), ("mode", &mode)];
+        let answers = alone(Kind::Ours, "tries", options, pace.pairs + 1)?;
+        let answers = &answers[1..]; // the first round opens connections and makes threads
+        let line = Line::pairs(
+            format!("{} single tries at once, {what}", number(tries.into())),
+            &column(answers, "whole")?,
+            format!("{} of them", number((tries / 2).into())),
+            &column(answers, "half")?,
+            time,
+            Target::AtMost(2.5),
+        )?;
+        note(format_args!("{}: {}", line.work, line.figure));
+        outcome.lines.push(line);
+    }
+    Ok(outcome)
+}
+
+/// B16: shutdown with very many locks held is linear in their number.
+pub(crate) fn shutdowns(pace: &Pace) -> Result<Outcome> {
+    /// What noise may add to a linear cost.
+    const NOISE: f64 = 1.25;
+    let mut outcome = Outcome::default();
+    let mut fewer: Option<(f64, Spread)> = None;
+    for locks in pace.either(&[1_000, 10_000, 100_000][..], &[1_000, 10_000]) {
+        let answers = alone(Kind::Ours, "shutdown", &[("names", locks)], pace.pairs)?;
+        let locks = f64::from(*locks);
+        if column(&answers, "ended")?.iter().any(|ended| *ended != locks) {
+            return Err(format!("not every body has ended: {answers:?}"));
+        }
+        let spread = Spread::of(&column(&answers, "seconds")?)?;
+        note(format_args!("{} locks: {}", number(locks), spread.shown(time)));
+        outcome.lines.extend(fewer.map(|(few, of_few)| {
+            let work = format!("shutdown with {} locks held", number(locks));
+            let target = Target::AtMost(locks / few * NOISE);
+            Line::medians(work, spread, format!("with {}", number(few)), of_few, time, target)
+        }));
+        fewer = Some((locks, spread));
+    }
+    Ok(outcome)
+}
+
+/// B17: a call with `at_least` costs the same at the end of very many names as at the beginning.
+pub(crate) fn retention(pace: &Pace) -> Result<Outcome> {
+    const TASKS: u32 = 16;
+    let retained = pace.either(100_000, 10_000);
+    let options: &Options<'_> = &[("tasks", &TASKS), ("names", &retained)];
+    let answer = &alone(Kind::Ours, "retained", options, 1)?[0];
+    let each = number_of(answer, "each")?;
+    let speed = rate(f64::from(retained) / number_of(answer, "seconds")?);
+    Ok(Outcome::of([Line::medians(
+        format!(
+            "processor time of a call with `at_least`, the last tenth of {} names, by {TASKS} tasks at {speed}",
+            number(retained.into())
+        ),
+        number_of(answer, "last")? / each,
+        "the first tenth",
+        number_of(answer, "first")? / each,
+        time,
+        Target::AtMost(1.1),
+    )]))
+}

@@ -1,0 +1,166 @@
+//! B13: what an annotated call costs on the embedded etcd, compared with what it cannot do without, two transactions, and what it
+//! does without, hops to another thread and back.
+//!
+//! `orders/7` again and again, one task, batches of all kinds of work in turn.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use etcd_locked::{Config, LockError, etcd_locked};
+use etcd_locked_embedded::Etcd;
+use tokio::runtime::Builder;
+use tokio::sync::{mpsc, oneshot};
+
+use super::Pace;
+use super::figures::{Spread, Target, micros};
+use super::row::{Line, Outcome};
+use crate::Result;
+use crate::kind::Kind;
+use crate::worker::{Bundle, Fault, Owner};
+
+/// Batches of each kind, all kinds in turn, so that whatever else the machine does hits all of them.
+const BATCHES: usize = 25;
+/// Operations a batch.
+const OPERATIONS: u32 = 1_000;
+
+#[etcd_locked("orders/<id>")]
+async fn ship(id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Call,
+    /// The two transactions of a call, on the caller's thread.
+    Here,
+    /// The same on another thread, there and back for each.
+    There,
+    Hop,
+}
+
+/// The work, whether the caller's runtime is a multi-thread one, and the most an operation may take, in microseconds.
+const ROWS: [(&str, Work, bool, Option<Target>); 7] = [
+    // Compared with calls, batch by batch.
+    ("the two transactions, on the caller's thread", Work::Here, false, None),
+    ("annotated call", Work::Call, false, Some(Target::AtMost(20.0))),
+    ("annotated call", Work::Call, true, Some(Target::AtMost(40.0))),
+    ("two hops with a transaction each", Work::There, false, None),
+    ("two hops with a transaction each", Work::There, true, None),
+    ("one hop to another thread and back", Work::Hop, false, None),
+    ("one hop to another thread and back", Work::Hop, true, None),
+];
+
+/// The process's own engine is on the embedded etcd from then on.
+pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
+    let rows = measure().map_err(|error| error.to_string())?;
+    let mut outcome = Outcome::default();
+    for ((title, work, multi_thread, target), each) in ROWS.iter().zip(&rows) {
+        let spread = Spread::of(each)?;
+        let more: Vec<_> = each.iter().zip(&rows[0]).map(|(call, least)| call - least).collect();
+        let (against, theirs) = match work {
+            Work::Call => ("more than the two transactions", Spread::of(&more)?.shown(micros)),
+            _ => ("", String::new()),
+        };
+        let runtime = if *multi_thread { "multi-thread" } else { "current-thread" };
+        outcome.lines.push(Line {
+            work: format!("{title}, caller on a {runtime} runtime"),
+            ours: spread.shown(micros),
+            against: against.to_owned(),
+            theirs,
+            figure: micros(spread.median),
+            measured: spread.median,
+            target: *target,
+        });
+    }
+    outcome.notes.push(
+        "a call is two transactions, on the caller's own thread; the rest is ours. Were it asked for and released on \
+         another thread, there would be two hops more."
+            .to_owned(),
+    );
+    Ok(outcome)
+}
+
+/// Microseconds an operation, of each batch of each kind.
+fn measure() -> Result<[Vec<f64>; ROWS.len()], Fault> {
+    let current = Builder::new_current_thread().enable_all().build()?;
+    let multi = Builder::new_multi_thread().enable_all().build()?;
+    let here = current.block_on(async {
+        etcd_locked::init(Config::embedded()).await?;
+        let owner = Owner::new(&Etcd::new().client().await).await?;
+        Bundle::new(owner, 7..8, Kind::Guarded).await
+    })?;
+    let here = Arc::new(here);
+    let there = There::start(here.clone())?;
+    let mut measured = ROWS.map(|_| Vec::new());
+    for number in 0..=BATCHES {
+        for ((_, work, multi_thread, _), measured) in ROWS.iter().zip(&mut measured) {
+            let batch = batch(*work, here.clone(), there.clone());
+            let each = match multi_thread {
+                false => current.block_on(batch)?,
+                // A task, as handlers are: the thread in `block_on` is none of the runtime's workers.
+                true => multi.block_on(multi.spawn(batch))??,
+            };
+            // The first ones connect, and fill caches.
+            if number > 0 {
+                measured.push(each);
+            }
+        }
+    }
+    Ok(measured)
+}
+
+/// Microseconds an operation.
+async fn batch(work: Work, here: Arc<Bundle>, there: There) -> Result<f64, Fault> {
+    let start = Instant::now();
+    for _ in 0..OPERATIONS {
+        match work {
+            Work::Call => drop(ship(7).await?),
+            Work::Here => here.delete(here.put().await?).await?,
+            Work::There => {
+                let revision = there.ask(Step::Put).await?;
+                there.ask(Step::Delete(revision)).await?;
+            }
+            Work::Hop => drop(there.ask(Step::Nothing).await?),
+        }
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(OPERATIONS))
+}
+
+enum Step {
+    Nothing,
+    Put,
+    /// What was put at this revision.
+    Delete(i64),
+}
+
+/// Another thread, with a runtime like the engine's.
+#[derive(Clone)]
+struct There(mpsc::UnboundedSender<(Step, oneshot::Sender<Result<i64, Fault>>)>);
+
+impl There {
+    fn start(bundle: Arc<Bundle>) -> Result<Self, Fault> {
+        let (steps, mut inbox) = mpsc::unbounded_channel::<(Step, oneshot::Sender<_>)>();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        thread::Builder::new().name("there".into()).spawn(move || {
+            runtime.block_on(async {
+                while let Some((step, back)) = inbox.recv().await {
+                    let done = match step {
+                        Step::Nothing => Ok(0),
+                        Step::Put => bundle.put().await,
+                        Step::Delete(revision) => bundle.delete(revision).await.map(|()| 0),
+                    };
+                    let _ = back.send(done); // the bench may have failed
+                }
+            });
+        })?;
+        Ok(Self(steps))
+    }
+
+    async fn ask(&self, step: Step) -> Result<i64, Fault> {
+        let (back, answer) = oneshot::channel();
+        self.0.send((step, back)).map_err(|_| "the other thread has ended")?;
+        answer.await?
+    }
+}
