@@ -73,10 +73,7 @@ fn waiter(kind: Kind, names: u32) -> Result<f64> {
     if number_of(answer, "passed")? != waiters {
         return Err("not every waiter was admitted".to_owned());
     }
-    let each = (number_of(answer, "waiting")? - number_of(answer, "before")?) / waiters;
-    let served = time(number_of(answer, "seconds")?);
-    note(format_args!("{}, {names} names: {} each, served in {served}", kind.title(), bytes(each)));
-    Ok(each)
+    Ok((number_of(answer, "waiting")? - number_of(answer, "before")?) / waiters)
 }
 
 /// B15: what single tries cost, thousands at once, does not grow with their number.

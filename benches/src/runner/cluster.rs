@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use etcd_locked_devkit::Cluster as Members;
+use etcd_locked_devkit::Cluster;
 
 use super::figures::{Spread, time};
 use super::{note, server};
@@ -22,46 +22,29 @@ const REQUEST: &[u8] = b"GET /version HTTP/1.1\r\nHost: etcd\r\n\r\n";
 /// The last byte of that answer: one object of JSON, with none in it.
 const END: u8 = b'}';
 
-pub(crate) struct Cluster {
-    members: Members,
-    /// What the proxies add, in a sentence.
-    pub(crate) added: String,
-}
-
-impl Cluster {
-    pub(crate) fn start() -> Result<Self> {
-        let members = Members::start_with(MEMBERS, server::setup())?;
-        let delay = |delay| {
-            let members = members.members().iter();
-            let proxies = members.flat_map(|it| [it.client_proxy(), it.peer_proxy()]);
-            proxies.flatten().for_each(|proxy| proxy.delay(delay));
-        };
-        delay(DELAY);
-        // The time that the proxies take themselves is part of the half millisecond.
-        let trip = Duration::from_secs_f64(added(&members)?.median);
-        delay(DELAY.saturating_sub(trip.saturating_sub(DELAY * 2) / 2));
-        let trip = added(&members)?.shown(time);
-        note(format_args!("the proxies add {trip} to a round trip"));
-        let added = format!("the proxies added {trip} to a round trip before any worker began");
-        Ok(Self { members, added })
-    }
-
-    pub(crate) fn endpoints(&self) -> String {
-        self.members.endpoints().join(",")
-    }
-
-    /// Makes another member lead in each round, the same one for all sides. A client of one member is at the leader in one
-    /// round of three, and at a follower in the others, as in production; so the median is that of a follower.
-    pub(crate) fn lead(&self, round: usize) -> Result<()> {
-        self.members.lead(round % MEMBERS)
-    }
+/// Starts it; what the proxies add, in a sentence.
+pub(crate) fn start() -> Result<(Cluster, String)> {
+    let cluster = Cluster::start_with(MEMBERS, server::setup())?;
+    let delay = |delay| {
+        let members = cluster.members().iter();
+        let proxies = members.flat_map(|it| [it.client_proxy(), it.peer_proxy()]);
+        proxies.flatten().for_each(|proxy| proxy.delay(delay));
+    };
+    delay(DELAY);
+    // The time that the proxies take themselves is part of the half millisecond.
+    let trip = Duration::from_secs_f64(added(&cluster)?.median.max(0.0));
+    delay(DELAY.saturating_sub(trip.saturating_sub(DELAY * 2) / 2));
+    let added = added(&cluster)?.shown(time);
+    let added = format!("the proxies added {added} to a round trip before any worker began");
+    note(&added);
+    Ok((cluster, added))
 }
 
 /// How many seconds longer an exchange takes by a proxy: what etcd takes itself is taken off.
-fn added(members: &Members) -> Result<Spread> {
+fn added(cluster: &Cluster) -> Result<Spread> {
     let failed = |error: io::Error| format!("a round trip could not be measured: {error}");
     let mut trips = Vec::new();
-    for member in members.members() {
+    for member in cluster.members() {
         for (proxy, direct) in
             [(member.client_proxy(), member.direct()), (member.peer_proxy(), member.direct_peer())]
         {

@@ -9,8 +9,6 @@ use super::row::{Line, Outcome};
 use crate::Result;
 use crate::kind::Kind;
 
-pub(crate) const PROGRAMS: &[Kind] = &[Kind::Fenced];
-
 pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for (settings, disk, target) in [

@@ -92,13 +92,10 @@ pub(crate) fn number(value: f64) -> String {
         false => &text,
     };
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let mut shown = String::new();
-    for (at, digit) in whole.chars().enumerate() {
-        let left = whole.len() - at;
-        if at > 0 && left % 3 == 0 && !shown.ends_with('-') {
-            shown.push(',');
-        }
-        shown.push(digit);
+    let (mut shown, mut at) = (whole.to_owned(), whole.len());
+    while at > 3 + usize::from(value < 0.0) {
+        at -= 3;
+        shown.insert(at, ',');
     }
     shown + rest
 }

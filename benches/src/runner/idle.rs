@@ -13,8 +13,6 @@ use crate::Result;
 /// The default, which the worker has.
 const TTL: f64 = 15.0;
 const LOCKS: [u32; 2] = [100, 10_000];
-/// By then the engine has opened what watches it opens for holders, once for each lock.
-const SETTLED: Duration = Duration::from_secs(5);
 /// Of requests and of processor time, as a multiple.
 const MOST: Target = Target::AtMost(1.1);
 
@@ -51,7 +49,8 @@ fn held(locks: u32, time_held: Duration) -> Result<Counted> {
     let all =
         || -> Result<[f64; 2]> { Ok([received("")?, received("grpc_method=\"LeaseKeepAlive\"")?]) };
     note(format_args!("{locks} locks, for {:?}", time_held));
-    thread::sleep(SETTLED);
+    // By then the engine has opened what watches it opens for holders, once for each lock.
+    thread::sleep(Duration::from_secs(5));
     crew.single()?; // its processor time is counted from here on
     let before = all()?;
     thread::sleep(time_held);

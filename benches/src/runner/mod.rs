@@ -86,7 +86,8 @@ pub(crate) fn main(asked: &Asked) -> Result<()> {
         eprintln!("\n== {}   (others keep {others:.0} % of the machine busy)", row.id);
         match row.run(&pace) {
             Ok(outcome) => {
-                print!("{}", report::printed(row.id, &outcome));
+                outcome.lines.iter().for_each(|line| print!("{}", line.shown(row.id)));
+                outcome.notes.iter().for_each(|note| println!("{}: {note}", row.id));
                 report.add(row.id, busy, outcome);
             }
             Err(error) if process::interrupted() => return Err(error),
@@ -113,7 +114,7 @@ pub(crate) fn main(asked: &Asked) -> Result<()> {
             println!("bench: ok — every target holds");
             Ok(())
         }
-        false => Err(format!("missed: {}", missed.join("; "))),
+        false => Err(format!("missed:\n{}", missed.concat())),
     }
 }
 

@@ -7,7 +7,6 @@ use std::ops::Range;
 use plotters::coord::combinators::IntoLogRange;
 use plotters::prelude::*;
 
-use super::contest::Plot;
 use super::figures::{number, time};
 use super::row::Outcome;
 use crate::Result;
@@ -34,84 +33,55 @@ pub(crate) struct Drawn {
     pub(crate) svg: String,
 }
 
-struct Chart {
-    file: &'static str,
-    title: &'static str,
-    points: fn(&Rows) -> Lines,
-    x: &'static str,
-    y: &'static str,
-    /// Whether it is one of times, and of shares of calls.
-    latency: bool,
-}
-
-const TASKS: Chart = Chart {
-    file: "tasks.svg",
-    title: "Locks a second over tasks, each with a name of its own",
-    points: |rows| rates(rows, Plot::Tasks),
-    x: "tasks of one process",
-    y: "locks taken and released a second",
-    latency: false,
-};
-const ALONE: Chart = Chart {
-    file: "latency-B1.svg",
-    title: "How long a call takes: one task, one name",
-    points: |rows| tails(rows, "B1"),
-    x: "time of a call",
-    y: "share of calls that take longer",
-    latency: true,
-};
-const CHARTS: [Chart; 4] = [
-    TASKS,
-    Chart {
-        file: "processes.svg",
-        title: "Hand-overs a second of one name over processes",
-        points: |rows| rates(rows, Plot::Processes),
-        x: "processes that contend for one name",
-        y: "hand-overs a second",
-        ..TASKS
-    },
-    ALONE,
-    Chart {
-        file: "latency-B3.svg",
-        title: "How long a call takes: two processes, one name",
-        points: |rows| tails(rows, "B3"),
-        ..ALONE
-    },
+/// File, title, and what the axes are of.
+const CHARTS: [[&str; 4]; 4] = [
+    [
+        "tasks.svg",
+        "Locks a second over tasks, each with a name of its own",
+        "tasks of one process",
+        "locks taken and released a second",
+    ],
+    [
+        "processes.svg",
+        "Hand-overs a second of one name over processes",
+        "processes that contend for one name",
+        "hand-overs a second",
+    ],
+    ["latency-B1.svg", "How long a call takes: one task, one name", TIME, LONGER],
+    ["latency-B3.svg", "How long a call takes: two processes, one name", TIME, LONGER],
 ];
+const TIME: &str = "time of a call";
+const LONGER: &str = "share of calls that take longer";
 
 /// All for which there are points.
 pub(crate) fn of(rows: &Rows) -> Result<Vec<Drawn>> {
     let mut drawn = Vec::new();
-    for chart in CHARTS {
-        let (file, title, lines) = (chart.file, chart.title, (chart.points)(rows));
+    for [file, title, x, y] in CHARTS {
+        let lines = lines(file, rows);
         if !lines.is_empty() {
-            let svg = chart.svg(&lines).map_err(|error| format!("{file}: {error}"))?;
+            let svg = svg([title, x, y], &lines).map_err(|error| format!("{file}: {error}"))?;
             drawn.push(Drawn { file, title, svg });
         }
     }
     Ok(drawn)
 }
 
-fn rates(rows: &Rows, plot: Plot) -> Lines {
+fn lines(file: &str, rows: &Rows) -> Lines {
     let mut lines = Lines::new();
-    for (_, kind, point) in
-        rows.iter().flat_map(|(_, outcome)| &outcome.points).filter(|point| point.0 == plot)
-    {
-        lines.entry(*kind).or_default().push(*point);
+    for (row, outcome) in rows {
+        for (_, kind, point) in outcome.points.iter().filter(|(plot, ..)| *plot == file) {
+            lines.entry(*kind).or_default().push(*point);
+        }
+        let latencies = outcome.latencies.iter().filter(|_| file == format!("latency-{row}.svg"));
+        for (_, kind, latency) in latencies {
+            // Under one in a thousand there are too few calls to draw a line through.
+            lines.insert(*kind, latency.tail().filter(|(_, share)| *share > 1e-3).collect());
+        }
     }
     for points in lines.values_mut() {
         points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     }
     lines
-}
-
-fn tails(rows: &Rows, id: &str) -> Lines {
-    let row = rows.iter().filter(|(row, _)| *row == id);
-    let lines = row.flat_map(|(_, outcome)| &outcome.latencies).map(|(_, kind, latency)| {
-        // Under one in a thousand there are too few calls to draw a line through.
-        (*kind, latency.tail().filter(|(_, share)| *share > 1e-3).collect())
-    });
-    lines.collect()
 }
 
 /// Of a palette that people with colour blindness can tell apart.
@@ -129,60 +99,58 @@ fn color(kind: Kind) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-impl Chart {
-    /// Draws the first line thick, and above the others.
-    fn svg(&self, lines: &Lines) -> Result<String, Box<dyn Error>> {
-        let (xs, ys): (Vec<f64>, Vec<f64>) = lines.values().flatten().copied().unzip();
-        let rows = lines.len().div_ceil(COLUMNS);
-        let size = (WIDTH, HEIGHT + LINE * rows as u32 + 10);
-        let mut svg = String::new();
-        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        area.fill(&WHITE)?;
-        let (above, legend) = area.split_vertically(HEIGHT);
-        // Ticks from left to right are at powers of the base, those upwards at powers of ten.
-        let (base, between) = if self.latency { (10.0, 10) } else { (2.0, 1) };
-        let show_x = if self.latency { time } else { number };
-        let show_y = if self.latency { percent } else { number };
-        let plot = above.margin(8, 0, 0, 0).titled(self.title, (FONT, 20, FontStyle::Bold))?;
-        let text = || (FONT, 16).into_font().color(&RGBColor(34, 34, 34));
-        let mut chart = ChartBuilder::on(&plot)
-            .margin(10)
-            .margin_right(34)
-            .x_label_area_size(46)
-            .y_label_area_size(80)
-            .build_cartesian_2d(
-                powers(base, &xs).log_scale().base(base),
-                powers(10.0, &ys).log_scale(),
-            )?;
-        chart
-            .configure_mesh()
-            .x_labels(8)
-            .x_max_light_lines(between)
-            .x_desc(self.x)
-            .x_label_formatter(&|x| show_x(*x))
-            .y_labels(8)
-            .y_desc(self.y)
-            .y_label_formatter(&|y| show_y(*y))
-            .label_style(text())
-            .bold_line_style(RGBColor(216, 216, 216))
-            .light_line_style(RGBColor(242, 242, 242))
-            .draw()?;
-        let style = |at, kind| color(kind).stroke_width(if at == 0 { 4 } else { 2 });
-        for (at, (kind, points)) in lines.iter().enumerate().rev() {
-            // Dots say what was measured, unless there are too many to tell apart.
-            let dots = if points.len() <= 12 { 4 } else { 0 };
-            let line = LineSeries::new(points.iter().copied(), style(at, *kind).filled());
-            chart.draw_series(line.point_size(dots))?;
-        }
-        let places = legend.margin(0, 10, 90, 10).split_evenly((rows, COLUMNS));
-        for (at, (kind, place)) in lines.keys().zip(places).enumerate() {
-            place.draw(&PathElement::new([(0, 8), (24, 8)], style(at, *kind)))?;
-            place.draw_text(&kind.title().replace('`', ""), &text(), (32, 2))?;
-        }
-        // The drawing is written when the last of them is dropped.
-        drop((chart, plot, above, legend, area));
-        Ok(svg)
+/// Draws the first line thick, and above the others.
+fn svg([title, x, y]: [&str; 3], lines: &Lines) -> Result<String, Box<dyn Error>> {
+    let (xs, ys): (Vec<f64>, Vec<f64>) = lines.values().flatten().copied().unzip();
+    let rows = lines.len().div_ceil(COLUMNS);
+    let size = (WIDTH, HEIGHT + LINE * rows as u32 + 10);
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+    area.fill(&WHITE)?;
+    let (above, legend) = area.split_vertically(HEIGHT);
+    // Ticks from left to right are at powers of the base, those upwards at powers of ten.
+    let (base, between) = if x == TIME { (10.0, 10) } else { (2.0, 1) };
+    let show_x = if x == TIME { time } else { number };
+    let show_y = if x == TIME { percent } else { number };
+    let plot = above.margin(8, 0, 0, 0).titled(title, (FONT, 20, FontStyle::Bold))?;
+    let text = || (FONT, 16).into_font().color(&RGBColor(34, 34, 34));
+    let mut chart = ChartBuilder::on(&plot)
+        .margin(10)
+        .margin_right(34)
+        .x_label_area_size(46)
+        .y_label_area_size(80)
+        .build_cartesian_2d(
+            powers(base, &xs).log_scale().base(base),
+            powers(10.0, &ys).log_scale(),
+        )?;
+    chart
+        .configure_mesh()
+        .x_labels(8)
+        .x_max_light_lines(between)
+        .x_desc(x)
+        .x_label_formatter(&|x| show_x(*x))
+        .y_labels(8)
+        .y_desc(y)
+        .y_label_formatter(&|y| show_y(*y))
+        .label_style(text())
+        .bold_line_style(RGBColor(216, 216, 216))
+        .light_line_style(RGBColor(242, 242, 242))
+        .draw()?;
+    let style = |at, kind| color(kind).stroke_width(if at == 0 { 4 } else { 2 });
+    for (at, (kind, points)) in lines.iter().enumerate().rev() {
+        // Dots say what was measured, unless there are too many to tell apart.
+        let dots = if points.len() <= 12 { 4 } else { 0 };
+        let line = LineSeries::new(points.iter().copied(), style(at, *kind).filled());
+        chart.draw_series(line.point_size(dots))?;
     }
+    let places = legend.margin(0, 10, 90, 10).split_evenly((rows, COLUMNS));
+    for (at, (kind, place)) in lines.keys().zip(places).enumerate() {
+        place.draw(&PathElement::new([(0, 8), (24, 8)], style(at, *kind)))?;
+        place.draw_text(&kind.title().replace('`', ""), &text(), (32, 2))?;
+    }
+    // The drawing is written when the last of them is dropped.
+    drop((chart, plot, above, legend, area));
+    Ok(svg)
 }
 
 /// From a power to a power, so that all values are within.
@@ -205,7 +173,7 @@ mod tests {
     #[test]
     fn a_plot_names_its_axes_lines_and_ticks() {
         let points = [(Kind::Ours, (256.0, 17_000.0)), (Kind::Go, (2.0, 800.0))];
-        let points = points.map(|(kind, point)| (Plot::Tasks, kind, point)).into();
+        let points = points.map(|(kind, point)| ("tasks.svg", kind, point)).into();
         let drawn = of(&[("B2", Outcome { points, ..Outcome::default() })]).unwrap();
         assert_eq!(drawn.len(), 1);
         let svg = &drawn[0].svg;

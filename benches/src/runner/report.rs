@@ -9,9 +9,6 @@ use super::row::{Line, Outcome};
 use super::{Pace, machine, plot};
 use crate::Result;
 
-/// Beyond this share of the machine in others' hands, figures are worth little.
-const BUSY: f64 = 0.1;
-
 pub(crate) struct Report {
     pace: Pace,
     machine: String,
@@ -31,13 +28,10 @@ impl Report {
         self.rows.push((row, outcome));
     }
 
-    /// The figures that miss their targets, in words.
+    /// The lines that miss their targets.
     pub(crate) fn missed(&self) -> Vec<String> {
         let missed = self.lines().filter(|(_, line)| line.is_missed());
-        let word = |(row, line): (&str, &Line)| {
-            format!("{row} {}: {}, not {}", line.work, line.figure, line.target())
-        };
-        missed.map(word).collect()
+        missed.map(|(row, line)| line.shown(row)).collect()
     }
 
     fn lines(&self) -> impl Iterator<Item = (&'static str, &Line)> {
@@ -46,7 +40,7 @@ impl Report {
 
     /// What it was measured on.
     pub(crate) fn machine(&self) -> String {
-        let others = match self.busy > BUSY {
+        let others = match self.busy > 0.1 {
             true => "**others kept the machine busy, so these figures are worth little**",
             false => "no other process kept the machine busy",
         };
@@ -59,9 +53,11 @@ impl Report {
 
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let plots = plot::of(&self.rows)?;
-        put(&folder.join("RESULTS.md"), &self.text(&plots))?;
+        let io = |error: std::io::Error| format!("{}: {error}", folder.display());
+        fs::create_dir_all(folder.join("plots")).map_err(io)?;
+        fs::write(folder.join("RESULTS.md"), self.text(&plots)).map_err(io)?;
         for plot in &plots {
-            put(&folder.join("plots").join(plot.file), &plot.svg)?;
+            fs::write(folder.join("plots").join(plot.file), &plot.svg).map_err(io)?;
         }
         Ok(())
     }
@@ -81,16 +77,9 @@ impl Report {
             self.pace.window,
         );
         text += "| row | work | ours | against | theirs | figure | target | |\n|---|---|---|---|---|---|---|---|\n";
-        // Writing to a string does not fail.
-        for (row, line) in self.lines() {
-            let Line { work, ours, against, theirs, figure, .. } = line;
-            let (target, verdict) = (line.target(), line.verdict());
-            let _ = writeln!(
-                text,
-                "| {row} | {work} | {ours} | {against} | {theirs} | {figure} | {target} | {verdict} |"
-            );
-        }
+        text.extend(self.lines().map(|(row, line)| line.shown(row)));
         text += "\n";
+        // Writing to a string does not fail.
         for plot in plots {
             let _ = writeln!(text, "![{}](plots/{})\n", plot.title, plot.file);
         }
@@ -114,29 +103,3 @@ impl Report {
 
 /// Rows that no command repeats, and why targets are missed; written by hand.
 const REASONS: &str = include_str!("reasons.md");
-
-/// A row's lines, for the terminal.
-pub(crate) fn printed(row: &str, outcome: &Outcome) -> String {
-    let mut text = String::new();
-    for line in &outcome.lines {
-        let Line { work, ours, against, theirs, figure, target, .. } = line;
-        let target = target.map_or(String::new(), |target| format!("   target {target}"));
-        let _ = writeln!(
-            text,
-            "{row:<4} {work}\n     ours {ours}   {against} {theirs}   → {figure}{target} {}",
-            line.verdict()
-        );
-    }
-    for note in &outcome.notes {
-        let _ = writeln!(text, "     {note}");
-    }
-    text
-}
-
-fn put(file: &Path, text: &str) -> Result<()> {
-    let io = |error: std::io::Error| format!("{}: {error}", file.display());
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).map_err(io)?;
-    }
-    fs::write(file, text).map_err(io)
-}

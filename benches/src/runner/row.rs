@@ -1,6 +1,5 @@
 //! What a row comes to: lines of the table, points of the plots.
 
-use super::contest::Plot;
 use super::figures::{Spread, Target, number};
 use crate::Result;
 use crate::kind::Kind;
@@ -65,17 +64,18 @@ impl Line {
         self.target.is_some_and(|target| !target.holds(self.measured))
     }
 
-    /// As the report has it: nothing without a target.
-    pub(crate) fn verdict(&self) -> &'static str {
-        match self.target {
+    /// As the table has it, under this row.
+    pub(crate) fn shown(&self, row: &str) -> String {
+        let Self { work, ours, against, theirs, figure, target, .. } = self;
+        let target = target.map_or(String::new(), |target| target.to_string());
+        let verdict = match self.target {
             Some(_) if self.is_missed() => "**missed**",
             Some(_) => "holds",
             None => "",
-        }
-    }
-
-    pub(crate) fn target(&self) -> String {
-        self.target.map_or(String::new(), |target| target.to_string())
+        };
+        format!(
+            "| {row} | {work} | {ours} | {against} | {theirs} | {figure} | {target} | {verdict} |\n"
+        )
     }
 }
 
@@ -83,7 +83,7 @@ impl Line {
 pub(crate) struct Outcome {
     pub(crate) lines: Vec<Line>,
     /// In which plot, whose, and where.
-    pub(crate) points: Vec<(Plot, Kind, (f64, f64))>,
+    pub(crate) points: Vec<(&'static str, Kind, (f64, f64))>,
     /// How long calls took, by work.
     pub(crate) latencies: Vec<(String, Kind, Latency)>,
     /// What else is to be said of it.

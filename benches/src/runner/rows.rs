@@ -132,8 +132,8 @@ pub(crate) const ROWS: &[Row] = &[
         ],
     ),
     own("B19", herd::PEERS, herd::run),
-    own("B20", telemetry::PROGRAMS, telemetry::run),
-    own("B21", fences::PROGRAMS, fences::run),
+    own("B20", &[Kind::Bare, Kind::Unobserved, Kind::Observed], telemetry::run),
+    own("B21", &[Kind::Fenced], fences::run),
     // The longest comes last.
     own("B10", &[], endurance::run),
 ];

@@ -32,16 +32,10 @@ impl Server {
         if page.status != 200 {
             return Err(format!("etcd answers {} to /metrics", page.status));
         }
-        metric(&page.body, name, label)
-            .ok_or_else(|| format!("etcd's metric {name} is not a number"))
+        let lines = page.body.lines().filter_map(|line| line.strip_prefix(name));
+        let lines = lines.filter(|rest| rest.starts_with(['{', ' ']) && rest.contains(label));
+        let values = lines.map(|rest| rest.rsplit_once(' ')?.1.parse::<f64>().ok());
+        let sum = values.sum::<Option<f64>>();
+        sum.ok_or_else(|| format!("etcd's metric {name} is not a number"))
     }
-}
-
-/// The sum of the lines of a metrics page with this name and label.
-fn metric(page: &str, name: &str, label: &str) -> Option<f64> {
-    page.lines()
-        .filter_map(|line| line.strip_prefix(name))
-        .filter(|rest| rest.starts_with(['{', ' ']) && rest.contains(label))
-        .map(|rest| rest.rsplit_once(' ')?.1.parse::<f64>().ok())
-        .sum()
 }

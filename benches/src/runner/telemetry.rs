@@ -10,8 +10,6 @@ use super::{Pace, note};
 use crate::Result;
 use crate::kind::Kind;
 
-pub(crate) const PROGRAMS: &[Kind] = &[Kind::Bare, Kind::Unobserved, Kind::Observed];
-
 /// What runs in turn; the first is what the others are compared with. The targets are multiples of its time of a call.
 const SIDES: [(Kind, &str, Option<Target>); 4] = [
     (Kind::Bare, "", None),
