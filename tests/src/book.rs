@@ -15,6 +15,9 @@ struct Names;
 #[doc = include_str!("../../book/src/options.md")]
 struct Options;
 
+#[doc = include_str!("../../book/src/messages.md")]
+struct Messages;
+
 #[doc = include_str!("../../book/src/timeouts.md")]
 struct Timeouts;
 
