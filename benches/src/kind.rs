@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// Starts its worker; fails if that cannot run here.
+    /// Returns the command that starts its worker; fails if that cannot run here.
     pub(crate) fn command(self) -> Result<Command> {
         let variable = match self {
             Self::Go => "BENCH_GO_PEER",

@@ -42,7 +42,7 @@ fn note(text: impl Display) {
 /// How long and how often is measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
-    /// All rows take less than five minutes once all is built, some of them with fewer tasks and locks: their lines say how many.
+    /// All rows within five minutes once all is built, some with fewer tasks and locks: their lines say how many.
     pub(crate) quick: bool,
     /// Rounds in which ours and each peer measure in turn.
     pub(crate) pairs: usize,
@@ -53,6 +53,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// Returns the value for this pace.
     pub(crate) fn either<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
