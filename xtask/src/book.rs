@@ -12,11 +12,8 @@ use crate::{Result, say, workspace};
 const MDBOOK: &str = "0.5.4";
 
 /// Plots that the pages show as `images/<name>`, and where they are.
-const IMAGES: &[(&str, &str)] = &[
-    ("tasks.svg", "benches/plots/tasks.svg"),
-    ("processes.svg", "benches/plots/processes.svg"),
-    ("torture.svg", "tests/chaos/plot.svg"),
-];
+const IMAGES: &[(&str, &str)] =
+    &[("tasks.svg", "benches/plots/tasks.svg"), ("processes.svg", "benches/plots/processes.svg")];
 
 /// Addresses that stand for files here: of the repository, and of the API docs that cargo builds.
 const REPOSITORY: &str = "https://github.com/etcd-locked/etcd-locked/blob/main/";

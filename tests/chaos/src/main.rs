@@ -7,7 +7,6 @@ mod history;
 mod login;
 mod nemesis;
 mod options;
-mod plot;
 mod report;
 mod results;
 mod run;
@@ -84,7 +83,7 @@ fn judge(command: &Command, events: &[Event]) -> Result<bool> {
     let report = Report::of(events, &verdicts);
     println!("\n{}\n{}", report.faults_text(), report.measured_text());
     if let Some(folder) = &command.write {
-        results::keep(folder, &report, events)?;
+        results::keep(folder, &report)?;
     }
     if verdicts.violations.is_empty() {
         if !report.error.is_empty() {

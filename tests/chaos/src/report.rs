@@ -101,12 +101,12 @@ impl Report {
         for (kind, happened) in &self.faults {
             let mut took = happened.recoveries.clone();
             took.sort_unstable();
-            let at = |share| {
-                let took = quantile(&took, share);
-                took.map_or("–".to_owned(), |ns| format!("{:.2} s", ns as f64 / 1e9))
+            let text_of = |ns: Option<&u64>| {
+                ns.map_or("–".to_owned(), |ns| format!("{:.2} s", *ns as f64 / 1e9))
             };
             let (times, measured) = (happened.times, took.len());
-            let (half, most) = (at(0.5), at(1.0));
+            let half = text_of(took.get(took.len().saturating_sub(1) / 2));
+            let most = text_of(took.last());
             let _ = writeln!(text, "| {kind} | {times} | {measured} | {half} | {most} |");
         }
         text
@@ -145,10 +145,4 @@ impl Report {
 /// The longest of these times, in seconds.
 pub(crate) fn longest<'a>(times: impl IntoIterator<Item = &'a u64>) -> f64 {
     times.into_iter().max().map_or(0.0, |most| *most as f64 / 1e9)
-}
-
-/// Finds the least value that this share of all does not exceed, by the nearest rank; `None` without values.
-pub(crate) fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
-    let rank = (sorted.len() as f64 * share).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied()
 }

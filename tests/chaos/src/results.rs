@@ -8,9 +8,7 @@ use std::path::Path;
 use etcd_locked_devkit::Result;
 
 use crate::checker::VERSION;
-use crate::history::Event;
 use crate::options::{Who, word};
-use crate::plot;
 use crate::report::{Report, longest};
 
 /// Where the figures of single runs are, below the package's folder.
@@ -18,20 +16,14 @@ const RUNS: &str = "runs";
 /// The line of the page below which everything is written anew; what is above is written by hand.
 const FIGURES: &str = "## Runs\n";
 
-/// Keeps the figures of a run below this folder, unless it ended before its time, and draws it if it is one of all kinds.
-pub(crate) fn keep(folder: &Path, report: &Report, events: &[Event]) -> Result<()> {
-    let io = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let run = &report.run;
+/// Keeps the figures of a run below this folder, unless it ended before its time.
+pub(crate) fn keep(folder: &Path, report: &Report) -> Result<()> {
     if !report.error.is_empty() {
         return Ok(());
     }
     let text = serde_json::to_string(report).map_err(|error| error.to_string())?;
-    fs::write(folder.join(RUNS).join(run.id() + ".json"), text + "\n").map_err(io)?;
-    if run.who == Who::Ours && run.mix == "all" {
-        let svg = plot::draw(events).map_err(|error| error.to_string())?;
-        fs::write(folder.join("plot.svg"), svg).map_err(io)?;
-    }
-    Ok(())
+    let file = folder.join(RUNS).join(report.run.id() + ".json");
+    fs::write(&file, text + "\n").map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// Writes the figures anew, from all runs that are kept below this folder.
@@ -114,8 +106,7 @@ fn figures(reports: &[Report]) -> String {
     }
     text += &format!(
         "\n## Faults, and how long until every hot name was served again in every worker\n\n{}\n\
-         ## Measured\n\n{}\n\
-         ![waits over time, with the faults](plot.svg)\n",
+         ## Measured\n\n{}",
         ours.faults_text(),
         ours.measured_text()
     );

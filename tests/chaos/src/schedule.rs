@@ -13,7 +13,7 @@ pub(crate) const CREW: usize = 4;
 pub(crate) const MEMBERS: usize = 3;
 
 /// A kind of fault. Histories name it as the command line does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum Kind {
     WorkerKilled,
