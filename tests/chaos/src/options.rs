@@ -122,27 +122,3 @@ fn minutes(text: &str) -> Result<Duration, &'static str> {
     let time = minutes.and_then(|it| Duration::try_from_secs_f64(it * 60.0).ok());
     time.map(|time| time.max(Duration::from_secs(30))).ok_or("write minutes, such as 10 or 0.5")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(args: &[&str]) -> Result<Command, clap::Error> {
-        Command::try_parse_from(["chaos"].iter().chain(args))
-    }
-
-    #[test]
-    fn a_run_is_as_long_and_of_what_was_said() {
-        let args = ["--minutes", "0.1", "--mix", "groups", "--only", "worker stopped"];
-        let options = parse(&args).expect("a command").options;
-        assert_eq!((options.time, options.who), (Duration::from_secs(30), Who::Ours));
-        assert_eq!((options.mix.name, options.only), ("groups", vec![Kind::WorkerStopped]));
-        let mistaken = parse(&["--sabotage", "release-by-name"]).expect("a command").options;
-        assert_eq!(mistaken.who, Who::ReleaseByName);
-        assert!(parse(&["--peer", "go", "--program", "worker"]).is_ok());
-        // Without its program, a peer has no worker.
-        for args in [["--minutes", "-1"], ["--only", "rain"], ["--peer", "goo"], ["--peer", "go"]] {
-            assert!(parse(&args).is_err(), "{args:?}");
-        }
-    }
-}

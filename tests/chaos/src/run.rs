@@ -145,12 +145,12 @@ fn remains(cluster: &Cluster, patience: Duration, end: bool) -> Vec<String> {
     let members = cluster.members().iter();
     let gateways: Vec<_> = members.map(|member| member.gateway()).collect();
     let left = || -> Result<Vec<String>> {
-        if !end {
-            return first(&gateways, |gateway| gateway.keys(NAMES));
+        let prefix = if end { "locks" } else { NAMES };
+        let mut left = first(&gateways, |gateway| gateway.keys(prefix))?;
+        if end {
+            let leases = first(&gateways, Gateway::leases)?;
+            left.extend(leases.iter().map(|lease| format!("lease {lease:x}")));
         }
-        let mut left = first(&gateways, |gateway| gateway.keys("locks"))?;
-        let leases = first(&gateways, Gateway::leases)?;
-        left.extend(leases.iter().map(|lease| format!("lease {lease:x}")));
         Ok(left)
     };
     let start = Instant::now();

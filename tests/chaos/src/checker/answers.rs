@@ -128,7 +128,13 @@ impl Known<'_> {
             }));
         }
         let idle = (to - from).saturating_sub(self.pauses.ran(call.id.process, from, to));
-        let free = longest_free(&mut taken, from, to).saturating_sub(idle);
+        taken.sort_unstable();
+        let (mut since, mut free) = (from, 0);
+        for (begin, end) in taken.into_iter().chain([(to, to)]) {
+            free = free.max(begin.min(to).saturating_sub(since));
+            since = since.max(end);
+        }
+        let free = free.saturating_sub(idle);
         if free > SERVED {
             let text = format!("waited for {} ms while its name was free", free / 1_000_000);
             verdicts.of_call(Breach::BusyInCalm, call, to, text);
@@ -174,14 +180,4 @@ impl Known<'_> {
             }
         }
     }
-}
-
-fn longest_free(taken: &mut [(u64, u64)], from: u64, to: u64) -> u64 {
-    taken.sort_unstable();
-    let (mut since, mut longest) = (from, 0);
-    for (begin, end) in taken {
-        longest = longest.max((*begin).min(to).saturating_sub(since));
-        since = since.max(*end);
-    }
-    longest.max(to.saturating_sub(since))
 }

@@ -62,8 +62,8 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
             }
         }
         // What a step with a second fault takes is of neither alone.
-        let mut others = others;
-        let alone = !others.any(|other| fault.begun <= other.begun && other.begun <= healed);
+        let alone =
+            !others.clone().any(|other| fault.begun <= other.begun && other.begun <= healed);
         if let Some(took) = slowest.filter(|_| alone) {
             verdicts.recoveries.push((fault.kind, took));
         }

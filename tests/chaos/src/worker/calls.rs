@@ -259,7 +259,10 @@ impl Caller {
                     pending.result = service.call(&asked, body).await;
                 }
             }
-            Who::Etcdctl => pending.result = etcdctl::call(&asked, body).await,
+            Who::Etcdctl => {
+                let called = etcdctl::call(&asked, body).await;
+                pending.result = called.unwrap_or_else(|error| Outcome::Wrong(error.to_string()));
+            }
             Who::Unlocked if self.random.u8(0..100) == 0 => {
                 body.writes = false;
                 let tokens = names.into_iter().map(|name| (name, 0)).collect();
@@ -282,8 +285,14 @@ impl Caller {
             }
             Who::NoGate => {
                 let call = async {
-                    let guard = acquire.await?;
-                    ungated(&guard, body).await?;
+                    let guard: LockGuard = acquire.await?;
+                    let locks = guard.hold(async { current() }).await?;
+                    tokio::select! {
+                        biased;
+                        () = body.run_under(Hold::of(locks)) => {}
+                        // Its task learns only here that the lock is lost.
+                        _ = guard.lost() => guard.hold(async {}).await?,
+                    }
                     guard.release().await
                 };
                 pending.answered(call).await;
@@ -380,16 +389,6 @@ async fn blocking<T: Send + 'static>(call: impl Future<Output = T> + Send + 'sta
     let Ok(own) = own else { return };
     // It is not awaited only if the worker ends.
     let _ = tokio::task::spawn_blocking(move || own.block_on(call)).await;
-}
-
-/// Runs a body until it ends, or until its task learns that the lock is lost.
-async fn ungated(guard: &LockGuard, body: Body) -> Result<(), LockError> {
-    let locks = guard.hold(async { current() }).await?;
-    tokio::select! {
-        biased;
-        () = body.run_under(Hold::of(locks)) => Ok(()),
-        _ = guard.lost() => guard.hold(async {}).await,
-    }
 }
 
 async fn release_by_name(name: &str) -> Result<(), etcd_client::Error> {

@@ -20,11 +20,6 @@ use crate::login;
 /// Says the revision of the lock, and ends at a line on the input of etcdctl, which has no input for its command.
 const COMMAND: &str = "echo $ETCD_LOCK_REV; read -r line < /proc/$PPID/fd/0";
 
-pub(super) async fn call(asked: &Asked, body: Body) -> Outcome {
-    let called = locked(asked, body).await;
-    called.unwrap_or_else(|error| Outcome::Wrong(error.to_string()))
-}
-
 fn etcdctl(asked: &Asked) -> io::Result<Child> {
     // etcdctl warns of variables that it does not know.
     let mut command = binary::without_settings(&binary::etcdctl(), "ETCDCTL_");
@@ -39,7 +34,7 @@ fn etcdctl(asked: &Asked) -> io::Result<Child> {
     Command::from(command).spawn()
 }
 
-async fn locked(asked: &Asked, body: Body) -> io::Result<Outcome> {
+pub(super) async fn call(asked: &Asked, body: Body) -> io::Result<Outcome> {
     let mut etcdctl = etcdctl(asked)?;
     let (Some(mut stdin), Some(stdout)) = (etcdctl.stdin.take(), etcdctl.stdout.take()) else {
         return Err(io::Error::other("etcdctl without streams"));

@@ -25,7 +25,7 @@ use self::connection::WitnessConnection;
 use self::logs::Logs;
 use self::service::Owner;
 use crate::history::Said;
-use crate::options::{Who, Worker, word};
+use crate::options::{Who, Worker};
 use crate::stalls;
 
 /// How many tasks of a worker make calls of the mix.
@@ -33,19 +33,13 @@ const ROAMERS: u64 = 10;
 /// The grace of the shutdown: longer than any body lasts.
 const GRACE: Duration = Duration::from_secs(20);
 
-pub(crate) fn run(worker: &Worker) -> etcd_locked_devkit::Result<()> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    runtime.block_on(work(worker)).map_err(|error| format!("worker: {error}"))
+#[tokio::main(worker_threads = 2)]
+pub(crate) async fn run(worker: &Worker) -> etcd_locked_devkit::Result<()> {
+    work(worker).await.map_err(|error| format!("worker: {error}"))
 }
 
 async fn work(worker: &Worker) -> Result<(), Box<dyn Error>> {
     let (who, mix) = (worker.who, worker.mix);
-    if [Who::Go, Who::Aetcd].contains(&who) {
-        // The library must not make calls in their name.
-        return Err(format!("{} has a program of its own", word(who)).into());
-    }
     let witness = WitnessConnection::connect(&worker.witness, worker.process).await?;
     let watched = witness.clone();
     stalls::watch(move |since| watched.say(Said::Stalled { since }));

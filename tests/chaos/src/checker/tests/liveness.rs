@@ -14,8 +14,7 @@ fn a_name_that_is_not_served_in_calm_is_found() {
         let bodies = hot(&[(0, "1.1"), (next, "1.2")]);
         format!("{bodies} 10-1000 fault leader_killed; 60000 draining")
     };
-    holds(&of(3_000));
-    assert_eq!(judged(&of(3_000)).recoveries[0].1, ms(2_000));
+    assert_eq!(holds(&of(3_000)).recoveries[0].1, ms(2_000));
     breaks(&of(60_001), Breach::NotServedInCalm);
 }
 
@@ -26,8 +25,7 @@ fn a_worker_that_is_not_served_while_another_is_is_found() {
         let fault = "10-1000 fault worker_cut_off slot=2";
         format!("0 starts 1; 0 starts 2; {bodies} {fault}; 60000 draining; {more}")
     };
-    holds(&of(5_000, ""));
-    assert_eq!(judged(&of(5_000, "")).recoveries[0].1, ms(4_000));
+    assert_eq!(holds(&of(5_000, "")).recoveries[0].1, ms(4_000));
     breaks(&of(60_001, ""), Breach::NotServedInCalm);
     // One that was killed wants nothing any more.
     holds(&of(60_001, "30 killed 2"));
