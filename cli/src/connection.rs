@@ -68,12 +68,8 @@ impl<'a> Connection<'a> {
     /// A client of the endpoint that is the first to answer, for some requests: one over all endpoints may ask a member that is down,
     /// or silent, and what then happened to a request is not known.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
-        let each = self.each()?;
-        if each.len() < 2 {
-            return Ok(self.locks.client().await?);
-        }
         let mut asking = JoinSet::new();
-        for (_, locks) in each {
+        for (_, locks) in self.each()? {
             let key = self.prefix.clone();
             asking.spawn(async move {
                 let mut client = locks.client().await?;
@@ -85,12 +81,11 @@ impl<'a> Connection<'a> {
             });
         }
         let mut failed = None;
-        while let Some(asked) = asking.join_next().await {
+        // Only a panic ends a task before its answer.
+        while let Some(Ok(asked)) = asking.join_next().await {
             match asked {
-                Ok(Ok(client)) => return Ok(client),
-                Ok(Err(failure)) => failed = failed.or(Some(failure)),
-                // Only a panic ends the task before its answer.
-                Err(_) => {}
+                Ok(client) => return Ok(client),
+                Err(failure) => failed = failed.or(Some(failure)),
             }
         }
         Err(failed.unwrap_or_else(|| Failure::Etcd("no endpoint of etcd answers".to_owned())))

@@ -83,21 +83,22 @@ impl From<LockError> for Failure {
 
 impl From<etcd_client::Error> for Failure {
     fn from(error: etcd_client::Error) -> Self {
-        let etcd_client::Error::GRpcStatus(status) = &error else {
-            return Self::Etcd(format!("etcd failed: {error}"));
-        };
-        match status.message() {
-            DENIED => Self::Denied(format!("etcd failed: {DENIED}")),
-            text @ "etcdserver: mvcc: database space exceeded" => Self::Full(text.to_owned()),
-            text @ "etcdserver: user name is empty" => Self::Login(format!(
-                "etcd failed: {text}: it wants to know who asks, by --user or ETCD_LOCKED_USER"
-            )),
-            text @ "etcdserver: authentication failed, invalid user ID or password" => {
-                Self::Login(format!("etcd failed: {text}"))
-            }
+        let text = match &error {
             // What did not come from etcd may have no more than a code.
-            "" => Self::Etcd(format!("etcd failed: {error}")),
-            text => Self::Etcd(format!("etcd failed: {text}")),
+            etcd_client::Error::GRpcStatus(status) if !status.message().is_empty() => {
+                status.message().to_owned()
+            }
+            error => error.to_string(),
+        };
+        let failed = format!("etcd failed: {text}");
+        match &*text {
+            DENIED => Self::Denied(failed),
+            "etcdserver: mvcc: database space exceeded" => Self::Full(text),
+            "etcdserver: user name is empty" => Self::Login(format!(
+                "{failed}: it wants to know who asks, by --user or ETCD_LOCKED_USER"
+            )),
+            "etcdserver: authentication failed, invalid user ID or password" => Self::Login(failed),
+            _ => Self::Etcd(failed),
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<
     let mut failed = None;
     for holder in holders {
         // Only for what is said of it.
-        let stops = stops_within(&mut client, holder).await.ok().flatten();
+        let stops = stops_within(&mut client, holder).await;
         let taken = match take(&mut client, &Target::of(holder)).await {
             Ok(taken) => taken,
             Err(failure) => {
@@ -51,36 +51,29 @@ pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<
                 "name": queue.name(),
                 "taken": taken,
                 "holder": object(holder),
-                "stops_within_ms": stops.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX)),
+                "stops_within_ms": stops.map(|it| it.as_millis()),
             });
             writeln!(out, "{object}")
         } else if taken {
             writeln!(out, "taken from {}{}", process(holder), end(holder, stops))
         } else {
-            writeln!(
-                out,
-                "{} has given it back, or to another of its calls: nothing was taken from it",
-                process(holder)
-            )
+            let kept = "has given it back, or to another of its calls: nothing was taken from it";
+            writeln!(out, "{} {kept}", process(holder))
         };
     }
-    match failed {
-        None => Ok(all),
-        Some(failure) => Err(failure),
-    }
+    failed.map_or(Ok(all), Err)
 }
 
 /// Whom it hits: all that are known to hold the name, or the one that was asked for.
 fn holders<'a>(queue: &'a Queue, options: &Kick) -> Result<Vec<&'a Contender>, Failure> {
     let all = queue.holders();
-    let Some(key) = &options.holder else {
+    let Kick { name, holder: Some(key), .. } = options else {
         return Ok(all.filter(|it| is_known_to_hold(it)).collect());
     };
     let of_key: Vec<_> = all.filter(|it| it.shown_key() == *key).collect();
     match of_key.is_empty() {
         true => Err(Failure::Usage(format!(
-            "no holder of `{}` has the key `{key}`: see `etcd-locked who {} --json`",
-            options.name, options.name
+            "no holder of `{name}` has the key `{key}`: see `etcd-locked who {name} --json`"
         ))),
         false => Ok(of_key),
     }
@@ -97,10 +90,8 @@ fn tell(queue: &Queue, holders: &[&Contender]) {
         let (who, time) = (process(holder), time(holder));
         say(format_args!("{} is held by {who}, for {time}", queue.name()));
         if !holder.group().is_empty() {
-            say(format_args!(
-                "  its call holds these too, and loses them: {}",
-                holder.group().join(" ")
-            ));
+            let group = holder.group().join(" ");
+            say(format_args!("  its call holds these too, and loses them: {group}"));
         }
     }
     let may = queue.holders().filter(|it| !is_known_to_hold(it)).count();
@@ -119,35 +110,25 @@ fn is_confirmed(queue: &Queue) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::Usage("not asked on a terminal: confirm with --yes".to_owned()));
     }
-    write!(
-        io::stderr(),
-        "Take `{}` away? What its holder has half done stays so. [y/N] ",
-        queue.name()
-    )?;
-    io::stderr().flush()?;
+    let name = queue.name();
+    write!(io::stderr(), "Take `{name}` away? What its holder has half done stays so. [y/N] ")?;
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
 }
 
 /// How long its lease lives at most from now on, unless it is renewed: a holder that learns nothing has stopped by then.
-async fn stops_within(
-    client: &mut Client,
-    holder: &Contender,
-) -> Result<Option<Duration>, Failure> {
-    let Some(lease) = holder.lease() else {
-        return Ok(None);
-    };
-    let left = answer(client.lease_time_to_live(lease, None)).await?;
-    Ok(u64::try_from(left.granted_ttl()).ok().map(Duration::from_secs))
+async fn stops_within(client: &mut Client, holder: &Contender) -> Option<Duration> {
+    let left = answer(client.lease_time_to_live(holder.lease()?, None)).await.ok()?;
+    u64::try_from(left.granted_ttl()).ok().map(Duration::from_secs)
 }
 
 /// A contender's key as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
-    key: Vec<u8>,
-    created: i64,
-    changed: i64,
+    pub(crate) key: Vec<u8>,
+    pub(crate) created: i64,
+    pub(crate) changed: i64,
 }
 
 impl Target {
@@ -157,11 +138,6 @@ impl Target {
             created: contender.created(),
             changed: contender.changed(),
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn named(key: &str) -> Self {
-        Self { key: key.into(), created: 7, changed: 7 }
     }
 }
 

@@ -100,7 +100,7 @@ fn row_object(queue: &Queue) -> serde_json::Value {
         "name": queue.name(),
         "holders": holders.map(object).collect::<Vec<_>>(),
         "waiting": queue.waiters().count(),
-        "longest_wait_ms": longest_wait(queue).map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX)),
+        "longest_wait_ms": longest_wait(queue).map(|it| it.as_millis()),
     })
 }
 

@@ -36,8 +36,8 @@ fn main() -> ExitCode {
     // These two need no runtime.
     #[cfg(target_os = "linux")]
     match &options.command {
-        Command::Guardian(guardian) => {
-            return match exec::guardian(guardian) {
+        Command::Guardian { grace_ns, command } => {
+            return match exec::guardian(*grace_ns, command) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     say(format_args!("etcd-locked: the guardian of a command fails: {error}"));
@@ -45,7 +45,9 @@ fn main() -> ExitCode {
                 }
             };
         }
-        Command::Launcher(launcher) => return ExitCode::from(exec::launcher(launcher)),
+        Command::Launcher { guardian, command } => {
+            return ExitCode::from(exec::launcher(*guardian, command));
+        }
         _ => {}
     }
     match run(options) {
@@ -74,10 +76,10 @@ async fn run(options: Options) -> Result<u8, Failure> {
     }
     let done = match &options.command {
         Command::Ls(ls) => ls::ls(&connect()?, ls).await?,
-        Command::Who(who) => who::who(&connect()?, who).await?,
+        Command::Who { name } => who::who(&connect()?, name).await?,
         Command::Kick(kick) => kick::kick(&connect()?, kick).await?,
         Command::Top(top) => top::top(&connect()?, top).await?,
-        Command::Doctor(doctor) => doctor::doctor(&connect()?, doctor).await?,
+        Command::Doctor { probes } => doctor::doctor(&connect()?, *probes).await?,
         #[cfg(target_os = "linux")]
         Command::Exec(exec) => return exec::exec(&options.etcd, exec).await,
         Command::Completions { shell } => {
@@ -94,7 +96,7 @@ async fn run(options: Options) -> Result<u8, Failure> {
         }
         // They are carried out without a runtime.
         #[cfg(target_os = "linux")]
-        Command::Guardian(_) | Command::Launcher(_) => false,
+        Command::Guardian { .. } | Command::Launcher { .. } => false,
     };
     Ok(if done { 0 } else { NOTHING })
 }

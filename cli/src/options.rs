@@ -1,12 +1,14 @@
 //! Options of the command line.
 
+#[cfg(target_os = "linux")]
+use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 #[cfg(target_os = "linux")]
-use crate::exec::options::{Exec, Guardian, Launcher};
+use crate::exec::options::Exec;
 
 /// Shows the locks that services take with etcd-locked, takes them away, and runs commands under them.
 ///
@@ -64,7 +66,10 @@ pub(crate) enum Command {
     ///
     /// If the name is in a deadlock, that is shown too. With --json `cycle` has its names, from this one back to it; it is empty if there
     /// is none, and null where that is not known, for which standard error has the reason.
-    Who(Who),
+    Who {
+        /// The name, as `ls` shows it
+        name: String,
+    },
     /// Take a lock away from its holder
     ///
     /// It deletes the holder's key, after it has asked, if the key is still as it was read: so no later process is hit, and no later
@@ -100,17 +105,33 @@ pub(crate) enum Command {
     /// The guardian of `exec`, which starts it
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
-    Guardian(Guardian),
+    Guardian {
+        /// How long before the stop time the command is asked to end, in nanoseconds
+        #[arg(long)]
+        grace_ns: u64,
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
     /// The launcher of `exec`'s command, which the guardian starts
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
-    Launcher(Launcher),
+    Launcher {
+        /// The guardian's process
+        #[arg(long)]
+        guardian: i32,
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
     /// Look for what is wrong with etcd, with rights, and with what lies below the prefix
     ///
     /// Each finding begins with `ok`, `BAD`, or `?` where this user may not see it; with --json `ok` is true, false or null. What to do
     /// stands below it. Exit status: 1 if a finding is BAD. It leaves nothing in etcd: the leases that it grants to time etcd are
     /// revoked at once.
-    Doctor(Doctor),
+    Doctor {
+        /// How many leases to grant and revoke, which times etcd's writes
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        probes: u32,
+    },
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -123,11 +144,10 @@ pub(crate) enum Command {
 impl Command {
     /// Whether it prints objects with `--json`.
     pub(crate) fn has_json(&self) -> bool {
-        matches!(self, Self::Ls(_) | Self::Who(_) | Self::Kick(_) | Self::Doctor(_))
+        matches!(self, Self::Ls(_) | Self::Who { .. } | Self::Kick(_) | Self::Doctor { .. })
     }
 }
 
-/// Options of `ls`.
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// Only names that begin with this
@@ -139,14 +159,6 @@ pub(crate) struct Ls {
     pub(crate) watch: Option<Duration>,
 }
 
-/// Options of `who`.
-#[derive(Debug, Args)]
-pub(crate) struct Who {
-    /// The name, as `ls` shows it
-    pub(crate) name: String,
-}
-
-/// Options of `kick`.
 #[derive(Debug, Args)]
 pub(crate) struct Kick {
     /// The name, as `ls` shows it
@@ -159,7 +171,6 @@ pub(crate) struct Kick {
     pub(crate) yes: bool,
 }
 
-/// Options of `top`.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
     /// Only names that begin with this
@@ -177,14 +188,6 @@ fn at_least_100ms(text: &str) -> Result<Duration, String> {
         true => Ok(every),
         false => Err("100ms at least, because etcd is read as often".to_owned()),
     }
-}
-
-/// Options of `doctor`.
-#[derive(Debug, Args)]
-pub(crate) struct Doctor {
-    /// How many leases to grant and revoke, which times etcd's writes
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) probes: u32,
 }
 
 #[cfg(test)]

@@ -8,12 +8,11 @@ use crate::connection::Connection;
 use crate::contender::{object, process, standing, time};
 use crate::cycle;
 use crate::failure::Failure;
-use crate::options::Who;
 use crate::page::Page;
 use crate::say;
 
-pub(crate) async fn who(connection: &Connection<'_>, options: &Who) -> Result<bool, Failure> {
-    let Some(queue) = connection.queue(&options.name).await? else {
+pub(crate) async fn who(connection: &Connection<'_>, name: &str) -> Result<bool, Failure> {
+    let Some(queue) = connection.queue(name).await? else {
         return Ok(false);
     };
     // Whatever becomes of the search: who holds the name and who waits is known.
@@ -21,15 +20,14 @@ pub(crate) async fn who(connection: &Connection<'_>, options: &Who) -> Result<bo
         Ok(cycle) => Some(cycle),
         Err(failure) => {
             say(format_args!(
-                "etcd-locked: whether `{}` is in a deadlock is not known: {failure}",
-                queue.name()
+                "etcd-locked: whether `{name}` is in a deadlock is not known: {failure}"
             ));
             None
         }
     };
     if connection.json {
         let contenders: Vec<_> = queue.contenders().iter().map(object).collect();
-        let object = json!({ "name": queue.name(), "contenders": contenders, "cycle": cycle });
+        let object = json!({ "name": name, "contenders": contenders, "cycle": cycle });
         writeln!(io::stdout(), "{object}")?;
         return Ok(true);
     }

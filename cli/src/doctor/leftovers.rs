@@ -22,7 +22,7 @@ pub(super) async fn leftovers(
     client: &mut Client,
 ) -> Result<Vec<Finding>, Failure> {
     let (mut names, mut contenders) = (0_u64, 0_u64);
-    let [mut unleased, mut strange, mut strays] = [const { Leftovers::new() }; 3];
+    let [mut unleased, mut strange, mut strays] = <[Leftovers; 3]>::default();
     // Before the names: a session that comes later has a contender that is not missed here.
     let mut sessions = match sessions(client, &session_root(&connection.prefix)).await {
         Ok(sessions) => Some(sessions),
@@ -42,10 +42,7 @@ pub(super) async fn leftovers(
             match contender.lease() {
                 None => unleased.add(|| contender.shown_key()),
                 Some(_) if contender.holder().is_none() => strange.add(|| contender.shown_key()),
-                Some(lease) => {
-                    let sessions = sessions.as_mut();
-                    sessions.map(|sessions| sessions.idle.remove(&lease));
-                }
+                Some(lease) => _ = sessions.as_mut().map(|it| it.idle.remove(&lease)),
             }
         }
     }
@@ -76,12 +73,27 @@ pub(super) async fn leftovers(
         let kinds = "not of etcd-locked (Go's concurrency package, etcdctl lock, …)";
         Finding::good("contender.foreign", format!("{contenders} {kinds}: {named}"))
     }));
-    findings.extend(sessions.iter().flat_map(Sessions::findings));
+    if let Some(Sessions { many, idle, unleased }) = sessions {
+        let idle = match idle.len() {
+            0 => String::new(),
+            idle => format!(
+                ", {idle} of them without a holder or waiter (idle, or ended without a shutdown less than a TTL ago)"
+            ),
+        };
+        findings.push(Finding::good("session.counted", count(many, "session") + &idle));
+        findings.extend(unleased.found("key", |keys, named| {
+            Finding::bad(
+                "session.unleased",
+                format!("{keys} without a lease among the session keys, which no process of ours puts: {named}"),
+                "delete each with `etcdctl del KEY`, one key in each command",
+            )
+        }));
+    }
     Ok(findings)
 }
 
 /// The session keys.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Sessions {
     many: u64,
     /// Leases of those without a contender, as far as is known.
@@ -91,7 +103,7 @@ struct Sessions {
 
 /// Reads the session keys, and the edges below them, page by page.
 async fn sessions(client: &Client, root: &str) -> Result<Sessions, Failure> {
-    let mut found = Sessions { many: 0, idle: BTreeSet::new(), unleased: Leftovers::new() };
+    let mut found = Sessions::default();
     // `0` comes after `/`, with which the root ends.
     let end = format!("{}0", root.trim_end_matches('/'));
     let mut next = Some(root.as_bytes().to_vec());
@@ -118,27 +130,6 @@ async fn sessions(client: &Client, root: &str) -> Result<Sessions, Failure> {
     Ok(found)
 }
 
-impl Sessions {
-    fn findings(&self) -> Vec<Finding> {
-        let idle = match self.idle.len() {
-            0 => String::new(),
-            idle => format!(
-                ", {idle} of them without a holder or waiter (idle, or ended without a shutdown less than a TTL ago)"
-            ),
-        };
-        let sessions = count(self.many, "session");
-        let mut findings = vec![Finding::good("session.counted", sessions + &idle)];
-        findings.extend(self.unleased.found("key", |keys, named| {
-            Finding::bad(
-                "session.unleased",
-                format!("{keys} without a lease among the session keys, which no process of ours puts: {named}"),
-                "delete each with `etcdctl del KEY`, one key in each command",
-            )
-        }));
-        findings
-    }
-}
-
 /// A number of things.
 fn count(many: u64, thing: &str) -> String {
     match many {
@@ -148,17 +139,13 @@ fn count(many: u64, thing: &str) -> String {
 }
 
 /// Some keys, of which a few are named.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Leftovers {
     many: u64,
     first: Vec<String>,
 }
 
 impl Leftovers {
-    const fn new() -> Self {
-        Self { many: 0, first: Vec::new() }
-    }
-
     fn add(&mut self, shown: impl FnOnce() -> String) {
         self.many += 1;
         if self.first.len() < NAMED {

@@ -1,10 +1,7 @@
 //! Members of etcd: whether each endpoint answers, and how its member is.
 
-use std::collections::BTreeMap;
-
 use etcd_locked::etcd_client::{Client, StatusResponse};
 use etcd_locked::{Locks, RECOMMENDED_ETCD, etcd_bugs};
-use tokio::task::JoinSet;
 
 use super::finding::Finding;
 use crate::connection::{Connection, answer};
@@ -25,15 +22,11 @@ pub(super) struct Members {
 /// Asks each endpoint for itself, all at once.
 pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Failure> {
     let mut findings = Vec::new();
-    let mut clients = BTreeMap::new();
+    let mut clients = Vec::new();
     let (mut denied, mut refused) = (Vec::new(), Vec::new());
     let (mut serving, mut leaderless) = (None, None);
     let mut refuse = false;
-    let each = connection.each()?;
-    let names: Vec<String> = each.iter().map(|(endpoint, _)| endpoint.clone()).collect();
-    let locks = each.into_iter().map(|(_, locks)| locks);
-    for (at, answered) in all(locks.enumerate(), first).await {
-        let endpoint = &names[at];
+    for (endpoint, answered) in all(connection.each()?, first).await {
         let (client, status) = match answered {
             Ok(answered) => answered,
             Err(Failure::Login(why)) => {
@@ -46,20 +39,20 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
                 continue;
             }
             Err(failure) => {
-                findings.push(unreachable(endpoint, &failure));
+                findings.push(unreachable(&endpoint, &failure));
                 continue;
             }
         };
         match status.map(|status| status.leader()) {
             None => {
-                denied.push(&**endpoint);
+                denied.push(endpoint);
                 serving = serving.or(Some(client));
                 continue;
             }
             Some(0) => leaderless = leaderless.or(Some(client.clone())),
             Some(_) => serving = serving.or(Some(client.clone())),
         }
-        clients.insert(at, client);
+        clients.push((endpoint, client));
     }
     if !refused.is_empty() {
         refuse = true;
@@ -75,18 +68,17 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
     // What a member has in its log at first, all must have a moment later. Answers of one moment cannot be had, and on a busy etcd
     // the later one is always ahead. Both are asked for on open connections, and not after a wait for a member that is silent.
     let before = all(clients.clone(), status).await;
-    let before = before.values().flatten().map(StatusResponse::raft_index);
+    let before = before.iter().flat_map(|(_, status)| status).map(StatusResponse::raft_index);
     let newest = before.max().unwrap_or_default();
     let mut leaders = Vec::new();
-    for (at, status) in all(clients, status).await {
-        let endpoint = &names[at];
+    for (endpoint, status) in all(clients, status).await {
         match status {
             Ok(status) => {
                 leaders.push(status.leader());
-                findings.push(member(endpoint, &status, newest));
-                findings.extend(version(endpoint, status.version()));
+                findings.push(member(&endpoint, &status, newest));
+                findings.extend(version(&endpoint, status.version()));
             }
-            Err(failure) => findings.push(unreachable(endpoint, &failure)),
+            Err(failure) => findings.push(unreachable(&endpoint, &failure)),
         }
     }
     if leaders.iter().any(|leader| *leader != leaders[0]) {
@@ -100,20 +92,18 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
 }
 
 /// Asks all at once; returns the answers in the order of the endpoints.
-async fn all<A, T, F>(
-    asked: impl IntoIterator<Item = (usize, A)>,
-    ask: impl Fn(A) -> F,
-) -> BTreeMap<usize, T>
+async fn all<A, T, F>(asked: Vec<(String, A)>, ask: impl Fn(A) -> F) -> Vec<(String, T)>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
-    let mut asking = JoinSet::new();
-    for (at, of) in asked {
-        let answer = ask(of);
-        asking.spawn(async move { (at, answer.await) });
+    let asking = asked.into_iter().map(|(endpoint, of)| (endpoint, tokio::spawn(ask(of))));
+    let mut answers = Vec::new();
+    for (endpoint, task) in asking.collect::<Vec<_>>() {
+        // Only a panic ends a task before its answer.
+        answers.extend(task.await.map(|answer| (endpoint, answer)));
     }
-    asking.join_all().await.into_iter().collect()
+    answers
 }
 
 /// Connects, and asks for the status; without one, where etcd tells it to root only. The engine's own read says whether time alone can

@@ -14,10 +14,9 @@ use self::finding::Finding;
 use self::members::Members;
 use crate::connection::Connection;
 use crate::failure::Failure;
-use crate::options::Doctor;
 
 /// Tells what it finds; returns whether all is well.
-pub(crate) async fn doctor(connection: &Connection<'_>, options: &Doctor) -> Result<bool, Failure> {
+pub(crate) async fn doctor(connection: &Connection<'_>, probes: u32) -> Result<bool, Failure> {
     let mut report = Report { json: connection.json, is_read: true, all_well: true };
     let Members { findings, serving, refuse } = members::members(connection).await?;
     report.tell(&findings)?;
@@ -32,7 +31,7 @@ pub(crate) async fn doctor(connection: &Connection<'_>, options: &Doctor) -> Res
     let clock = clock::clock(client.clone());
     let looks = async {
         report.tell(&alarms::alarms(&mut client).await)?;
-        report.tell(&[writes::writes(&mut client, options.probes).await])?;
+        report.tell(&[writes::writes(&mut client, probes).await])?;
         let (findings, reads) = rights::rights(&mut client, &connection.prefix).await;
         report.tell(&findings)?;
         if reads {

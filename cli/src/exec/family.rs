@@ -69,28 +69,26 @@ pub(super) fn end(
         doomed.retain(|child| !spared.contains(child));
         let besides = doomed.iter().filter(|child| Some(**child) != leader);
         let others = *seen_at_first.get_or_insert(besides.count());
-        let mut remain = false;
+        let mut reaped = Vec::new();
         if doomed.is_empty() && spared.is_empty() {
             match wait(WaitOptions::NOHANG) {
                 Err(Errno::CHILD) => return (status, others),
-                Ok(Some((child, ended))) if Some(child) == leader => {
-                    status = Some(status_of(ended));
-                }
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => remain = true,
+                any => reaped.push(any),
             }
         } else if doomed.is_empty() {
             if seen.is_some() {
                 return (status, others);
             }
-            remain = true;
+            reaped.push(Ok(None));
         }
         for child in &doomed {
             let _ = kill_process(*child, Signal::KILL);
         }
         // One that is slow to die keeps none of the others alive.
-        for child in &doomed {
-            match waitpid(Some(*child), WaitOptions::NOHANG) {
+        reaped.extend(doomed.iter().map(|child| waitpid(Some(*child), WaitOptions::NOHANG)));
+        let mut remain = false;
+        for one in reaped {
+            match one {
                 Ok(Some((child, ended))) if Some(child) == leader => {
                     status = Some(status_of(ended));
                 }

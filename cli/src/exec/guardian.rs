@@ -4,7 +4,8 @@
 //! by the boot clock, so it has expired as well when the machine was suspended, and when the guardian was stopped and goes on. While it
 //! is stopped, the wrapper kills.
 
-use std::io::{self, Read};
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -19,8 +20,7 @@ use rustix::time::{
 use signal_hook::consts::SIGCHLD;
 use signal_hook::low_level::pipe;
 
-use super::link::{Message, Received, now, receive, receive_file, send};
-use super::options::Guardian;
+use super::link::{Message, now, receive, receive_file, send};
 use super::speaker::Speaker;
 use super::watch::{Due, Watch};
 use super::{family, signals_for_all};
@@ -33,7 +33,7 @@ const HIGHEST_PRIORITY: i32 = -20;
 
 /// Guards a command from its start to its end. `Err`: it cannot begin, or go on; then the command ends with it, by the system and the
 /// wrapper.
-pub(crate) fn guardian(options: &Guardian) -> io::Result<()> {
+pub(crate) fn guardian(grace: u64, command: &[OsString]) -> io::Result<()> {
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stdin = receive_file(&link)?;
     // No signal of the terminal reaches another session, nor one to the wrapper's group.
@@ -46,9 +46,11 @@ pub(crate) fn guardian(options: &Guardian) -> io::Result<()> {
         pipe::register(signal, waker.try_clone()?)?;
     }
     let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
-    let Some(mut guarded) = Guarded::start(options, &link, stdin)? else {
+    let Some((watch, early)) = watch(&link, grace)? else {
         return Ok(());
     };
+    let mut guarded = Guarded::start(command, stdin, watch)?;
+    early.into_iter().for_each(|it| guarded.pass_on(it));
     let mut ended = None;
     let mut over = None;
     while ended.is_none() {
@@ -94,17 +96,12 @@ fn wait_for(
         true => &mut all[..2],
         false => &mut all,
     };
-    match poll(all, None) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let mut bytes = [0; 64];
+    rustix::io::retry_on_intr(|| poll(all, None))?;
+    let mut woken = Vec::new();
     let mut wakeup = wakeup;
-    let mut woken = false;
-    while matches!(wakeup.read(&mut bytes), Ok(1..)) {
-        woken = true;
-    }
-    Ok(woken)
+    // It fails once nothing is left to read, which stays.
+    let _ = wakeup.read_to_end(&mut woken);
+    Ok(!woken.is_empty())
 }
 
 /// A command that runs.
@@ -119,39 +116,33 @@ struct Guarded {
 }
 
 impl Guarded {
-    /// Starts the command once it is known until when the lock is held. `None`: it was not started, and the wrapper knows why.
-    fn start(options: &Guardian, link: &UnixStream, stdin: OwnedFd) -> io::Result<Option<Self>> {
-        let Some((watch, early)) = watch(link, options.grace_ns)? else {
-            return Ok(None);
-        };
+    fn start(command: &[OsString], stdin: OwnedFd, watch: Watch) -> io::Result<Self> {
         let own = getpid().as_raw_nonzero().to_string();
         // By this thread, which lives as long as the process: the system kills the command when the thread that started it ends.
         let child = Command::new("/proc/self/exe")
             .arg0("etcd-locked")
             .args(["launcher", "--guardian", &own, "--"])
-            .args(&options.command)
+            .args(command)
             .stdin(Stdio::from(stdin))
             .process_group(0)
             .spawn()?;
         let leader = Pid::from_child(&child);
         // So that a busy machine does not delay it; after the start, because the command would inherit it. It needs a right that not every user has.
         let _ = setpriority_process(None, HIGHEST_PRIORITY);
-        let guarded = Self { leader, watch, is_alone: false, speaker: Speaker::start() };
-        early.into_iter().for_each(|it| guarded.pass_on(it));
-        Ok(Some(guarded))
+        Ok(Self { leader, watch, is_alone: false, speaker: Speaker::start() })
     }
 
     /// Does what is due; tells whether the command had to be killed, once it is over.
     fn over(&mut self, link: &UnixStream) -> Option<bool> {
         while !self.is_alone {
             match receive(link) {
-                Received::Message(Message::Until(stop)) => self.watch.extend(stop),
-                Received::Message(Message::Lost) => self.watch.lose(),
-                Received::Message(Message::Signal(signal)) => self.pass_on(signal),
+                Ok(Message::Until(stop)) => self.watch.extend(stop),
+                Ok(Message::Lost) => self.watch.lose(),
+                Ok(Message::Signal(signal)) => self.pass_on(signal),
                 // These are the guardian's own.
-                Received::Message(Message::TooLate | Message::Ended(_)) => {}
-                Received::Nothing => break,
-                Received::Closed => {
+                Ok(Message::TooLate | Message::Ended(_)) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => {
                     self.is_alone = true;
                     self.watch.abandon(now());
                 }
@@ -203,7 +194,7 @@ impl Guarded {
 /// to be started, and the wrapper knows why.
 fn watch(link: &UnixStream, grace: u64) -> io::Result<Option<(Watch, Vec<u64>)>> {
     // It waits for the first message. Whatever else comes then, the wrapper has gone or is about to.
-    let Received::Message(Message::Until(mut stop)) = receive(link) else {
+    let Ok(Message::Until(mut stop)) = receive(link) else {
         return Ok(None);
     };
     link.set_nonblocking(true)?;
@@ -211,8 +202,8 @@ fn watch(link: &UnixStream, grace: u64) -> io::Result<Option<(Watch, Vec<u64>)>>
     // On a busy machine the guardian begins late, and the wrapper has renewed the lock since its first message.
     while Watch::new(stop, grace).due(now()) != Due::Nothing {
         match receive(link) {
-            Received::Message(Message::Until(renewed)) => stop = stop.max(renewed),
-            Received::Message(Message::Signal(signal)) => early.push(signal),
+            Ok(Message::Until(renewed)) => stop = stop.max(renewed),
+            Ok(Message::Signal(signal)) => early.push(signal),
             _ => {
                 send(link, Message::TooLate);
                 return Ok(None);
@@ -248,7 +239,7 @@ mod tests {
             near.set_nonblocking(true).expect("a socket");
             messages.iter().for_each(|it| send(&near, *it));
             let started = watch(&far, grace).expect("no error");
-            let too_late = receive(&near) == Received::Message(Message::TooLate);
+            let too_late = matches!(receive(&near), Ok(Message::TooLate));
             assert_eq!(
                 (started.map(|(_, early)| early), too_late),
                 (early.clone(), early.is_none())

@@ -3,6 +3,7 @@
 //! A guardian that is killed cannot kill the command, nor can a wrapper that is stopped. A process can ask for this only for itself.
 //! It holds on in the program that the process becomes, unless that changes its user, but not in what the program starts.
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -12,7 +13,6 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use signal_hook::consts::SIGPIPE;
 
 use super::KILLED;
-use super::options::Launcher;
 use crate::say;
 
 /// Exit status of a command that there is not, or that cannot be run, as shells have it.
@@ -20,13 +20,13 @@ const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 
 /// Becomes the command. Returns the exit status where that is not possible.
-pub(crate) fn launcher(options: &Launcher) -> u8 {
-    let Some((program, arguments)) = options.command.split_first() else {
+pub(crate) fn launcher(guardian: i32, command: &[OsString]) -> u8 {
+    let Some((program, arguments)) = command.split_first() else {
         return NOT_FOUND;
     };
     let error = match set_parent_process_death_signal(Some(Signal::KILL)) {
         // The guardian has died before.
-        Ok(()) if getppid() != Pid::from_raw(options.guardian) => return KILLED,
+        Ok(()) if getppid() != Pid::from_raw(guardian) => return KILLED,
         Ok(()) => Command::new(program).args(arguments).exec(),
         Err(error) => error.into(),
     };

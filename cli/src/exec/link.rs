@@ -16,7 +16,7 @@ use rustix::net::{
 use rustix::time::{ClockId, clock_gettime};
 
 /// Bytes of a message: what it is, and a number.
-pub(super) const LENGTH: usize = 9;
+const LENGTH: usize = 9;
 
 /// What wrapper and guardian say to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) enum Message {
 }
 
 impl Message {
-    pub(super) fn bytes(self) -> [u8; LENGTH] {
+    fn bytes(self) -> [u8; LENGTH] {
         let (kind, number) = match self {
             Self::Until(nanos) => (b'u', nanos),
             Self::Signal(signal) => (b's', signal),
@@ -48,7 +48,7 @@ impl Message {
     }
 
     /// Reads a message; `None`: it is of no known kind.
-    pub(super) fn parse(bytes: [u8; LENGTH]) -> Option<Self> {
+    fn parse(bytes: [u8; LENGTH]) -> Option<Self> {
         let [kind, number @ ..] = bytes;
         let number = u64::from_le_bytes(number);
         Some(match kind {
@@ -62,26 +62,12 @@ impl Message {
     }
 }
 
-/// What there is to read.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Received {
-    Message(Message),
-    Nothing,
-    /// The other process has gone.
-    Closed,
-}
-
-/// Reads a message; `Nothing` comes only from a link that does not block. Each is written at once, so none is there in part.
-pub(super) fn receive(mut link: &UnixStream) -> Received {
+/// Reads a message. `Err`: there is none on a link that does not block (`WouldBlock`), or the other process has gone.
+pub(super) fn receive(mut link: &UnixStream) -> io::Result<Message> {
     let mut bytes = [0; LENGTH];
-    loop {
-        return match link.read(&mut bytes) {
-            Ok(LENGTH) => Message::parse(bytes).map_or(Received::Closed, Received::Message),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Received::Nothing,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Ok(_) | Err(_) => Received::Closed,
-        };
-    }
+    // Each is written at once, so none is there in part.
+    link.read_exact(&mut bytes)?;
+    Message::parse(bytes).ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
 /// Writes a message to a link that does not block. It fails if the other process has gone, which the next read shows, and if that

@@ -1,11 +1,10 @@
-//! Options of `exec`, and of the two programs behind it.
+//! Options of `exec`.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
 
-/// Options of `exec`.
 #[derive(Debug, Args)]
 pub(crate) struct Exec {
     /// The name to lock, such as jobs/backup
@@ -74,24 +73,4 @@ pub(crate) enum OnHeld {
     Fail,
     /// Exit status 0: another process does the work. 1, where a key without a lease keeps the name locked for ever
     Skip,
-}
-
-/// Options of the guardian.
-#[derive(Debug, Args)]
-pub(crate) struct Guardian {
-    /// How long before the stop time the command is asked to end, in nanoseconds
-    #[arg(long)]
-    pub(crate) grace_ns: u64,
-    #[arg(last = true, required = true)]
-    pub(crate) command: Vec<OsString>,
-}
-
-/// What the guardian tells the launcher when it starts it.
-#[derive(Debug, Args)]
-pub(crate) struct Launcher {
-    /// The guardian's process
-    #[arg(long)]
-    pub(crate) guardian: i32,
-    #[arg(last = true, required = true)]
-    pub(crate) command: Vec<OsString>,
 }

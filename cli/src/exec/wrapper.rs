@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use etcd_locked::{Acquire, LockError, LockGuard, LockMode, Locks, Name};
 use rustix::process::Pid;
-use tokio::io::AsyncReadExt;
+use tokio::io::Interest;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
-use super::link::{LENGTH, Message, now, send, send_file};
+use super::link::{Message, now, receive, send, send_file};
 use super::options::{Exec, OnHeld, Wait};
 use super::{KILLED, family, signals_for_all, status_of_signal};
 use crate::connection::Connection;
@@ -150,7 +150,8 @@ struct Guardian {
     others: Vec<Pid>,
     /// How often the guardian learns until when the lock is held.
     every: Duration,
-    messages: mpsc::Receiver<Message>,
+    /// Tells when there is a message.
+    readable: tokio::net::UnixStream,
     link: UnixStream,
 }
 
@@ -176,8 +177,8 @@ impl Guardian {
             .spawn()?;
         send_file(&link, io::stdin().as_fd())?;
         link.set_nonblocking(true)?;
-        let read = tokio::net::UnixStream::from_std(link.try_clone()?)?;
-        Ok(Self { process, others, every: ttl / 20, messages: messages(read), link })
+        let readable = tokio::net::UnixStream::from_std(link.try_clone()?)?;
+        Ok(Self { process, others, every: ttl / 20, readable, link })
     }
 
     /// Serves the guardian until nothing of the command is left; returns the exit status.
@@ -224,7 +225,7 @@ impl Guardian {
     /// No write waits for the guardian, so one that is stopped does not hide that the lock is lost. What a full link drops is of no
     /// use: the next renewal makes up for the last, and after a loss the wrapper kills the command itself.
     async fn attend(
-        &mut self,
+        &self,
         held: &LockGuard<Name, impl LockMode>,
         signals: &mut mpsc::Receiver<i32>,
     ) -> (u8, Option<&'static str>) {
@@ -232,27 +233,29 @@ impl Guardian {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut lost = std::pin::pin!(held.lost());
         let mut overdue = None;
+        let link = &self.link;
+        let read = || receive(link);
         // First of all: the guardian starts the command by it.
-        send(&self.link, Message::Until(until(held)));
+        send(link, Message::Until(until(held)));
         loop {
             tokio::select! {
-                message = self.messages.recv() => return match message {
-                    Some(Message::Ended(status)) => (u8::try_from(status).unwrap_or(u8::MAX), None),
-                    Some(Message::TooLate) => (crate::NOTHING, Some(TOO_LATE)),
+                message = self.readable.async_io(Interest::READABLE, read) => return match message {
+                    Ok(Message::Ended(status)) => (u8::try_from(status).unwrap_or(u8::MAX), None),
+                    Ok(Message::TooLate) => (crate::NOTHING, Some(TOO_LATE)),
                     _ => (KILLED, Some("the guardian does not answer any more: the command is killed")),
                 },
                 Some(signal) = signals.recv() => {
-                    send(&self.link, Message::Signal(signal.unsigned_abs().into()));
+                    send(link, Message::Signal(signal.unsigned_abs().into()));
                 }
                 _ = &mut lost, if overdue.is_none() => {
                     overdue = Some(Instant::now() + OVERDUE);
-                    send(&self.link, Message::Lost);
+                    send(link, Message::Lost);
                 }
                 () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
                     return (KILLED, Some("the lock was lost: the command is killed"));
                 }
                 _ = tick.tick(), if overdue.is_none() => {
-                    send(&self.link, Message::Until(until(held)));
+                    send(link, Message::Until(until(held)));
                 }
             }
         }
@@ -263,19 +266,6 @@ impl Guardian {
 fn until(held: &LockGuard<Name, impl LockMode>) -> u64 {
     let now = now();
     now.saturating_add(u64::try_from(held.remaining().as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// What the guardian says; it ends with the guardian.
-fn messages(mut link: tokio::net::UnixStream) -> mpsc::Receiver<Message> {
-    let (all, messages) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let mut bytes = [0; LENGTH];
-        while link.read_exact(&mut bytes).await.is_ok()
-            && let Some(message) = Message::parse(bytes)
-            && all.send(message).await.is_ok()
-        {}
-    });
-    messages
 }
 
 /// The signals that are passed on.

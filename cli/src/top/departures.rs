@@ -12,42 +12,29 @@ use tokio::time::sleep;
 /// How long to wait until a watch that has ended is begun again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How many keys of each name have gone since they were counted last; `None` while there is no watch.
+/// How many keys of each name have gone, and since when they are counted.
+type Counts = (HashMap<String, u32>, Instant);
+
+/// The counts of a watch; `None` while there is none.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Departures(Arc<Mutex<Option<Counts>>>);
-
-#[derive(Debug)]
-struct Counts {
-    names: HashMap<String, u32>,
-    since: Instant,
-}
-
-impl Counts {
-    fn begin() -> Self {
-        Self { names: HashMap::new(), since: Instant::now() }
-    }
-}
 
 impl Departures {
     fn lock(&self) -> MutexGuard<'_, Option<Counts>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self) {
-        *self.lock() = Some(Counts::begin());
-    }
-
     fn add(&self, name: &str) {
-        if let Some(counts) = &mut *self.lock() {
-            *counts.names.entry(name.to_owned()).or_default() += 1;
+        if let Some((names, _)) = &mut *self.lock() {
+            *names.entry(name.to_owned()).or_default() += 1;
         }
     }
 
     /// Returns how many keys of each name have gone a second, and counts anew. `None`: there is no watch, so nothing is known.
     pub(super) fn take(&self) -> Option<HashMap<String, f64>> {
-        let counts = mem::replace(self.lock().as_mut()?, Counts::begin());
-        let seconds = counts.since.elapsed().max(Duration::from_millis(1)).as_secs_f64();
-        let rates = counts.names.into_iter().map(|(name, gone)| (name, f64::from(gone) / seconds));
+        let (names, since) = mem::replace(self.lock().as_mut()?, (HashMap::new(), Instant::now()));
+        let seconds = since.elapsed().max(Duration::from_millis(1)).as_secs_f64();
+        let rates = names.into_iter().map(|(name, gone)| (name, f64::from(gone) / seconds));
         Some(rates.collect())
     }
 }
@@ -81,7 +68,7 @@ async fn watch(
             break;
         }
         if answer.created() {
-            departures.begin();
+            *departures.lock() = Some((HashMap::new(), Instant::now()));
         }
         let gone = answer.events().iter();
         let gone = gone.filter(|event| event.event_type() == EventType::Delete);
@@ -105,7 +92,7 @@ mod tests {
         let departures = Departures::default();
         departures.add("orders/7");
         assert_eq!(departures.take(), None);
-        departures.begin();
+        *departures.lock() = Some((HashMap::new(), Instant::now()));
         (0..3).for_each(|_| departures.add("orders/7"));
         let rates = departures.take().expect("a watch");
         assert!(rates["orders/7"] > 0.0 && rates.len() == 1, "{rates:?}");

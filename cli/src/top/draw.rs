@@ -121,7 +121,7 @@ fn names(frame: &mut Frame<'_>, area: Rect, model: &Model) -> String {
         false => format!("  filter: {}", model.filter),
     };
     let waiting: usize = model.rows.iter().map(|row| row.waiting).sum();
-    let sort = model.sort.word();
+    let sort = model.sorted_by();
     let names = match model.rows.len() {
         1 => "1 name".to_owned(),
         many => format!("{many} names"),

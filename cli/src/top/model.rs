@@ -1,6 +1,7 @@
 //! Model of `top`: rows and keys go in, what to show and what to do come out.
 
-use std::cmp::Reverse;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use ratatui::crossterm::event::KeyCode;
@@ -41,35 +42,17 @@ pub(super) enum Seen {
     Contenders(Vec<Place>),
 }
 
-/// What the rows are sorted by.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) enum Sort {
-    #[default]
-    Waiters,
-    Held,
-    Gone,
-    Name,
-}
+type Order = fn(&Row, &Row) -> Ordering;
 
-impl Sort {
-    fn next(self) -> Self {
-        match self {
-            Self::Waiters => Self::Held,
-            Self::Held => Self::Gone,
-            Self::Gone => Self::Name,
-            Self::Name => Self::Waiters,
-        }
-    }
-
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Waiters => "waiters",
-            Self::Held => "hold time",
-            Self::Gone => "contenders gone",
-            Self::Name => "name",
-        }
-    }
-}
+/// What the rows can be sorted by.
+const SORTS: [(&str, Order); 4] = [
+    ("waiters", |one, other| (other.waiting, other.longest).cmp(&(one.waiting, one.longest))),
+    ("hold time", |one, other| other.held.cmp(&one.held)),
+    ("contenders gone", |one, other| {
+        other.gone.unwrap_or(-1.0).total_cmp(&one.gone.unwrap_or(-1.0))
+    }),
+    ("name", |one, other| one.name.cmp(&other.name)),
+];
 
 /// Lines that a page key goes.
 const PAGE: usize = 10;
@@ -106,7 +89,8 @@ pub(super) enum Mode {
 pub(super) struct Model {
     pub(super) rows: Vec<Row>,
     pub(super) mode: Mode,
-    pub(super) sort: Sort,
+    /// Which of `SORTS`.
+    sort: usize,
     pub(super) filter: String,
     selected: Option<String>,
     /// The contenders of the name that is looked into. `None`: they are being read.
@@ -129,7 +113,7 @@ impl Model {
         match seen {
             Seen::Names(rows) => {
                 self.rows = rows;
-                self.put_in_order();
+                self.rows.sort_by(SORTS[self.sort].1);
             }
             Seen::Contenders(_) if self.mode == Mode::Asks => {}
             Seen::Contenders(places) => {
@@ -139,16 +123,8 @@ impl Model {
         }
     }
 
-    fn put_in_order(&mut self) {
-        match self.sort {
-            Sort::Waiters => self.rows.sort_by_key(|row| Reverse((row.waiting, row.longest))),
-            Sort::Held => self.rows.sort_by_key(|row| Reverse(row.held)),
-            Sort::Gone => {
-                let of = |row: &Row| row.gone.unwrap_or(-1.0);
-                self.rows.sort_by(|one, other| of(other).total_cmp(&of(one)));
-            }
-            Sort::Name => self.rows.sort_by(|one, other| one.name.cmp(&other.name)),
-        }
+    pub(super) fn sorted_by(&self) -> &'static str {
+        SORTS[self.sort].0
     }
 
     /// Takes what has become of a kick.
@@ -198,8 +174,8 @@ impl Model {
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Char('/') => self.mode = Mode::Filter,
             KeyCode::Char('s') => {
-                self.sort = self.sort.next();
-                self.put_in_order();
+                self.sort = (self.sort + 1) % SORTS.len();
+                self.rows.sort_by(SORTS[self.sort].1);
             }
             _ => {
                 let (shown, Some(at)) = self.shown() else {
@@ -293,7 +269,7 @@ fn moved(key: KeyCode, at: usize) -> Option<usize> {
 }
 
 /// The first of these processes, and how many more.
-pub(super) fn few(processes: &[&str]) -> String {
+pub(super) fn few(processes: &[impl Borrow<str>]) -> String {
     let (first, more) = processes.split_at(processes.len().min(NAMED));
     match more.len() {
         0 => first.join(", "),

@@ -28,19 +28,14 @@ const REST: u32 = 5;
 /// Shows the table until the user quits.
 pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bool, Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        return Err(Failure::Usage(
-            "`top` needs a terminal; `ls --watch --json` does not".to_owned(),
-        ));
+        let why = "`top` needs a terminal; `ls --watch --json` does not";
+        return Err(Failure::Usage(why.to_owned()));
     }
     // It lasts longer than an endpoint may.
     let client = connection.locks.client().await?;
     let departures = Departures::default();
-    tokio::spawn(count(
-        client.clone(),
-        connection.prefix.clone(),
-        options.below.clone(),
-        departures.clone(),
-    ));
+    let (prefix, below) = (connection.prefix.clone(), options.below.clone());
+    tokio::spawn(count(client.clone(), prefix, below, departures.clone()));
     let mut model = Model::default();
     let read = |name: Option<&str>, after| {
         let name = name.map(str::to_owned);
@@ -236,7 +231,6 @@ async fn take_all(client: Client, holders: Vec<Place>) -> String {
             }
         }
     }
-    let few = |all: &[String]| few(&all.iter().map(|it| &**it).collect::<Vec<_>>());
     let mut said = Vec::new();
     if !taken.is_empty() {
         said.push(format!("taken from {}", few(&taken)));

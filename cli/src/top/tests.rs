@@ -34,7 +34,7 @@ fn places() -> Vec<Place> {
         process: process.to_owned(),
         mode: "exclusive",
         time: "3s".to_owned(),
-        target: Target::named(process),
+        target: Target { key: process.into(), created: 7, changed: 7 },
         holds,
     };
     vec![place("shop web-1:3", true), place("bank web-2:4", false)]
@@ -99,7 +99,7 @@ fn s_sorts_by_each_column_in_turn() {
         ("name", ["accounts/3", "orders/19", "orders/7"]),
         ("waiters", ["orders/7", "accounts/3", "orders/19"]),
     ] {
-        assert_eq!((model.sort.word(), names(&model).0), (word, names_in_order.to_vec()));
+        assert_eq!((model.sorted_by(), names(&model).0), (word, names_in_order.to_vec()));
         typed(&mut model, "s");
     }
 }

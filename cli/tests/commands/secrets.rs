@@ -4,6 +4,7 @@ use std::process::Command;
 
 use etcd_locked_devkit::process::text;
 
+const NOWHERE: &str = "https://127.0.0.1:1";
 const PASSWORD: &str = "tiger7secret";
 
 /// A key as someone may paste it, and the part that is secret.
@@ -11,16 +12,12 @@ const KEY: &str =
     "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIA\n-----END PRIVATE KEY-----\n";
 const DATA: &str = "MC4CAQAwBQYDK2VwBCIEIA";
 
-/// Asserts that a command with this option or variable fails, and prints no secret.
-fn shows_none(command: &str, option: (&str, &str), variable: Option<(&str, &str)>) {
+/// Asserts that a command with these arguments, or with this variable, fails, and prints no secret.
+fn shows_none(args: &[&str], variable: Option<(&str, &str)>) {
     let mut run = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
-    run.env_clear().arg(command).envs(variable);
-    if option.0 != "--endpoints" {
-        run.arg("--endpoints=https://127.0.0.1:1");
-    }
-    let output = run.arg(format!("{}={}", option.0, option.1)).output();
+    let output = run.env_clear().args(args).envs(variable).output();
     let output = output.expect("the command line runs");
-    assert!(!output.status.success(), "{option:?} {variable:?}");
+    assert!(!output.status.success(), "{args:?} {variable:?}");
     let printed = text(&output);
     assert!(!printed.is_empty(), "no error");
     assert!(!printed.contains(PASSWORD) && !printed.contains(DATA), "{printed}");
@@ -31,11 +28,12 @@ fn no_option_shows_its_secret() {
     let endpoints = ["http://shop:tiger7secret@127.0.0.1:1", "http://shop:tiger7secret,x@h:1", KEY];
     for command in ["ls", "doctor"] {
         for endpoints in endpoints {
-            shows_none(command, ("--endpoints", endpoints), None);
+            shows_none(&[command, &format!("--endpoints={endpoints}")], None);
         }
         for option in ["--user", "--cacert", "--cert", "--key", "--prefix"] {
             for secret in [PASSWORD, KEY] {
-                shows_none(command, (option, secret), None);
+                let option = format!("{option}={secret}");
+                shows_none(&[command, "--endpoints", NOWHERE, &option], None);
             }
         }
     }
@@ -48,7 +46,7 @@ fn no_variable_shows_its_secret() {
             for secret in [PASSWORD, KEY] {
                 let variable = format!("{prefix}{name}");
                 if variable != "ETCDCTL_PASSWORD_FILE" {
-                    shows_none("ls", ("--prefix", "locks/"), Some((&variable, secret)));
+                    shows_none(&["ls", "--endpoints", NOWHERE], Some((&variable, secret)));
                 }
             }
         }

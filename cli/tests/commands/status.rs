@@ -1,7 +1,7 @@
 //! Exit status of commands, and errors in the user's words.
 
 use std::fs::File;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 
 use etcd_locked_devkit::process::text;
 use serde_json::Value;
@@ -62,8 +62,15 @@ fn completions_and_the_man_page_know_every_command() {
     }
 }
 
-fn object(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("no object: {output:?}"))
+/// Asserts that `who` shows so many contenders of `a`, and says why it knows of no cycle.
+#[track_caller]
+fn knows_no_cycle(scene: &Scene, options: &[&str], many: usize, why: &str) {
+    let output = scene.run(&[&["who", "a", "--json"], options].concat());
+    assert!(output.status.success(), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    let contenders = found["contenders"].as_array().map(Vec::len);
+    assert_eq!((contenders, &found["cycle"]), (Some(many), &Value::Null));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{output:?}");
 }
 
 #[test]
@@ -73,13 +80,7 @@ fn who_looks_at_the_oldest_of_many_readers_only() {
         scene.put(&format!("locks/a/{reader:x}.r0"));
     }
     scene.put("locks/a/ffff");
-    let output = scene.run(&["who", "--json", "a"]);
-    assert!(output.status.success());
-    let found = object(&output);
-    let contenders = found["contenders"].as_array().map(Vec::len);
-    assert_eq!((contenders, &found["cycle"]), (Some(201), &Value::Null));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("only the oldest 128"), "{said}");
+    knows_no_cycle(&scene, &[], 201, "only the oldest 128");
 }
 
 #[test]
@@ -88,19 +89,10 @@ fn who_without_rights_to_the_edges_shows_the_queue() {
     scene.put("locks/a/1f");
     scene.put("locks/a/2f");
     let gateway = scene.etcd.gateway();
-    let set = || {
-        gateway.add_user("root", "root", &[])?;
-        gateway.add_user("reader", "pw", &["locks/"])?;
-        gateway.enable_auth()
-    };
-    set().expect("users");
-    let output = scene.run(&["who", "--json", "a", "--user", "reader:pw"]);
-    assert!(output.status.success(), "{output:?}");
-    let found = object(&output);
-    assert_eq!(found["contenders"].as_array().map(Vec::len), Some(2));
-    assert_eq!(found["cycle"], Value::Null);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("deadlock is not known: "), "{said}");
+    gateway.add_user("root", "root", &[]).expect("a user");
+    gateway.add_user("reader", "pw", &["locks/"]).expect("a user");
+    gateway.enable_auth().expect("access control");
+    knows_no_cycle(&scene, &["--user", "reader:pw"], 2, "deadlock is not known: ");
 }
 
 /// It is not free: it is another name than what was meant.
