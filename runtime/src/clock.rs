@@ -11,6 +11,7 @@ use std::time::Duration;
 
 pub(crate) use etcd_locked_core::Moment;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// What can bound a wait: an `Instant`, of std or of tokio; or perhaps one, where `None` is no bound.
 ///
@@ -24,40 +25,23 @@ use tokio::sync::Notify;
 )]
 pub trait Deadline {
     #[doc(hidden)]
-    fn due(self) -> Option<Due>;
-}
-
-/// When a wait is to be over, by tokio's clock.
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy)]
-pub struct Due(tokio::time::Instant);
-
-impl Due {
-    /// How long until then; zero if it is over.
-    pub(crate) fn left(self) -> Duration {
-        self.0.saturating_duration_since(tokio::time::Instant::now())
-    }
-
-    /// The earlier of the two.
-    pub(crate) fn earlier(self, other: Option<Self>) -> Self {
-        other.map_or(self, |other| Self(self.0.min(other.0)))
-    }
+    fn due(self) -> Option<Instant>;
 }
 
 impl Deadline for std::time::Instant {
-    fn due(self) -> Option<Due> {
-        Some(Due(self.into()))
+    fn due(self) -> Option<Instant> {
+        Some(self.into())
     }
 }
 
-impl Deadline for tokio::time::Instant {
-    fn due(self) -> Option<Due> {
-        Some(Due(self))
+impl Deadline for Instant {
+    fn due(self) -> Option<Instant> {
+        Some(self)
     }
 }
 
 impl<D: Deadline> Deadline for Option<D> {
-    fn due(self) -> Option<Due> {
+    fn due(self) -> Option<Instant> {
         self.and_then(Deadline::due)
     }
 }

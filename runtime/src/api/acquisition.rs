@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::current;
 use super::grant::Grant;
@@ -15,7 +16,7 @@ use super::lock_order::Orders;
 use super::locks::Locks;
 use super::process;
 use super::span::WaitSpan;
-use crate::clock::{Deadline, Due};
+use crate::clock::Deadline;
 use crate::engine::{Answer, Call, Engine, Key, Mode, Origin, OwnedLock, OwnedLocks};
 use crate::metrics::Measurement;
 use crate::values::config::{check_at_least, check_ttl};
@@ -32,7 +33,8 @@ pub(crate) struct Wanted {
     pub(crate) function: Option<&'static str>,
     pub(crate) wait: Option<Wait>,
     pub(crate) ttl: Option<Duration>,
-    deadline: Option<Due>,
+    /// By tokio's clock.
+    deadline: Option<Instant>,
     pub(crate) at_most: Option<Duration>,
     pub(crate) reentrant: bool,
     pub(crate) at_least: Option<Duration>,
@@ -60,7 +62,7 @@ impl Wanted {
     /// Bounds the wait; of two deadlines the earlier counts.
     pub(crate) fn deadline(&mut self, deadline: impl Deadline) {
         if let Some(due) = deadline.due() {
-            self.deadline = Some(due.earlier(self.deadline));
+            self.deadline = Some(self.deadline.map_or(due, |other| other.min(due)));
         }
     }
 
@@ -112,7 +114,7 @@ impl Wanted {
         if wait == Wait::For(Duration::ZERO) {
             wait = Wait::Once;
         }
-        let left = self.deadline.map(Due::left);
+        let left = self.deadline.map(|due| due.saturating_duration_since(Instant::now()));
         if let Some(left) = left {
             wait = match wait {
                 Wait::Once => Wait::Once,

@@ -1,7 +1,6 @@
 //! Current locks: those which the running task holds, decided by the poll stack.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::{CallId, Engine, Key, OwnedLock, OwnedLocks};
@@ -29,19 +28,8 @@ struct Held {
     awaited: Vec<Awaited>,
 }
 
-/// Tells whether the caller of a detached body still awaits it.
-#[derive(Debug, Clone)]
-pub(crate) struct Awaited(Arc<AtomicBool>);
-
-impl Awaited {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(AtomicBool::new(true)))
-    }
-
-    pub(crate) fn end(&self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
+/// Dead once the caller of a detached body no longer awaits it.
+pub(crate) type Awaited = Weak<()>;
 
 /// The innermost lock under which the running code runs; `None` outside any protected body.
 ///
@@ -176,7 +164,7 @@ fn held(engine: &Engine) -> impl Iterator<Item = (Current, bool)> {
         .map_while(move |Current(held)| {
             here &= held.awaited.is_empty();
             let mut awaited = held.awaited.iter();
-            let counts = awaited.all(|Awaited(still)| still.load(Ordering::Acquire));
+            let counts = awaited.all(|awaited| awaited.strong_count() > 0);
             counts.then_some((Current(held), here))
         })
         // A future that was begun under a lock may be polled after the release.

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ tokio::task_local! {
 }
 
 thread_local! {
-    /// The engines of the live [`DefaultGuard`]s, each with a number: the last one counts.
-    static DEFAULTS: RefCell<Vec<(u64, Locks)>> = const { RefCell::new(Vec::new()) };
+    /// The engines of the live [`DefaultGuard`]s: the last one counts.
+    static DEFAULTS: RefCell<Vec<Rc<Locks>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An engine of one's own, next to the one all annotated functions of the process share: its own connection, leases and
@@ -143,13 +143,9 @@ impl Locks {
     /// on a current-thread runtime, run in parallel, each on its own engine.
     #[must_use = "the default lasts as long as the guard"]
     pub fn set_default(&self) -> DefaultGuard {
-        let number = DEFAULTS.with(|defaults| {
-            let mut defaults = defaults.borrow_mut();
-            let number = defaults.last().map_or(0, |(last, _)| last + 1);
-            defaults.push((number, self.clone()));
-            number
-        });
-        DefaultGuard { number, not_send: PhantomData }
+        let locks = Rc::new(self.clone());
+        DEFAULTS.with(|defaults| defaults.borrow_mut().push(locks.clone()));
+        DefaultGuard(locks)
     }
 
     pub(crate) fn within(&self, f: impl FnOnce()) {
@@ -169,30 +165,21 @@ impl Locks {
             return Some(locks);
         }
         // The thread may be ending: then it has no default any more.
-        let last = |defaults: &RefCell<Vec<(u64, Self)>>| {
-            let defaults = defaults.borrow();
-            defaults.last().map(|(_, locks)| locks.clone())
-        };
-        DEFAULTS.try_with(last).ok().flatten()
+        let last = DEFAULTS.try_with(|defaults| defaults.borrow().last().cloned());
+        last.ok().flatten().map(|locks| Self::clone(&locks))
     }
 }
 
 /// Ends a [`Locks::set_default`] when dropped; then the thread's default is that of the last such guard that still lives, in
 /// whatever order they go.
 #[derive(Debug)]
-pub struct DefaultGuard {
-    number: u64,
-    not_send: PhantomData<*const ()>,
-}
+pub struct DefaultGuard(Rc<Locks>);
 
 impl Drop for DefaultGuard {
     fn drop(&mut self) {
-        let removed = DEFAULTS.try_with(|defaults| {
-            let mut defaults = defaults.borrow_mut();
-            let at = defaults.iter().position(|(number, _)| *number == self.number);
-            at.map(|at| defaults.remove(at))
+        // The engine's handle goes with the guard, outside the borrow: its drop may run code.
+        let _ = DEFAULTS.try_with(|defaults| {
+            defaults.borrow_mut().retain(|locks| !Rc::ptr_eq(locks, &self.0));
         });
-        // Outside the borrow: it may be the last handle, whose drop runs code.
-        drop(removed);
     }
 }

@@ -1,8 +1,8 @@
 //! Process's engine, which all annotated functions share: the only static that holds an engine for all threads.
 
-#[cfg(feature = "testing")]
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(feature = "testing")]
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use once_cell::sync::OnceCell;
@@ -74,39 +74,27 @@ pub(crate) fn here() -> Result<Locks, LockError> {
         return Ok(locks);
     }
     #[cfg(feature = "testing")]
-    Reserved::refuse()?;
+    refuse_beside_kits()?;
     let engine = ENGINE.get_or_try_init(|| Locks::connect_lazy(Config::from_env()?).map(Some))?;
     engine.clone().ok_or(LockError::ShuttingDown)
 }
 
-/// The process's engine is not used while one of these lives: a test kit's calls are not to end at a real etcd.
+/// A second reference to this lives as long as a test kit: a kit's calls are not to end at a real etcd.
 #[cfg(feature = "testing")]
-#[derive(Debug)]
-pub(crate) struct Reserved(());
+static KITS: LazyLock<Arc<()>> = LazyLock::new(Arc::default);
 
+/// Keeps the process's engine unused while the answer lives.
 #[cfg(feature = "testing")]
-static RESERVED: AtomicUsize = AtomicUsize::new(0);
-
-#[cfg(feature = "testing")]
-impl Reserved {
-    pub(crate) fn new() -> Self {
-        RESERVED.fetch_add(1, Ordering::AcqRel);
-        Self(())
-    }
-
-    fn refuse() -> Result<(), LockError> {
-        if RESERVED.load(Ordering::Acquire) == 0 {
-            return Ok(());
-        }
-        let message = "a test kit lives in this process, and this call is in no scope of one, so it would use the process's own etcd: \
-                       run it inside `etcd.locks().scope(..)`, a spawned task too, or take `locks = etcd.locks()`";
-        Err(LockError::Config { message: message.to_owned() })
-    }
+pub(crate) fn reserve() -> Arc<()> {
+    Arc::clone(&KITS)
 }
 
 #[cfg(feature = "testing")]
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        RESERVED.fetch_sub(1, Ordering::AcqRel);
+fn refuse_beside_kits() -> Result<(), LockError> {
+    if Arc::strong_count(&KITS) == 1 {
+        return Ok(());
     }
+    let message = "a test kit lives in this process, and this call is in no scope of one, so it would use the process's own etcd: \
+                       run it inside `etcd.locks().scope(..)`, a spawned task too, or take `locks = etcd.locks()`";
+    Err(LockError::Config { message: message.to_owned() })
 }

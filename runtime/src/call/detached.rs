@@ -12,6 +12,7 @@ use std::future::{Future, poll_fn};
 use std::mem;
 use std::panic::resume_unwind;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::runtime::Handle;
@@ -19,7 +20,7 @@ use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
 use super::call::Lock;
-use crate::api::current::{Awaited, Current, current};
+use crate::api::current::{Current, current};
 use crate::api::gate::{Body, Slot};
 use crate::api::locks::Locks;
 use crate::values::error::LockError;
@@ -29,21 +30,13 @@ pub struct Detached<T>(Stage<T>);
 
 enum Stage<T> {
     Waiting(Call<T>),
-    Running(Awaiting<T>),
+    Running {
+        task: JoinHandle<Result<T, LockError>>,
+        /// Dropped when the caller no longer awaits the task.
+        _awaiting: Arc<()>,
+    },
     InPlace(Call<T>),
     Done,
-}
-
-/// The task, awaited; dropped, it notes that the caller no longer awaits it.
-struct Awaiting<T> {
-    task: JoinHandle<Result<T, LockError>>,
-    awaited: Awaited,
-}
-
-impl<T> Drop for Awaiting<T> {
-    fn drop(&mut self) {
-        self.awaited.end();
-    }
 }
 
 /// What goes to the task. The body is dropped before its lock.
@@ -80,10 +73,11 @@ impl<T: Send + 'static> Detached<T> {
             self.0 = if call.lock.is_again() {
                 Stage::InPlace(call)
             } else {
-                let awaited = Awaited::new();
-                let task = in_task(call, current().map(|it| it.awaiting(awaited.clone())));
+                let awaiting = Arc::new(());
+                let awaited = Arc::downgrade(&awaiting);
+                let task = in_task(call, current().map(|it| it.awaiting(awaited)));
                 let task = runtime.spawn(task.instrument(Span::current()));
-                Stage::Running(Awaiting { task, awaited })
+                Stage::Running { task, _awaiting: awaiting }
             };
         }
         Poll::Ready(Ok(()))
@@ -99,7 +93,7 @@ impl<T: Send + 'static> Future for Detached<T> {
             return Poll::Ready(Err(error));
         }
         let ended = match &mut self.0 {
-            Stage::Running(running) => ready!(Pin::new(&mut running.task).poll(cx)),
+            Stage::Running { task, .. } => ready!(Pin::new(task).poll(cx)),
             Stage::InPlace(call) => Ok(ready!(call.run(cx))),
             _ => return Poll::Pending, // polled after it was done
         };

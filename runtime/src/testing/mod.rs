@@ -56,7 +56,7 @@ use std::time::Duration;
 
 use crate::api::lock_order::Orders;
 use crate::api::locks::{DefaultGuard, Locks};
-use crate::api::process::Reserved;
+use crate::api::process::reserve;
 use crate::clock::Clock;
 use crate::engine::{Names, WeakEngine};
 use crate::values::config::{Config, Connector};
@@ -85,7 +85,7 @@ pub async fn start() -> Result<Etcd, LockError> {
 /// # Errors
 /// [`LockError::Config`] for what can be seen in the configuration, or if no thread can be started.
 pub async fn start_with(configure: impl FnOnce(Config) -> Config) -> Result<Etcd, LockError> {
-    let reserved = Reserved::new();
+    let reserved = reserve();
     let clock = TestClock::default();
     let etcd = etcd_locked_embedded::Etcd::with_clock(Arc::new(clock.clone()));
     let link = etcd.link();
@@ -107,7 +107,7 @@ pub struct Etcd {
     /// Keeps it on its thread.
     _default: DefaultGuard,
     /// Keeps calls that are in no scope of a kit away from a real etcd.
-    _reserved: Reserved,
+    _reserved: Arc<()>,
     locks: Locks,
     etcd: etcd_locked_embedded::Etcd,
     /// The way of the first engine; the others have ways without faults.

@@ -10,25 +10,18 @@ use super::text::{KEY, shown};
 ///
 /// `Display` shows templates; `Debug` shows the keys too.
 #[derive(Debug, Clone)]
-pub struct Cycle(Arc<[Member]>);
-
-#[derive(Debug)]
-struct Member {
-    #[allow(dead_code)] // for `Debug`
-    key: String,
-    holder: Option<Holder>,
-}
+pub struct Cycle(Arc<[(String, Option<Holder>)]>);
 
 impl Cycle {
     /// The holders, in order: the first has what the refused call asked for, or is queued before it; each waits for the next;
     /// the last is the lock that the refused call's own task holds.
     pub fn holders(&self) -> impl Iterator<Item = &Holder> {
-        self.0.iter().filter_map(|member| member.holder.as_ref())
+        self.0.iter().filter_map(|(_, holder)| holder.as_ref())
     }
 
     /// Of keys and the records stored there.
     pub(crate) fn of(members: impl Iterator<Item = (Arc<str>, Option<Holder>)>) -> Self {
-        Self(members.map(|(key, holder)| Member { key: shown(&key, KEY), holder }).collect())
+        Self(members.map(|(key, holder)| (shown(&key, KEY), holder)).collect())
     }
 }
 

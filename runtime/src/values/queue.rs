@@ -155,11 +155,7 @@ impl Contender {
 
     /// How it takes part.
     pub fn sharing(&self) -> Sharing {
-        match self.seat {
-            Seat::Exclusive => Sharing::Exclusive,
-            Seat::Shared(_) => Sharing::Shared,
-            Seat::Permit(_) => Sharing::Permit,
-        }
+        mode_of(self.seat).into()
     }
 
     /// Whether it holds the name.
@@ -181,11 +177,7 @@ impl Contender {
 impl Standing {
     /// That of a contender behind others, of whose kinds of seats this has one each.
     fn of(seat: Seat, holder: Option<&Holder>, older: &[Seat]) -> Self {
-        let mode = match seat {
-            Seat::Exclusive => Mode::Exclusive,
-            Seat::Shared(_) => Mode::Shared,
-            Seat::Permit(_) => Mode::Permits(NonZeroU16::MIN),
-        };
+        let mode = mode_of(seat);
         if older.iter().any(|older| mode.is_excluded_by(*older)) {
             return Self::Waits;
         }
@@ -195,6 +187,15 @@ impl Standing {
             true => Self::MayHold,
             false => Self::Holds,
         }
+    }
+}
+
+/// The mode of a seat's call; of how many permits it is one, the seat does not say.
+fn mode_of(seat: Seat) -> Mode {
+    match seat {
+        Seat::Exclusive => Mode::Exclusive,
+        Seat::Shared(_) => Mode::Shared,
+        Seat::Permit(_) => Mode::Permits(NonZeroU16::MIN),
     }
 }
 
