@@ -48,7 +48,6 @@ pub(crate) fn queued_for(contender: &Contender) -> Option<Duration> {
     ago(contender.holder()?.queued_since())
 }
 
-/// The word for its standing.
 pub(crate) fn standing(contender: &Contender) -> &'static str {
     match contender.standing() {
         Standing::Holds => "holds",
@@ -57,7 +56,6 @@ pub(crate) fn standing(contender: &Contender) -> &'static str {
     }
 }
 
-/// For how long it has done so.
 pub(crate) fn time(contender: &Contender) -> String {
     let time = match contender.standing() {
         Standing::Holds => held_for(contender),

@@ -83,7 +83,6 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// Carries out the reads of a search.
     async fn read(&mut self, reads: &[Op]) -> Result<TxnAnswer, Failure> {
         let ranges: Vec<_> = reads.iter().filter_map(range).collect();
         let missing = ranges.iter().filter(|(prefix, _)| !self.known.contains_key(*prefix));

@@ -84,7 +84,6 @@ pub(crate) fn is_known_to_hold(contender: &Contender) -> bool {
     contender.standing() == Standing::Holds
 }
 
-/// Says whom it hits, and who is next.
 fn tell(queue: &Queue, holders: &[&Contender]) {
     for holder in holders {
         let (who, time) = (process(holder), time(holder));

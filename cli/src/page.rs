@@ -7,7 +7,6 @@ use comfy_table::{ContentArrangement, Table, presets};
 /// How many rows are laid out together, on a terminal.
 const ROWS: usize = 100;
 
-/// How many blanks stand between columns.
 const GAP: u16 = 2;
 
 /// Rows under way to the standard output.
@@ -42,7 +41,6 @@ impl Page {
         }
     }
 
-    /// Prints what is left.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if self.rows.is_empty() {
             return Ok(());

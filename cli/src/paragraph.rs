@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal};
 
 use ratatui::crossterm::terminal;
 
-/// How far the text stands from the left.
 const INDENT: usize = 4;
 
 /// Lays a text out on the terminal; in a pipe it is one line.

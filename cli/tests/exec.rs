@@ -19,7 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const STUBBORN: &str = "trap 'echo asked' TERM; sleep 600 & echo $!; setsid sleep 600 & echo $!; \
                         echo $$; while :; do sleep 0.05; done";
 
-/// An `etcd-locked exec` that runs.
 struct Run {
     process: Process,
     lines: Receiver<String>,

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::paragraph::paragraph;
 
-/// What was found.
 #[derive(Debug)]
 pub(super) struct Finding {
     /// Stable name of the kind of finding, for scripts; cli/JSON.md lists them.

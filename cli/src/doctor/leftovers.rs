@@ -92,7 +92,6 @@ pub(super) async fn leftovers(
     Ok(findings)
 }
 
-/// The session keys.
 #[derive(Debug, Default)]
 struct Sessions {
     many: u64,
@@ -130,7 +129,6 @@ async fn sessions(client: &Client, root: &str) -> Result<Sessions, Failure> {
     Ok(found)
 }
 
-/// A number of things.
 fn count(many: u64, thing: &str) -> String {
     match many {
         1 => format!("1 {thing}"),

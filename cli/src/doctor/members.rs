@@ -10,7 +10,6 @@ use crate::failure::Failure;
 /// How far a member's log may be behind another's.
 const LAG: u64 = 1_000;
 
-/// What the endpoints answered.
 pub(super) struct Members {
     pub(super) findings: Vec<Finding>,
     /// A client of an endpoint that answers; of one with a leader, if there is one.
@@ -30,7 +29,9 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
         let (client, status) = match answered {
             Ok(answered) => answered,
             Err(Failure::Login(why)) => {
-                refused.push(format!("{endpoint} ({})", spoken(&why)));
+                // What etcd itself said.
+                let spoken = why.find("etcdserver: ").map_or(&*why, |at| &why[at..]);
+                refused.push(format!("{endpoint} ({spoken})"));
                 continue;
             }
             Err(failure @ Failure::Way(_)) => {
@@ -76,7 +77,14 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
             Ok(status) => {
                 leaders.push(status.leader());
                 findings.push(member(&endpoint, &status, newest));
-                findings.extend(version(&endpoint, status.version()));
+                let version = status.version();
+                findings.extend(etcd_bugs(version).map(|bugs| {
+                    Finding::bad(
+                        "member.version",
+                        format!("{endpoint}: etcd {version}: {bugs}"),
+                        format!("upgrade to {RECOMMENDED_ETCD}"),
+                    )
+                }));
             }
             Err(failure) => findings.push(unreachable(&endpoint, &failure)),
         }
@@ -148,11 +156,6 @@ fn no_login(endpoints: &str) -> Finding {
     Finding::bad("login.refused", format!("{what}: {endpoints}"), mend)
 }
 
-/// What etcd itself said.
-fn spoken(why: &str) -> &str {
-    why.find("etcdserver: ").map_or(why, |at| &why[at..])
-}
-
 fn wrong_way(failure: &Failure) -> Finding {
     let text = failure.to_string();
     Finding::bad(
@@ -186,14 +189,4 @@ fn member(endpoint: &str, status: &StatusResponse, newest: u64) -> Finding {
         false => "",
     };
     Finding::good("member.serves", format!("{endpoint}: etcd {version}, {size:.1} MiB{leads}"))
-}
-
-/// What is known against a version.
-fn version(endpoint: &str, version: &str) -> Option<Finding> {
-    let bugs = etcd_bugs(version)?;
-    Some(Finding::bad(
-        "member.version",
-        format!("{endpoint}: etcd {version}: {bugs}"),
-        format!("upgrade to {RECOMMENDED_ETCD}"),
-    ))
 }

@@ -45,7 +45,6 @@ pub(crate) async fn doctor(connection: &Connection<'_>, probes: u32) -> Result<b
     Ok(report.all_well)
 }
 
-/// What has been told.
 #[derive(Debug)]
 struct Report {
     json: bool,

@@ -28,7 +28,6 @@ use super::{family, signals_for_all};
 /// A kill that comes later than this after the stop time says so: the machine did not run the guardian in time.
 const LATE: Duration = Duration::from_millis(5);
 
-/// The most favourable priority.
 const HIGHEST_PRIORITY: i32 = -20;
 
 /// Guards a command from its start to its end. `Err`: it cannot begin, or go on; then the command ends with it, by the system and the
@@ -104,10 +103,8 @@ fn wait_for(
     Ok(!woken.is_empty())
 }
 
-/// A command that runs.
 #[derive(Debug)]
 struct Guarded {
-    /// The command's process, which leads its group.
     leader: Pid,
     watch: Watch,
     /// The wrapper has gone.

@@ -79,7 +79,6 @@ pub(super) fn send(mut link: &UnixStream, message: Message) {
     let _ = link.write_all(&message.bytes());
 }
 
-/// Sends a file over the link.
 pub(super) fn send_file(link: &UnixStream, file: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut files = SendAncillaryBuffer::new(&mut space);

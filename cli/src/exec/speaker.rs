@@ -9,7 +9,6 @@ use std::thread::{self, JoinHandle};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Says one thing after the other.
 #[derive(Debug)]
 pub(super) struct Speaker {
     texts: Sender<String>,

@@ -10,7 +10,6 @@ pub(super) enum Due {
     Kill,
 }
 
-/// Until when the command may run.
 #[derive(Debug)]
 pub(super) struct Watch {
     stop: u64,
@@ -33,7 +32,6 @@ impl Watch {
         }
     }
 
-    /// The lock is lost.
     pub(super) fn lose(&mut self) {
         self.is_last = true;
         self.stop = 0;

@@ -34,7 +34,6 @@ const MOST_GRACE: Duration = Duration::from_secs(10);
 /// How long the guardian may take to kill a command whose lock is lost. After that the wrapper does it.
 const OVERDUE: Duration = Duration::from_millis(100);
 
-/// Why a command was not started.
 const TOO_LATE: &str =
     "the lock was lost, or about to be, before the command was started: it has not run";
 
@@ -156,7 +155,6 @@ struct Guardian {
 }
 
 impl Guardian {
-    /// Starts the guardian, which waits for the first message.
     fn start(
         options: &Exec,
         held: &LockGuard<Name, impl LockMode>,
@@ -268,7 +266,6 @@ fn until(held: &LockGuard<Name, impl LockMode>) -> u64 {
     now.saturating_add(u64::try_from(held.remaining().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The signals that are passed on.
 fn signals() -> io::Result<mpsc::Receiver<i32>> {
     let (all, signals) = mpsc::channel(16);
     for raw in signals_for_all() {

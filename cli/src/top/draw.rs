@@ -10,16 +10,13 @@ use super::model::{Mode, Model, few};
 use crate::paragraph::lines;
 use crate::time::shown;
 
-/// Blanks between columns.
 const GAP: u16 = 1;
 
-/// How wide a column with processes is at least.
 const PROCESS: u16 = 16;
 
 /// How wide a column with names may be on any terminal.
 const NAME: u16 = 20;
 
-/// Draws the model.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     let area = frame.area();
     let notices = notices(model).into_iter();
@@ -46,7 +43,6 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     frame.render_widget(foot, bottom);
 }
 
-/// Notes for the user, below the table.
 fn notices(model: &Model) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(failure) = &model.failure {

@@ -34,7 +34,6 @@ pub(super) struct Place {
     pub(super) holds: bool,
 }
 
-/// What was read from etcd.
 #[derive(Debug)]
 pub(super) enum Seen {
     Names(Vec<Row>),
@@ -54,7 +53,6 @@ const SORTS: [(&str, Order); 4] = [
     ("name", |one, other| one.name.cmp(&other.name)),
 ];
 
-/// Lines that a page key goes.
 const PAGE: usize = 10;
 
 /// How many processes are named where there may be many.

@@ -25,7 +25,6 @@ use crate::say;
 /// How many times as long as a read the pause after it is at least: etcd is not to be busy with `top`.
 const REST: u32 = 5;
 
-/// Shows the table until the user quits.
 pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bool, Failure> {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let why = "`top` needs a terminal; `ls --watch --json` does not";

@@ -68,7 +68,6 @@ fn captured(model: &Model, width: u16, height: u16) -> Vec<String> {
     lines.map(|line: String| line.trim_end().to_owned()).collect()
 }
 
-/// The names in the table, and the one that is marked.
 fn names(model: &Model) -> (Vec<&str>, Option<&str>) {
     let (rows, at) = model.window(100);
     let names: Vec<_> = rows.iter().map(|row| &*row.name).collect();

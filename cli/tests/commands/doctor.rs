@@ -8,7 +8,6 @@ use tokio::runtime::Runtime;
 
 use crate::scene::{Scene, run};
 
-/// Asserts that all of these are said.
 #[track_caller]
 fn says(found: &str, all: &[&str]) {
     for it in all {

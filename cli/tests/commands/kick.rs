@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::scene::{PATIENCE, Scene, await_written, on_terminal};
 
-/// Number of kicks that are to hit somebody.
 const KICKS: usize = 20;
 
 impl Scene {

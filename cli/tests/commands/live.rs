@@ -8,7 +8,6 @@ use etcd_locked_devkit::{Direction, Proxy, Terminal, until};
 
 use crate::scene::{PATIENCE, SOON, Scene, await_shown, await_written, command, on_terminal};
 
-/// Starts `top` on a terminal.
 fn top(endpoint: &str) -> Terminal {
     on_terminal(&command(endpoint, &["top", "--every", "200ms"]))
 }

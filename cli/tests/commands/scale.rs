@@ -10,7 +10,6 @@ use crate::scene::Scene;
 
 /// Names of the short list, and of the long one.
 const MANY: [usize; 2] = [10_000, 100_000];
-/// Names that are put in one transaction.
 const BATCH: usize = 100;
 /// Lines that the process has not yet written when its memory is read: more than a pipe holds.
 const UNWRITTEN: usize = 2_000;

@@ -40,14 +40,12 @@ impl Scene {
         Proxy::start(self.etcd.address()).expect("a proxy")
     }
 
-    /// A service's locks.
     pub(crate) fn service(&self, name: &str) -> Locks {
         let config = Config::new([self.etcd.endpoint()]).service(name).wait_forever();
         let locks = self.runtime.block_on(Locks::connect(config));
         locks.expect("etcd is there")
     }
 
-    /// Takes a lock that is free.
     pub(crate) fn take(&self, call: Acquire) -> LockGuard {
         self.runtime.block_on(call.into_future()).expect("free")
     }
@@ -56,12 +54,10 @@ impl Scene {
         self.runtime.block_on(held.release()).expect("released");
     }
 
-    /// The command line, on this etcd.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         command(&self.etcd.endpoint(), args)
     }
 
-    /// Runs the command line.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         run(&self.etcd.endpoint(), args)
     }
@@ -89,7 +85,6 @@ pub(crate) fn run(endpoints: &str, args: &[&str]) -> Output {
     output.expect("the command line runs")
 }
 
-/// Starts a command on a terminal.
 pub(crate) fn on_terminal(command: &Command) -> Terminal {
     Terminal::start(command, 20, 100).expect("a terminal")
 }
