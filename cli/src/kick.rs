@@ -55,7 +55,14 @@ pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<
             });
             writeln!(out, "{object}")
         } else if taken {
-            writeln!(out, "taken from {}{}", process(holder), end(holder, stops))
+            let end = match stops.filter(|_| holder.holder().is_some()) {
+                Some(stops) => format!(
+                    "etcd tells its process now, which drops the body; if it is cut off, its body ends within {}",
+                    shown(stops)
+                ),
+                None => "nothing is known of when it stops".to_owned(),
+            };
+            writeln!(out, "taken from {}: {end}", process(holder))
         } else {
             let kept = "has given it back, or to another of its calls: nothing was taken from it";
             writeln!(out, "{} {kept}", process(holder))
@@ -152,14 +159,4 @@ pub(crate) async fn take(client: &mut Client, target: &Target) -> Result<bool, F
     ];
     let txn = Txn::new().when(still).and_then([TxnOp::delete(key, None)]);
     Ok(answer(client.txn(txn)).await?.succeeded())
-}
-
-fn end(holder: &Contender, stops: Option<Duration>) -> String {
-    match (holder.holder(), stops) {
-        (Some(_), Some(stops)) => format!(
-            ": etcd tells its process now, which drops the body; if it is cut off, its body ends within {}",
-            shown(stops)
-        ),
-        _ => ": nothing is known of when it stops".to_owned(),
-    }
 }

@@ -81,15 +81,13 @@ async fn list(connection: &Connection<'_>, below: &str) -> Result<bool, Failure>
 fn row(queue: &Queue) -> [String; 6] {
     let first = queue.holders().next();
     let of = |what: fn(&Contender) -> String| first.map_or_else(|| "-".to_owned(), what);
-    let waiting = queue.waiters().count();
-    let longest = longest_wait(queue);
     [
         queue.name().to_owned(),
         of(|it| it.sharing().word().to_owned()),
         holders(queue).unwrap_or_else(|| "-".to_owned()),
         of(time),
-        waiting.to_string(),
-        longest.map_or_else(|| "-".to_owned(), shown),
+        queue.waiters().count().to_string(),
+        longest_wait(queue).map_or_else(|| "-".to_owned(), shown),
     ]
 }
 

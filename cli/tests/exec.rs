@@ -86,8 +86,7 @@ fn exec(endpoint: &str, args: &[&str]) -> Command {
 /// A command that another program becomes.
 fn through(program: &str, args: &[&str], command: &Command) -> Command {
     let mut first = Command::new(program);
-    let rest = command.get_args();
-    first.args(args).arg(command.get_program()).args(rest);
+    first.args(args).arg(command.get_program()).args(command.get_args());
     first
 }
 

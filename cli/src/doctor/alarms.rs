@@ -1,6 +1,6 @@
 //! Alarms that members of etcd have raised.
 
-use etcd_locked::etcd_client::{AlarmAction, AlarmType, Client};
+use etcd_locked::etcd_client::{AlarmAction, AlarmMember, AlarmType, Client};
 
 use super::finding::Finding;
 use crate::connection::answer;
@@ -20,15 +20,14 @@ pub(super) async fn alarms(client: &mut Client) -> Vec<Finding> {
             "run it once more; if that lasts, look at the members above",
         )],
         Ok(alarms) if alarms.alarms().is_empty() => vec![Finding::good("alarm.none", "no alarm")],
-        Ok(alarms) => {
-            alarms.alarms().iter().map(|raised| alarm(raised.alarm(), raised.member_id())).collect()
-        }
+        Ok(alarms) => alarms.alarms().iter().map(alarm).collect(),
     }
 }
 
 /// An alarm that a member has raised; `etcdctl member list` has its id and its address.
-fn alarm(kind: AlarmType, member: u64) -> Finding {
-    match kind {
+fn alarm(raised: &AlarmMember) -> Finding {
+    let member = raised.member_id();
+    match raised.alarm() {
         AlarmType::Nospace => Finding::bad(
             "alarm.nospace",
             format!(

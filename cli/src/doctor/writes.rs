@@ -34,12 +34,8 @@ pub(super) async fn writes(client: &mut Client, probes: u32) -> Finding {
     }
     took.sort_unstable();
     let at = |share: usize| took[(took.len() - 1) * share / 100].as_secs_f64() * 1e3;
-    let what = format!(
-        "{} writes confirmed by a quorum: p50 {:.1} ms, p99 {:.1} ms",
-        took.len(),
-        at(50),
-        at(99)
-    );
+    let (many, half, most) = (took.len(), at(50), at(99));
+    let what = format!("{many} writes confirmed by a quorum: p50 {half:.1} ms, p99 {most:.1} ms");
     match took[took.len() / 2] > SLOW {
         true => Finding::bad(
             "write.slow",

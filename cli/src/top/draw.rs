@@ -19,8 +19,7 @@ const NAME: u16 = 20;
 
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     let area = frame.area();
-    let notices = notices(model).into_iter();
-    let notices = notices.flat_map(|notice| lines(&notice, area.width.into()));
+    let notices = notices(model).flat_map(|notice| lines(&notice, area.width.into()));
     let notices: Vec<_> = notices.take(usize::from(area.height / 2)).map(Line::from).collect();
     let areas = Layout::vertical([
         Constraint::Length(1),
@@ -43,30 +42,20 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     frame.render_widget(foot, bottom);
 }
 
-fn notices(model: &Model) -> Vec<String> {
-    let mut all = Vec::new();
-    if let Some(failure) = &model.failure {
-        all.push(format!("what is shown is old: {failure}"));
-    }
-    if model.kicks {
-        all.push("a kick is under way".to_owned());
-    }
-    if !model.note.is_empty() {
-        all.push(model.note.clone());
-    }
-    if model.mode == Mode::Asks {
+fn notices(model: &Model) -> impl Iterator<Item = String> {
+    let old = model.failure.as_ref().map(|failure| format!("what is shown is old: {failure}"));
+    let kicks = model.kicks.then(|| "a kick is under way".to_owned());
+    let note = Some(model.note.clone()).filter(|note| !note.is_empty());
+    let question = (model.mode == Mode::Asks).then(|| {
         let holders: Vec<_> = model.holders().map(|it| &*it.process).collect();
         let many = match holders.len() {
             1 => String::new(),
             many => format!("{many} holders: "),
         };
-        all.push(format!(
-            "Take `{}` away from {many}{}? What is half done stays so.",
-            model.name().unwrap_or_default(),
-            few(&holders)
-        ));
-    }
-    all
+        let (name, holders) = (model.name().unwrap_or_default(), few(&holders));
+        format!("Take `{name}` away from {many}{holders}? What is half done stays so.")
+    });
+    [old, kicks, note, question].into_iter().flatten()
 }
 
 fn foot(model: &Model) -> String {
