@@ -5,19 +5,9 @@
 //! | you want | you write |
 //! |---|---|
 //! | one at a time for each order | `#[etcd_locked("orders/<id>")]` |
-//! | not to wait longer than two seconds | [`wait = "2s"`](options#wait), or until the request is due [`deadline = request.due`](options#deadline) |
-//! | to be told at once that it is taken | [`wait = "none"`](options#wait) |
+//! | another wait, readers, permits, a limit for the body, a body that goes on, another TTL, … | [an option of the attribute](options) |
 //! | a job that one replica does, and the others leave out | [`wait = "none", on_held = "skip"`](options#on_held), and [`at_least = "1m"`](options#at_least) against clocks that differ |
 //! | two accounts at once, without deadlocks | `#[etcd_locked("accounts/<from>", "accounts/<to>")]` |
-//! | the lock in some calls only | [`when = !dry_run`](options#when) |
-//! | to call such a function from one that has the lock | [`reentrant`](options#reentrant) |
-//! | readers who run together | [`shared`](options#shared) |
-//! | at most five at a time, over all processes | [`permits = 5`](options#permits) |
-//! | a body that ends after 30 s | [`at_most = "30s"`](options#at_most) |
-//! | a body that a lost client does not cut in half | [`detach`](options#detach) |
-//! | a body that goes on when its lock is lost | [`on_lost = "continue"`](options#on_lost) |
-//! | a crashed holder's name free earlier, or later | [`ttl = "30s"`](options#ttl) |
-//! | an answer that does not wait for the release | [`release = "background"`](options#release) |
 //! | a helper that cannot be called without the lock | [`guard = order`](options#guard) and `&`[`Locked<Order>`](Locked) |
 //! | a database that refuses a holder which was paused | [`token`](Locked::token), or the feature `sqlx`: `guard.begin_fenced(&db)` |
 //! | a name that cannot be misspelt | [`lock_names!`] |

@@ -117,11 +117,8 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
 /// etcd_locked::assert_no_overlaps(); // `orders/<order>/<line>` would not pass
 /// ```
 ///
-/// `orders/<id>` and `orders/archive` overlap, because an id may be `archive`; so do `orders/<id>` and
-/// `orders/<id>/lines/<n>`: in etcd the second is below the first. Sites whose templates differ in nothing but what the
-/// placeholders are called, `orders/<id>` and `orders/<order.id>`, mean the same lock and may be as many as there are.
-/// A placeholder may be any text, unless its type is written with it and can be none but a number, `bool` or `char`, as
-/// in `orders/<id: u64>`.
+/// Templates overlap as names of [`lock_names!`](macro@crate::lock_names#names-that-get-into-each-others-way) do. Sites whose templates differ in
+/// nothing but what the placeholders are called, `orders/<id>` and `orders/<order.id>`, mean the same lock and may be as many as there are.
 ///
 /// Two functions with `permits = 5` and `permits = 8` above one template do not pass either, because each would count by its own
 /// number. Numbers that are expressions, and those above declared names, are not compared; processes of different versions may
