@@ -3,7 +3,6 @@
 mod doctor;
 mod kick;
 mod live;
-mod scale;
 mod scene;
 mod screens;
 mod secrets;

@@ -55,6 +55,13 @@ struct Shared {
     process: u32,
 }
 
+impl Shared {
+    /// Returns the engine's client; `None` once the engine has ended.
+    fn client(&self) -> Option<Arc<Client>> {
+        if self.driver.has_ended() { None } else { self.client.upgrade() }
+    }
+}
+
 /// Where a call comes from.
 #[derive(Debug)]
 pub(crate) struct Origin {
@@ -276,7 +283,7 @@ impl Engine {
             return View::default();
         }
         let shared = &self.0;
-        let client = shared.client.upgrade();
+        let client = shared.client();
         if let Some(client) = &client
             && client.reach.wants_asking()
         {
@@ -330,7 +337,7 @@ impl Engine {
         at: Option<i64>,
     ) -> Result<Page, LockError> {
         self.must_be_here()?;
-        let client = self.0.client.upgrade().ok_or(LockError::ShuttingDown)?;
+        let client = self.0.client().ok_or(LockError::ShuttingDown)?;
         let (from, end) = (from.to_vec(), end.to_vec());
         // Connections are opened where their tasks are to run.
         let read = async move { client.page(&from, &end, at).await };

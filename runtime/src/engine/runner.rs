@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::driver::{Driver, Message};
@@ -26,6 +27,8 @@ const BUDGET: usize = 32;
 pub(super) struct Runner {
     /// `None`: not begun yet, or ended.
     driver: Mutex<Option<Driver>>,
+    /// The driver has ended. Its tasks may still hold the client for a moment.
+    ended: AtomicBool,
     effects: Effects,
     /// Calls the engine's thread, which submits the time until the driver has ended.
     alarm: Arc<Alarm>,
@@ -34,11 +37,21 @@ pub(super) struct Runner {
 impl Runner {
     /// Makes a runner without a driver; it refuses messages until it has one.
     pub(super) fn new(alarm: Arc<Alarm>) -> Self {
-        Self { driver: Mutex::new(None), effects: Effects::default(), alarm }
+        Self {
+            driver: Mutex::new(None),
+            ended: AtomicBool::new(false),
+            effects: Effects::default(),
+            alarm,
+        }
     }
 
     pub(super) fn begin(&self, driver: Driver) {
         *lock(&self.driver) = Some(driver);
+    }
+
+    /// Returns true once the driver has ended, without waiting for a message that is being handled.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Handles a message; false if there is no driver.
@@ -51,11 +64,18 @@ impl Runner {
         };
         // The thread is a user's, which a mistake of ours must not end.
         let handled = catch_unwind(AssertUnwindSafe(|| driver.handle(message)));
-        let ended = handled.is_err() || driver.has_ended();
-        self.effects.add(&mut driver.effects, ended);
-        let ended = running.take_if(|_| ended);
-        drop(running);
-        contain(|| drop(ended));
+        if handled.is_ok() && !driver.has_ended() {
+            self.effects.add(&mut driver.effects, false);
+            drop(running);
+        } else {
+            let mut last = std::mem::take(&mut driver.effects);
+            self.ended.store(true, Ordering::Release);
+            let ended = running.take();
+            drop(running);
+            // Before the effects, so that a caller that learns of the end finds the driver gone.
+            contain(|| drop(ended));
+            self.effects.add(&mut last, true);
+        }
         if !self.effects.perform() {
             self.alarm.ring();
         }
@@ -83,7 +103,7 @@ struct Queue {
 }
 
 impl Effects {
-    /// Adds effects, while the driver is locked.
+    /// Adds effects, while the driver is locked or once it is gone.
     fn add(&self, effects: &mut Vec<Effect>, last: bool) {
         if last || !effects.is_empty() {
             let mut queue = lock(&self.0);
