@@ -142,7 +142,7 @@ impl Engine {
         let broken = |message: String| LockError::Config { message };
         config.check().map_err(broken)?;
         let alarm = Arc::new(Alarm::new(clock.clone()));
-        let driver = Arc::new(Runner::new(Arc::clone(&alarm)));
+        let driver = Arc::new(Runner::new(clock.clone(), Arc::clone(&alarm)));
         let client = Client::new(&config, clock.clone())
             .map_err(|message| broken(format!("the engine does not start: {message}")))?;
         let runtime = time_keeper(Arc::clone(&alarm), Arc::clone(&driver), runtime)

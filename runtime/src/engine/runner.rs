@@ -6,7 +6,7 @@
 //! - Each message is handled once; those of one thread in the order in which it submitted them.
 //! - Each effect is performed once, without the driver's mutex. One thread at a time performs, in the order in which the driver
 //!   produced them. An effect may submit messages; the same thread performs their effects later, so nothing recurses.
-//! - A thread performs at most [`BUDGET`] effects of others, then calls the engine's thread.
+//! - A thread performs effects for about [`BUDGET`], its own included, then calls the engine's thread.
 //! - A driver that has ended or panicked is dropped, and refuses messages from then on. Its effects are performed.
 //! - A panic in the driver, in an effect or in a drop reaches neither the submitter nor another effect.
 
@@ -15,13 +15,15 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::driver::{Driver, Message};
 use super::effects::Effect;
-use crate::clock::Alarm;
+use crate::clock::{Alarm, Clock};
 
-/// How many effects a thread performs before it calls the engine's thread for the rest.
-const BUDGET: usize = 32;
+/// Time after which a thread that performs effects calls the engine's thread for the rest. It looks at the clock after every fourth
+/// effect, so slow effects of users' code hold up neither a caller nor a renewal for long.
+const BUDGET: Duration = Duration::from_micros(100);
 
 /// A driver that every thread may submit messages to.
 pub(super) struct Runner {
@@ -30,17 +32,19 @@ pub(super) struct Runner {
     /// The driver has ended. Its tasks may still hold the client for a moment.
     ended: AtomicBool,
     effects: Effects,
+    clock: Arc<dyn Clock>,
     /// Calls the engine's thread, which submits the time until the driver has ended.
     alarm: Arc<Alarm>,
 }
 
 impl Runner {
     /// Makes a runner without a driver; it refuses messages until it has one.
-    pub(super) fn new(alarm: Arc<Alarm>) -> Self {
+    pub(super) fn new(clock: Arc<dyn Clock>, alarm: Arc<Alarm>) -> Self {
         Self {
             driver: Mutex::new(None),
             ended: AtomicBool::new(false),
             effects: Effects::default(),
+            clock,
             alarm,
         }
     }
@@ -76,7 +80,7 @@ impl Runner {
             contain(|| drop(ended));
             self.effects.add(&mut last, true);
         }
-        if !self.effects.perform() {
+        if !self.effects.perform(&*self.clock) {
             self.alarm.ring();
         }
         true
@@ -113,22 +117,22 @@ impl Effects {
     }
 
     /// Performs the effects that are there, unless another thread does; false if some are left for the engine's thread.
-    fn perform(&self) -> bool {
+    fn perform(&self, clock: &dyn Clock) -> bool {
         let mut queue = lock(&self.0);
         if queue.performing {
             return true; // that thread performs these as well
         }
         queue.performing = true;
-        for performed in 0.. {
-            if performed >= BUDGET && !queue.last {
-                break;
-            }
-            let Some(effect) = queue.effects.pop_front() else {
-                break;
-            };
+        let (begun, mut performed) = (clock.now(), 0);
+        while let Some(effect) = queue.effects.pop_front() {
             drop(queue);
             contain(|| effect.perform());
+            performed += 1;
+            let over = performed % 4 == 0 && clock.now() - begun > BUDGET;
             queue = lock(&self.0);
+            if over && !queue.last {
+                break;
+            }
         }
         queue.performing = false;
         queue.effects.is_empty()
@@ -141,7 +145,9 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Runs code that may call users' code; a panic there ends here.
 pub(super) fn contain(code: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(code));
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(code)) {
+        std::mem::forget(payload); // a user's value, whose drop may panic again
+    }
 }
 
 #[cfg(test)]
@@ -149,6 +155,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::clock::BootClock;
 
     fn effect(run: impl FnOnce() + Send + 'static) -> Vec<Effect> {
         vec![Effect::Run(Box::new(run))]
@@ -170,7 +177,7 @@ mod tests {
                         let push = move || performed.try_lock().unwrap().push(number);
                         effects.add(&mut effect(push), false);
                         drop(running);
-                        while !effects.perform() {}
+                        while !effects.perform(&BootClock) {}
                     }
                 });
             }
@@ -189,7 +196,7 @@ mod tests {
                 }
             };
             effects.add(&mut effect(next), false);
-            while !effects.perform() {}
+            while !effects.perform(&BootClock) {}
         }
         let run = || {
             let count = Arc::new(Mutex::new(100_000));
@@ -201,20 +208,24 @@ mod tests {
     }
 
     #[test]
-    fn thread_leaves_effects_over_its_budget_unless_they_are_the_last() {
+    fn thread_leaves_slow_effects_unless_they_are_the_last() {
         let (effects, performed) = (Effects::default(), Arc::<Mutex<usize>>::default());
         let add = |last| {
-            for _ in 0..=BUDGET {
+            for _ in 0..6 {
                 let performed = Arc::clone(&performed);
-                effects.add(&mut effect(move || *lock(&performed) += 1), last);
+                let slow = move || {
+                    thread::sleep(2 * BUDGET);
+                    *lock(&performed) += 1;
+                };
+                effects.add(&mut effect(slow), last);
             }
         };
         add(false);
-        assert!(!effects.perform());
-        assert_eq!(*lock(&performed), BUDGET);
+        assert!(!effects.perform(&BootClock));
+        assert_eq!(*lock(&performed), 4);
         add(true);
-        assert!(effects.perform());
-        assert_eq!(*lock(&performed), 2 * BUDGET + 2);
+        assert!(effects.perform(&BootClock));
+        assert_eq!(*lock(&performed), 12);
     }
 
     #[test]
@@ -223,7 +234,7 @@ mod tests {
         let after = Arc::clone(&performed);
         effects.add(&mut effect(|| panic!("on purpose")), false);
         effects.add(&mut effect(move || *lock(&after) = true), false);
-        assert!(effects.perform());
+        assert!(effects.perform(&BootClock));
         assert!(*lock(&performed));
     }
 
@@ -232,7 +243,6 @@ mod tests {
     async fn driver_that_panics_refuses_all_that_follows() {
         use super::super::driver::{Command, Inspection};
         use super::super::handle::{Engine, runtime};
-        use crate::clock::BootClock;
         use crate::values::config::Config;
         use crate::values::error::LockError;
 

@@ -84,7 +84,8 @@ impl Drop for Beat {
     fn drop(&mut self) {
         let mut asking = self.0.asking();
         asking.ended = true;
-        asking.new.clear();
-        asking.seen.clear();
+        let told = (std::mem::take(&mut asking.new), std::mem::take(&mut asking.seen));
+        drop(asking);
+        drop(told); // which wakes those who asked, and they may ask again
     }
 }

@@ -661,4 +661,42 @@ mod tests {
         let none = client.exchange(Request::List(lease + 1)).await;
         assert!(matches!(none, Err(Failure::Refused(Refusal::LeaseNotFound, _))), "{none:?}");
     }
+
+    #[cfg(feature = "embedded")]
+    #[tokio::test]
+    async fn silent_read_does_not_delay_a_renewal_beyond_its_limit() {
+        use etcd_client::Channel;
+        use tonic::codegen::http;
+        use tower::ServiceExt;
+        use tower::util::BoxCloneSyncService;
+
+        use crate::values::config::Connector;
+
+        let etcd = etcd_locked_embedded::Etcd::new();
+        let connector = Connector::new("an etcd that answers no read", move |options| {
+            let link = etcd.link();
+            let service = tower::service_fn(move |request: http::Request<_>| {
+                let link = link.clone();
+                async move {
+                    if request.uri().path().starts_with("/etcdserverpb.KV/") {
+                        std::future::pending::<()>().await;
+                    }
+                    link.oneshot(request).await
+                }
+            });
+            let channel = Channel::Custom(BoxCloneSyncService::new(service));
+            async move { etcd_client::Client::from_channel(channel, Some(options)).await }
+        });
+        let client = Client::new(&Config::by(connector), Arc::new(BootClock)).unwrap();
+        let Ok(Response::Granted { lease, ttl }) = client.exchange(Request::Grant(5)).await else {
+            panic!("no lease");
+        };
+        let timeout = Duration::from_secs(30);
+        let renewed = client.exchange(Request::KeepAlive { lease, timeout });
+        match tokio::time::timeout(timeout, renewed).await.expect("the renewal waits for the read")
+        {
+            Ok(Response::KeptAlive { ttl: kept, revision: None }) => assert_eq!(kept, ttl),
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -168,7 +168,15 @@ impl LockError {
             | Self::Deadlock { .. }
             | Self::Overloaded { .. } => true,
             Self::Backend { source } => !is_permanent(&**source),
-            _ => false,
+            Self::NotInitialized { .. }
+            | Self::AlreadyInitialized
+            | Self::Config { .. }
+            | Self::HoldLimit { .. }
+            | Self::SelfDeadlock { .. }
+            | Self::OrderInversion { .. }
+            | Self::ShuttingDown
+            | Self::InvalidName { .. }
+            | Self::PermissionDenied { .. } => false,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Stream of all watches: the task that talks to etcd, over one stream after the other (rules P16, P17).
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +93,9 @@ impl Stream {
     /// Runs until the engine has gone. After a panic it goes on with the same watches, on which calls depend to get their locks.
     pub(super) async fn run(mut self) {
         while AssertUnwindSafe(self.work()).catch_unwind().await.is_err() {
-            tracing::error!(parent: None, code = "engine.watches_restarted", "the task that watches etcd has ended; starting another");
+            // The panic may be that of a subscriber, which this line calls again.
+            let line = || tracing::error!(parent: None, code = "engine.watches_restarted", "the task that watches etcd has ended; starting another");
+            let _ = catch_unwind(AssertUnwindSafe(line));
             self.clock.sleep_until(self.clock.now() + AGAIN).await;
         }
     }
