@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use etcd_client::proto::PbPutRequest;
 use etcd_client::{
-    Client, DeleteOptions, Error, EventType, GetOptions, PutOptions, WatchOptions, WatchResponse,
-    WatchStream,
+    Client, Error, EventType, GetOptions, PutOptions, WatchOptions, WatchResponse, WatchStream,
 };
-use etcd_locked_embedded::{Etcd, Fault, Link, store::Store};
+use etcd_locked_embedded::{Etcd, Link, store::Store};
 use tokio::time::{Instant, timeout};
 use tonic::Code;
 
@@ -147,43 +146,6 @@ async fn slow_watch_misses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn oldest_revisions_are_compacted_automatically() {
-    let mut client = Etcd::new().client().await;
-    for _ in 0..12_000 {
-        client.put("a", "", None).await.unwrap();
-    }
-    let at = |revision| Some(etcd_client::GetOptions::new().with_revision(revision));
-    assert!(client.get("a", at(2_001)).await.is_ok());
-    let refused = client.get("a", at(900)).await.unwrap_err();
-    assert_eq!(
-        code(refused),
-        (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted".into())
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn cut_link_holds_calls_and_streams_until_healed() {
-    let etcd = Etcd::new();
-    let link = etcd.link();
-    let (mut client, mut operator) = (link.client(None).await.unwrap(), etcd.client().await);
-    let mut watch = watch(&mut client, "", all()).await;
-    link.cut();
-    let given_up = timeout(NEVER, client.put("given-up", "", None)).await;
-    assert!(given_up.is_err());
-    let mut other = client.clone();
-    let held = tokio::spawn(async move { other.put("held", "", None).await });
-    operator.put("a", "", None).await.unwrap();
-    assert!(timeout(NEVER, watch.message()).await.is_err(), "silence");
-    link.heal();
-    held.await.unwrap().unwrap();
-    assert_eq!(read(&next(&mut watch).await), "2: +a=");
-    assert_eq!(read(&next(&mut watch).await), "3: +held=");
-    let everything = DeleteOptions::new().with_all_keys();
-    let deleted = operator.delete("", Some(everything)).await.unwrap();
-    assert_eq!(deleted.deleted(), 2, "what was given up did not arrive");
-}
-
-#[tokio::test(start_paused = true)]
 async fn link_down_refuses_new_calls_and_breaks_open_ones() {
     let etcd = Etcd::new();
     let link = etcd.link();
@@ -230,52 +192,4 @@ async fn frozen_keep_alives_let_a_lease_expire() {
     assert_eq!(client.leases().await.unwrap().leases().len(), 0);
     link.freeze_keepalives(false);
     assert_eq!(answers.message().await.unwrap().unwrap().ttl(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn slow_link_delays_each_way_and_keeps_the_order() {
-    let etcd = Etcd::new();
-    let link = etcd.link();
-    let (mut client, mut operator) = (link.client(None).await.unwrap(), etcd.client().await);
-    let mut watch = watch(&mut client, "", all()).await;
-    link.delay(Duration::from_secs(1));
-    let start = Instant::now();
-    client.get("a", None).await.unwrap();
-    assert_eq!(start.elapsed().as_secs(), 2);
-    for n in 0..3 {
-        operator.put("n", n.to_string(), None).await.unwrap();
-    }
-    let start = Instant::now();
-    for n in 0..3 {
-        let expected = format!("{}: +n={n}", n + 2);
-        assert_eq!(read(&next(&mut watch).await), expected);
-    }
-    assert_eq!(start.elapsed().as_secs(), 1, "they travelled together");
-}
-
-#[tokio::test(start_paused = true)]
-async fn faults_hit_the_next_calls_in_order() {
-    let etcd = Etcd::new();
-    let link = etcd.link();
-    let mut client = link.client(None).await.unwrap();
-    let no_leader = "etcdserver: no leader".to_owned();
-    link.fail_next(Fault::Refused(Code::Unavailable, no_leader.clone()));
-    link.fail_next(Fault::AnswerLost);
-    link.fail_next(Fault::RequestLost);
-    let mut failed = Vec::new();
-    for key in ["refused", "answer", "request"] {
-        failed.push(code(client.put(key, "", None).await.unwrap_err()));
-    }
-    assert_eq!(failed[0], (Code::Unavailable, no_leader));
-    assert_eq!(failed[1], failed[2], "a client cannot tell these two apart");
-    assert_eq!(failed[1].0, Code::Unknown);
-    client.put("fine", "", None).await.unwrap();
-    let applied = |key: &'static str| {
-        let mut operator = client.clone();
-        async move { operator.get(key, None).await.unwrap().count() == 1 }
-    };
-    assert!(!applied("refused").await);
-    assert!(applied("answer").await);
-    assert!(!applied("request").await);
-    assert!(applied("fine").await);
 }

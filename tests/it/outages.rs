@@ -46,25 +46,6 @@ async fn a_lock_survives_a_restart_of_etcd() {
 }
 
 #[limit::test]
-async fn an_engine_recovers_from_an_absence_beyond_the_ttl() {
-    let mut etcd = Etcd::start().await;
-    let corner = Corner::of(&etcd).await;
-    let config = corner.config().ttl(Duration::from_secs(2));
-    let locks = connect(config.connect_timeout(PATIENT)).await;
-    let held = locks.lock("orders/7").await.unwrap();
-    let waiter = spawn(locks.lock("orders/7").wait_forever());
-    etcd.kill();
-    let ended = within("the loss", held.hold(pending::<()>())).await;
-    assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Expired);
-    drop(held);
-    // No call is admitted while etcd is gone, and the waiter needs no help when etcd is back.
-    assert!(!waiter.is_finished());
-    etcd.start_again().await;
-    served("the waiter's admission", waiter).await;
-    corner.until_empty().await;
-}
-
-#[limit::test]
 async fn a_wiped_etcd_costs_the_locks_and_serves_new_ones() {
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;

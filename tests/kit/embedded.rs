@@ -29,11 +29,3 @@ async fn clones_of_a_config_share_their_etcd() {
     taken.unwrap().release().await.unwrap();
     other.release().await.unwrap();
 }
-
-#[tokio::test]
-async fn embedded_etcd_ignores_credentials() {
-    let config = Config::embedded().user("me", "secret");
-    let locks = Locks::connect(config).await.unwrap();
-    let held = locks.lock("jobs/nightly").await.unwrap();
-    held.release().await.unwrap();
-}

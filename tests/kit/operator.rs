@@ -1,7 +1,6 @@
 //! Operator actions on a lock: delete its key, revoke its lease, compact the history, or contend by hand.
 
 use etcd_locked::LossCause;
-use etcd_locked::etcd_client::PutOptions;
 
 use crate::service::{Packing, held_elsewhere, secs, ship, start};
 
@@ -63,20 +62,5 @@ async fn compaction_loses_no_lock() {
     assert!(error.to_string().contains("compacted"), "{error}");
     assert!(held.is_held());
     held.release().await.unwrap();
-    assert_eq!(waiting.await.unwrap().unwrap(), 7);
-}
-
-#[tokio::test]
-async fn foreign_key_contends_through_a_client() {
-    let etcd = start().await;
-    let mut client = etcd.client().await;
-    let lease = client.lease_grant(60, None).await.unwrap().id();
-    let key = format!("locks/orders/7/{lease:x}");
-    let options = PutOptions::new().with_lease(lease);
-    client.put(key.clone(), "", Some(options)).await.unwrap();
-    let waiting = tokio::spawn(ship(7));
-    assert_eq!(etcd.held().await, ["orders/7"]);
-    assert_eq!(etcd.waiting().await, ["orders/7"]);
-    client.delete(key, None).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), 7);
 }

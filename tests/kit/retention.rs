@@ -1,8 +1,6 @@
-//! Retention (`at_least`): a name stays locked after a quick body, and after a shutdown.
+//! Retention (`at_least`): a name stays locked after a quick body.
 
-use std::time::Duration;
-
-use etcd_locked::{LockError, LossCause, etcd_locked, lock};
+use etcd_locked::{LockError, etcd_locked, lock};
 
 use crate::service::{secs, start};
 
@@ -44,27 +42,6 @@ async fn retained_name_refuses_calls_until_the_time_is_over() {
         held.unwrap().release().await.unwrap();
         report(day).await.unwrap();
     }
-}
-
-#[tokio::test]
-async fn shutdown_keeps_retained_names_locked() {
-    let etcd = start().await;
-    let other = etcd.second().await.unwrap();
-    report_soon(7).await.unwrap();
-    let held = etcd.locks().lock("reports/8").at_least(secs(60)).await;
-    let cut_off = held.unwrap();
-    let body = async move { cut_off.hold(std::future::pending::<()>()).await };
-    let (ended, _drained) = tokio::join!(body, etcd.locks().shutdown(Duration::ZERO));
-    let cut_off = |cause| cause == LossCause::Shutdown;
-    assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cut_off(cause));
-    for _ in 0..5 {
-        etcd.advance(secs(11)).await;
-        is_held(other.lock("reports/7").try_once().await);
-        assert!(other.lock("reports/8").try_once().await.is_err());
-    }
-    etcd.advance(secs(8)).await;
-    let both = other.lock("reports/7").and("reports/8").try_once().await;
-    both.unwrap().release().await.unwrap();
 }
 
 #[etcd_locked("reports/<day>", reentrant, at_least = "60s")]

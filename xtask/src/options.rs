@@ -59,35 +59,3 @@ impl Args {
         self.0.split(|arg| arg == "--").next().unwrap_or_default()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn args(line: &str) -> Args {
-        Args::new(line.split_whitespace().map(str::to_owned).collect())
-    }
-
-    #[test]
-    fn takes_its_options_out_wherever_they_are() {
-        let mut given = args("--minutes 10 --etcd 3.4 --write --keep DIR");
-        assert_eq!(given.etcd(), Ok(Some(Choice::Version("3.4".to_owned()))));
-        assert!(given.flag("--write") && !given.flag("--write"));
-        assert_eq!(given.rest().join(" "), "--minutes 10 --keep DIR");
-    }
-
-    #[test]
-    fn leaves_what_is_behind_two_dashes() {
-        let mut given = args("--test it -- --etcd newest");
-        assert_eq!(given.etcd(), Ok(None));
-        assert_eq!(given.rest().join(" "), "--test it -- --etcd newest");
-    }
-
-    #[test]
-    fn refuses_what_makes_no_sense() {
-        for line in ["--etcd", "--etcd -- a", "--etcd=latest"] {
-            assert!(args(line).etcd().is_err(), "{line}");
-        }
-        assert!(args("now").end().is_err());
-    }
-}
