@@ -6,6 +6,8 @@ use crate::corner::connect;
 use crate::etcd::Etcd;
 use crate::limit::{self, within};
 use crate::real_only::real_etcd_only;
+use crate::shop::Shop;
+use crate::worker::Worker;
 
 #[etcd_locked("<family>/<id>", locks = locks, wait = "5s")]
 async fn call(locks: &Locks, family: &str, id: u64) -> Result<(), LockError> {
@@ -57,4 +59,27 @@ async fn a_missing_session_key_permission_is_named() {
     };
     assert_matches!(error, LockError::PermissionDenied { .. });
     assert!(error.to_string().contains("session key"), "{error}");
+}
+
+#[limit::test]
+async fn a_role_that_is_taken_away_is_one_warning_about_watches() {
+    const NAMES: usize = 5;
+    real_etcd_only!("an embedded etcd has no users");
+    let Shop { etcd, mut root } = Shop::start("secret").await;
+    let mut worker = Worker::start([
+        ("ETCD_LOCKED_ENDPOINTS", &*etcd.endpoint()),
+        ("ETCD_LOCKED_USER", "shop:secret"),
+        ("WORKER_LOGS", "debug"),
+    ]);
+    for name in 0..NAMES {
+        worker.asked(&format!("work {name}"), "held").await;
+    }
+    root.user_revoke_role("shop", "shop").await.expect("the role is revoked");
+    let (mut refused, mut warned) = (0, 0);
+    while refused < 3 * NAMES {
+        let line = worker.says("logged").await;
+        refused += usize::from(line.contains("refuses a watch"));
+        warned += usize::from(line.contains("refuses watches"));
+    }
+    assert_eq!(warned, 1);
 }

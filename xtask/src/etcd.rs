@@ -203,35 +203,3 @@ fn keep(folder: &str, bring: impl FnOnce(&Path) -> Result<PathBuf>) -> Result<Et
     }
     Etcd::new(home.join("etcd"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_module_pins_its_version() {
-        for line in BUILT {
-            let version = pinned(line).expect("a pinned version");
-            assert!(matches(&version, line), "{version} in {line}");
-        }
-    }
-
-    #[test]
-    fn a_version_is_what_it_begins_with() {
-        for (wanted, is) in
-            [("3", true), ("3.7", true), ("3.7.3", true), ("3.4", false), ("3.7.31", false)]
-        {
-            assert_eq!(matches("3.7.3", wanted), is, "{wanted}");
-        }
-        assert!(!matches("3.70.1", "3.7"));
-    }
-
-    #[test]
-    fn refuses_what_is_no_choice() {
-        assert_eq!("newest".parse(), Ok(Choice::Version("3.7".to_owned())));
-        assert_eq!("./etcd".parse(), Ok(Choice::Path("./etcd".into())));
-        for text in ["", "latest", "3.", "v3.5"] {
-            assert!(text.parse::<Choice>().is_err(), "{text}");
-        }
-    }
-}

@@ -365,3 +365,19 @@ fn tries_behind_others_are_decided_while_etcd_takes_them() {
         rig.granted(call);
     }
 }
+
+/// Found by torture, after a password had changed: the try waited for the deletion of an older key, which etcd refused.
+#[test]
+fn try_ends_in_time_while_a_delete_is_refused() {
+    let mut rig = Rig::warm();
+    rig.hold(1, "locks/a");
+    rig.store.denied = Some("locks/a/");
+    rig.release(1);
+    rig.serve();
+    rig.acquire(2, "locks/a", Wait::Once);
+    let since = rig.now;
+    while rig.output(2).is_none() {
+        assert!(rig.now - since < CONNECT * 2, "the try has not ended");
+        rig.live(Duration::from_millis(50));
+    }
+}
