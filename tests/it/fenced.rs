@@ -1,4 +1,4 @@
-//! Fenced transactions: what a holder that was overtaken cannot write. On SQLite, and on PostgreSQL and MariaDB where installed.
+//! Fenced transactions: an overtaken holder can write nothing. On SQLite, and on PostgreSQL and MariaDB where installed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

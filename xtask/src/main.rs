@@ -47,7 +47,7 @@ cargo xtask chaos [ARGS…]      a minute of faults on a cluster of three; a che
                                --etcd ETCD       3.7 if left out
                                --peer NAME       tortures go, aetcd, lock-service or etcdctl instead
                                --built           takes the program that `cargo xtask test` has built
-                               --write           writes tests/chaos/RESULTS.md and its plot
+                               --write           writes tests/chaos/RESULTS.md
 cargo xtask bench [ARGS…]      every row of performance, ours and the peers; writes benches/RESULTS.md and plots. ARGS go
                                to the runner: `--row B4`, `--quick`, `--peers go,plain`; `--help` has them all
                                --etcd ETCD       that etcd

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_name_has_tests() {
+    fn every_name_filter_matches_a_module() {
         let folders = ["tests/it", "tests/differential"].map(|it| workspace::root().join(it));
         let modules =
             folders.map(|folder| workspace::entries(&folder).expect("the modules")).concat();

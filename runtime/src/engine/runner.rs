@@ -33,7 +33,7 @@ pub(super) struct Runner {
     ended: AtomicBool,
     effects: Effects,
     clock: Arc<dyn Clock>,
-    /// Calls the engine's thread, which submits the time until the driver has ended.
+    /// Calls the engine's thread, which submits ticks for as long as the driver lives.
     alarm: Arc<Alarm>,
 }
 
@@ -66,7 +66,7 @@ impl Runner {
             contain(|| drop(message)); // which may wake a task
             return false;
         };
-        // The thread is a user's, which a mistake of ours must not end.
+        // The thread is a user's; a bug of ours must not end it.
         let handled = catch_unwind(AssertUnwindSafe(|| driver.handle(message)));
         if handled.is_ok() && !driver.has_ended() {
             self.effects.add(&mut driver.effects, false);

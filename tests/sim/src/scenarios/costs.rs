@@ -12,9 +12,9 @@ use crate::world::clients::Call;
 use crate::world::violation::must;
 use crate::world::{CallId, view};
 
-/// Work on twice as much may take five halves of the steps: twice, and a rest that does not grow.
+/// Twice as much work may take 2.5 times the steps: double, plus a constant.
 const LINEAR: (u64, u64) = (5, 2);
-/// The same where each depends on all others: four times, and a rest.
+/// Where each part depends on all others, twice as much may take 4.5 times the steps: fourfold, plus a constant.
 const QUADRATIC: (u64, u64) = (9, 2);
 
 /// A wait that ends half a second after nested waiters have waited for three.
@@ -23,10 +23,10 @@ const ENDS: Wait = Wait::For(Duration::from_millis(3_500));
 const GRACE: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// What grows, and the steps that so much of it takes.
+/// Name of a work, and the steps that it takes for n.
 type Work = (&'static str, fn(usize) -> u64);
 
-/// Plays each work on so much and on twice as much, and compares the steps.
+/// Runs each work for n and for 2n, and compares the steps.
 fn grow(n: usize, most: (u64, u64), works: &[Work]) {
     plays(|| {
         for (what, work) in works {
@@ -75,7 +75,7 @@ impl Nested {
         Self::new(tasks, wait, false, |_| call("hot"))
     }
 
-    /// Each as it asks; behind a call that waits on, if so.
+    /// Each task makes the call that `ask` returns; if `behind`, one more call of its process queues first and keeps waiting.
     fn new(tasks: usize, wait: Wait, behind: bool, ask: fn(usize) -> Call) -> Self {
         let mut stage = stage(2);
         let hot = stage.take_lock(0, "hot");
@@ -94,7 +94,7 @@ impl Nested {
         Self { stage, hot, own, calls, steps }
     }
 
-    /// A reader behind them makes all that they wait for matter to it.
+    /// Adds a reader behind them, to which everything they wait for matters.
     fn before_a_reader(mut self) -> Self {
         self.stage.ask(1, Call { mode: Mode::Shared, ..call("hot") });
         self
@@ -119,7 +119,7 @@ impl Nested {
         })
     }
 
-    /// All of them have edges, which go before a caller learns that its wait is over.
+    /// Each has published edges. They are deleted before its caller learns that the wait is over.
     fn waits_end(mut self) -> u64 {
         steps_of(&mut self.stage, |stage| {
             stage.run(Duration::from_secs(1));
@@ -263,7 +263,7 @@ fn shared_tries(many: usize) -> u64 {
     let reader = stage.ask(1, Call { mode: Mode::Shared, ..call("busy") });
     stage.serve(reader);
     stage.ask(0, call("busy"));
-    // What the process knows of other processes is old by then, and is read anew.
+    // By then what the process knows of others is stale, so it reads again.
     stage.run(Duration::from_secs(1));
     tries(stage, Mode::Shared, many)
 }
@@ -284,14 +284,14 @@ fn tries_and_retention_cost_the_same_each() {
     grow(500, LINEAR, &[("permits", permit_tries), ("readers", shared_tries)]);
 }
 
-/// Too little stack ends the process of this test.
+/// A stack overflow would abort this test process.
 #[test]
 fn single_tries_fit_on_a_small_stack() {
     let tries = || {
         permit_tries(3_000);
         shared_tries(3_000);
     };
-    // As an engine's thread may have.
+    // As small as an engine's thread may have.
     let small = thread::Builder::new().stack_size(256 << 10).spawn(tries);
     small.expect("a thread").join().expect("a scenario that holds");
 }

@@ -96,7 +96,7 @@ impl<'a> Words<'a> {
     fn events(&self, fault: u32) -> Vec<(u64, What)> {
         let (from, to) = (self.from, self.to);
         let (process, call) = self.whom.split_once('.').unwrap_or((self.whom, ""));
-        // Of no process, or no call, there is none.
+        // Events without a process or a call have 0.
         let (process, call) = (process.parse().unwrap_or(0), call.parse().unwrap_or(0));
         let token = self.number("token").unwrap_or(from as i64);
         let keys = self.whom.split(',').filter(|key| !key.is_empty()).map(str::to_owned).collect();
