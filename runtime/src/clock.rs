@@ -34,7 +34,7 @@ impl Deadline for std::time::Instant {
     }
 }
 
-impl Deadline for Instant {
+impl Deadline for tokio::time::Instant {
     fn due(self) -> Option<Instant> {
         Some(self)
     }
