@@ -63,7 +63,7 @@ struct Run {
     etcd: String,
     what: &'static str,
     cargo: Command,
-    /// How it went, as the table says it.
+    /// How it went, as shown in the table.
     outcome: String,
 }
 
@@ -196,7 +196,7 @@ fn only(mut cargo: Command, targets: &[&str], args: &[String]) -> Command {
     cargo
 }
 
-/// Makes `cargo test` with this etcd for the tests, of the whole workspace with all features.
+/// Returns the command that tests the whole workspace with all features on this etcd.
 ///
 /// For one package alone cargo would compile other features of the same crates, and leave out examples of the docs.
 fn suite(etcd: &Etcd) -> Command {

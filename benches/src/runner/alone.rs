@@ -13,7 +13,7 @@ use crate::kind::Kind;
 /// Calls that wait at once in B8.
 const WAITERS: u32 = 100_000;
 
-/// Has a worker do its work so often; its answers.
+/// Runs a worker's work `rounds` times; returns its answers.
 fn alone(kind: Kind, work: &str, options: &Options<'_>, rounds: usize) -> Result<Vec<Value>> {
     let server = Server::start()?;
     let mut crew = Crew::at_work(kind, 1, work, &server.endpoint(), options)?;
@@ -22,7 +22,7 @@ fn alone(kind: Kind, work: &str, options: &Options<'_>, rounds: usize) -> Result
     Ok(answers)
 }
 
-/// A field of each answer.
+/// Reads a field of each answer.
 fn column(answers: &[Value], field: &str) -> Result<Vec<f64>> {
     answers.iter().map(|answer| number_of(answer, field)).collect()
 }
@@ -65,7 +65,7 @@ pub(crate) fn memory(pace: &Pace) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Memory of a waiter and its task.
+/// Measures the memory of a waiter and its task.
 fn waiter(kind: Kind, names: u32) -> Result<f64> {
     let options: &Options<'_> = &[("tasks", &WAITERS), ("names", &names)];
     let answer = &alone(kind, "waiters", options, 1)?[0];
@@ -76,7 +76,7 @@ fn waiter(kind: Kind, names: u32) -> Result<f64> {
     Ok((number_of(answer, "waiting")? - number_of(answer, "before")?) / waiters)
 }
 
-/// B15: what single tries cost, thousands at once, does not grow with their number.
+/// B15: thousands of single tries at once cost in proportion to their number.
 pub(crate) fn tries(pace: &Pace) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let tries = pace.either(10_000, 4_000);
