@@ -75,9 +75,5 @@ fn build(built: bool) -> Result<Command> {
         let [program] = workspace::build(&["--release"], [(PROGRAM, PROGRAM)])?;
         return Ok(Command::new(program));
     }
-    // The one that `cargo xtask test` has built, with the same features.
-    let mut cargo = workspace::cargo();
-    cargo.args(["test", "--workspace", "--all-features", "--no-run", "--test", "sabotage"]);
-    run("cargo test", &mut cargo)?;
-    Ok(Command::new(workspace::target().join("debug").join(PROGRAM)))
+    Ok(Command::new(workspace::built_for_tests(&["sabotage"])?.join(PROGRAM)))
 }

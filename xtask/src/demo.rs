@@ -13,8 +13,8 @@ use crate::{Result, http, say, workspace};
 
 /// cargo options that leave out the dependencies of other examples.
 const LIGHT: &[&str] = &["--no-default-features"];
-/// cargo options of `cargo xtask test`, which has built the same programs.
-const BUILT: &[&str] = &["--workspace", "--all-features"];
+/// Tests of the packages of both programs.
+const TESTS: &[&str] = &["systems", "tcp"];
 /// Package and binary of the embedded etcd.
 const EMBEDDED: (&str, &str) = ("etcd-locked-embedded", "etcd-locked-embedded");
 const SERVICES: usize = 3;
@@ -51,8 +51,13 @@ impl Round {
 /// Runs both rounds and checks them; returns the last line to print.
 pub(crate) fn demo(built: bool) -> Result<String> {
     say::step("building the order service (the first time takes a minute or two)");
-    let options = if built { BUILT } else { LIGHT };
-    let [executable, etcd] = workspace::build(options, [service::BINARY, EMBEDDED])?;
+    let [executable, etcd] = match built {
+        true => {
+            let folder = workspace::built_for_tests(TESTS)?;
+            [service::BINARY, EMBEDDED].map(|(_, binary)| folder.join(binary))
+        }
+        false => workspace::build(LIGHT, [service::BINARY, EMBEDDED])?,
+    };
     // It listens on TCP, because the services are processes; `_printed` is kept open, so that it can print.
     let mut etcd = Command::new(etcd);
     etcd.args(["--listen", "127.0.0.1:0"]);

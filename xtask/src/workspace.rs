@@ -105,6 +105,16 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     paths.map_err(failed_at(folder))
 }
 
+/// Returns the folder of the programs that belong to these tests, as `cargo xtask test` has built them: with the features of all
+/// tests, so that nothing is compiled again.
+pub(crate) fn built_for_tests(tests: &[&str]) -> Result<PathBuf> {
+    let mut cargo = cargo();
+    cargo.args(["test", "--workspace", "--all-features", "--no-run"]);
+    cargo.args(tests.iter().flat_map(|test| ["--test", test]));
+    run("cargo test", &mut cargo)?;
+    Ok(target().join("debug"))
+}
+
 /// Compiles binaries, each given by its package and name, and returns the executables in that order.
 ///
 /// One cargo compiles them together, so that their common crates are compiled once. `options` are cargo's own.
