@@ -368,7 +368,7 @@ fn command_dies_with_its_guardian_where_the_wrapper_is_stopped() {
     assert!(!pids.into_iter().any(lives));
 }
 
-/// The wrapper kills, also where the guardian has left so many messages unread that the link takes no more.
+/// The wrapper kills, also where the guardian reads no more messages and the link is full.
 #[test]
 fn wrapper_kills_where_the_guardian_is_stopped() {
     let stop = |run: &mut Run, proxy: &Proxy| {

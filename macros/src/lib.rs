@@ -73,7 +73,7 @@ use proc_macro2::TokenStream;
 /// | `on_lost = "continue"` | `"cancel"` | when the lock is lost, let the body run to its end |
 /// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, before etcd confirms that the lock is free |
 /// | `shared` | off: one holder | share the lock with other readers; excludes `permits` |
-/// | `permits = 5` | off: one holder | at most so many holders at a time, over all processes, 1 to 1024. Functions of one binary whose numbers differ are found by `assert_no_overlaps()` |
+/// | `permits = 5` | off: one holder | at most this many holders at a time, over all processes, 1 to 1024. Functions of one binary whose numbers differ are found by `assert_no_overlaps()` |
 /// | `guard = order` | – | binds the proof of the lock in the body, an `&Locked<Order>`; `guard = (from, to)` of two names. Not with `when` |
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |

@@ -53,7 +53,7 @@ const fn contests(id: &'static str, contests: &'static [Contest]) -> Row {
     Row { id, measure: Measure::Contests(contests) }
 }
 
-/// So many processes of so many tasks each, with so many names in all.
+/// Returns a contest of this many processes, tasks in each, and names in all.
 const fn contest(
     [processes, tasks, names]: [usize; 3],
     against: &'static [(Kind, f64)],

@@ -44,7 +44,7 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Tries all at once, of which so many at most may be served; how many seconds that takes.
+/// Tries all at once, of which at most this many may be served; returns the seconds that it takes.
 async fn tried<M: LockMode>(
     call: impl Fn() -> Acquire<Name, M>,
     most: u16,

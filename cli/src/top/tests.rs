@@ -10,7 +10,7 @@ use super::draw::draw;
 use super::model::{Effect, Mode, Model, Place, Row, Seen, few};
 use crate::kick::Target;
 
-/// Names with so many waiters, and held for so many seconds.
+/// Names with their waiters and the seconds for which they are held.
 fn rows() -> Vec<Row> {
     let row = |name: &str, waiting, held, gone| Row {
         name: name.to_owned(),

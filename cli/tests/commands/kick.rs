@@ -89,7 +89,7 @@ fn kick_never_hits_a_later_holder() {
     assert!(strays.is_empty(), "{strays:?} were lost, and {taken:?} were meant");
 }
 
-/// A process hands its key on to its next call without a write: the key is the same, and yet another call has the lock.
+/// A process hands its key on to its next call without a write: the key stays the same, but another call holds the lock.
 #[test]
 fn kick_spares_a_later_call_of_the_same_process() {
     let scene = Scene::new();

@@ -23,7 +23,7 @@ fn output_that_cannot_be_written_is_no_etcd_out_of_reach() {
         let full = File::options().write(true).open("/dev/full").expect("a full device");
         let (status, said) = output_to(args, full.into());
         assert_eq!(status, Some(4), "{args:?}: {said}");
-        // A reader that goes, as `head` does, is no fault. It does not make etcd well, either.
+        // A reader that ends early, as `head` does, is not a fault of the command. It does not hide a fault of etcd either.
         let (reader, pipe) = std::io::pipe().expect("a pipe");
         drop(reader);
         assert_eq!(output_to(args, pipe.into()), (Some(closed), String::new()), "{args:?}");
@@ -62,7 +62,7 @@ fn completions_and_the_man_page_know_every_command() {
     }
 }
 
-/// Asserts that `who` shows so many contenders of `a`, and says why it knows of no cycle.
+/// Asserts that `who` shows this many contenders of `a`, and says why it knows of no cycle.
 #[track_caller]
 fn knows_no_cycle(scene: &Scene, options: &[&str], many: usize, why: &str) {
     let output = scene.run(&[&["who", "a", "--json"], options].concat());
