@@ -226,7 +226,7 @@ impl Wanted {
 /// The most permits of a name: each call that waits for one reads the keys of all.
 const PERMITS: u16 = 1024;
 
-/// The mode of a call for one of so many permits; the error says which numbers there are.
+/// Returns the mode of a call for one of this many permits; the error says which numbers are allowed.
 pub(crate) fn mode_of_permits(permits: u16) -> Result<Mode, String> {
     match NonZeroU16::new(permits) {
         Some(of) if permits <= PERMITS => Ok(Mode::Permits(of)),

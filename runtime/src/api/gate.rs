@@ -70,7 +70,7 @@ pub(crate) struct Stopwatch {
     pub(crate) engine: Engine,
     pub(crate) over: Moment,
     pub(crate) limit: Duration,
-    /// A timer on the engine's thread: a body may run where there are no timers.
+    /// Timer on the engine's thread, because a body may run on an executor without timers.
     pub(crate) alarm: Option<JoinHandle<()>>,
 }
 

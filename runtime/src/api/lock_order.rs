@@ -1,7 +1,7 @@
 //! Mistakes that two places of a program make together, reported once each: locks in opposite order, and different numbers of permits.
 //!
-//! A under B here and B under A there is a deadlock to come. Different numbers of permits of one name are no error, as they happen in
-//! every rolling deployment; where that lasts, one number is a mistake. Names count by their templates; a name without a template counts
+//! A under B here and B under A there is a deadlock to come. Different numbers of permits of one name are not an error, because every
+//! rolling deployment has them for a while; where that lasts, one number is a mistake. Names count by their templates; a name without a template counts
 //! for itself. Two names of one template have no order: there the values decide.
 
 use std::borrow::Cow;

@@ -19,7 +19,7 @@ const FORGET: Duration = Duration::from_secs(600);
 
 /// What is known of leases between their renewals.
 pub(crate) struct Renewals {
-    /// The leases that were renewed, or granted to be renewed, within [`FORGET`]: one for a thousand contenders.
+    /// The leases that are renewed, one for a thousand contenders; those that ended stay until a new one comes, [`FORGET`] later.
     leases: Mutex<HashMap<LeaseId, Lease>>,
     clock: Arc<dyn Clock>,
 }
@@ -69,8 +69,11 @@ impl Renewals {
     pub(super) fn keep(&self, lease: LeaseId, ttl: Duration, stream: Option<Stream>) {
         let used = self.clock.now();
         let mut leases = self.leases();
-        // A renewal that ends after its lease has been revoked puts its stream here again; nothing else drops it.
-        leases.retain(|_, lease| used - lease.used < FORGET);
+        // A renewal that ends after its lease was revoked puts its stream here again, and nothing else drops it. Only a new lease looks for
+        // those, so that a renewal costs the same with any number of leases.
+        if !leases.contains_key(&lease) {
+            leases.retain(|_, lease| used - lease.used < FORGET);
+        }
         leases.insert(lease, Lease { ttl, stream, used, end: End::Open });
     }
 
