@@ -31,7 +31,7 @@ fn name(id: usize) -> String {
     format!("orders/{id}")
 }
 
-/// Migrates twice, and makes a row for each of these names, which is to have the name of its last writer.
+/// Migrates twice, and makes a row for each of these names, which holds the name of its last writer.
 async fn prepare<D: Fenceable>(pool: &Pool<D>, ids: impl IntoIterator<Item = usize>)
 where
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
@@ -72,8 +72,8 @@ where
     Ok(transaction)
 }
 
-/// Stops a process in the middle of its transactions until others have its locks, and lets it go on: whatever it still commits, the
-/// next holders write after it. `targets` has a database for each lock, by URL and pool.
+/// Stops a process in the middle of its transactions until others have its locks, and lets it go on: anything it still commits comes
+/// before the next holder's write. `targets` has a database for each lock, by URL and pool.
 async fn stopped_holders_commit_nothing_late<D: Fenceable>(targets: Vec<(String, Pool<D>)>)
 where
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
@@ -110,11 +110,12 @@ where
         writes.spawn_local_on(write, &local);
     }
     let all = async {
-        // The next holders have all locks, and have written where no transaction is in their way.
+        // The next holders have all locks, and have written wherever no open transaction blocks them.
         let unstopped = STOPPED.div_ceil(STEPS.len());
         for _ in 0..unstopped {
             within("a write", writes.join_next()).await.expect("one more").expect("no panic");
         }
+        // Time for the others to wait in the database, behind the open transactions.
         sleep(Duration::from_secs(1)).await;
         stopped.cont();
         stopped.send("go");

@@ -1,4 +1,4 @@
-//! Channel to etcd, and its gathered writes: what the engine's tasks write in one moment leaves in one piece.
+//! Channel to etcd, and its gathered writes: what the tasks of a runtime write in one moment leaves in one piece.
 //!
 //! A request is three HTTP/2 frames, and each is written as soon as it is there: that is three system calls and three packets,
 //! and three times that etcd wakes up. So a flush is put off for as long as the tasks that are ready write more. Nothing
