@@ -7,7 +7,6 @@ use crate::contender::Purpose;
 use crate::ids::{CallId, ContenderId, Name};
 use crate::moment::Moment;
 use crate::seat::Mode;
-use crate::simulation::{Mistake, mistake};
 use crate::wait_queue::Ticket;
 
 /// How far a call has come.
@@ -208,9 +207,7 @@ impl Calls {
     /// Whether it is a group whose task holds nothing: it may go to the end of its queues without being refused (rule P38).
     pub fn may_step_back(&self, id: CallId) -> bool {
         let call = self.get(id).filter(|it| it.waiting().is_some());
-        call.is_some_and(|it| it.is_group() && !it.is_try())
-            && !self.is_nested(id)
-            && !mistake(Mistake::GroupsNeverStepBack)
+        call.is_some_and(|it| it.is_group() && !it.is_try()) && !self.is_nested(id)
     }
 
     fn stops_waiting(&mut self, id: CallId) -> Option<()> {

@@ -26,7 +26,6 @@ use crate::part::{Own, Part};
 use crate::request::{Event, Kv};
 use crate::retention::Retention;
 use crate::seat::{Mode, Seat};
-use crate::simulation::{Mistake, mistake};
 
 /// How long at least the keys of a call linger here for the next. Other processes wait that much longer, and up to two milliseconds
 /// more.
@@ -275,10 +274,7 @@ impl Contender {
                 let late = kv.create_revision < created;
                 (other && !late).then_some(LossCause::Overwritten)
             }
-            Event::Delete { revision, .. } => {
-                let own = *revision > created || mistake(Mistake::DeleteOfAnEarlierIncarnation);
-                own.then_some(LossCause::Deleted)
-            }
+            Event::Delete { revision, .. } => (*revision > created).then_some(LossCause::Deleted),
         }
     }
 

@@ -13,7 +13,6 @@ use std::time::Duration;
 use crate::ids::{RequestId, Revision};
 use crate::moment::Moment;
 use crate::request::{Cause, Failure, Op, Request, Response, TxnAnswer};
-use crate::simulation::{Mistake, mistake};
 
 /// How long etcd may have answered nothing while calls wait, before it is asked something. It is half of their patience where that
 /// is less, so that an answer can still come in time.
@@ -133,8 +132,7 @@ impl<E> Exchanges<E> {
             return false;
         }
         let behind = sent.floor.is_some_and(|floor| answer.revision <= floor);
-        let proof = sent.puts && answer.succeeded && behind;
-        let lost = proof && !mistake(Mistake::OnlyAWipeIsLostHistory);
+        let lost = sent.puts && answer.succeeded && behind;
         if lost {
             self.highest = None;
             self.epoch += 1;

@@ -28,7 +28,7 @@ mod retention;
 mod seat;
 mod session;
 mod shutdown;
-mod simulation;
+mod steps;
 mod timers;
 mod transactions;
 mod wait_queue;
@@ -47,11 +47,7 @@ pub use request::{
 };
 pub use seat::{Mode, Seat, admits};
 #[cfg(feature = "simulation")]
-pub use {
-    contender::Contender,
-    session::Session,
-    simulation::{Mistake, make, taken},
-};
+pub use {contender::Contender, session::Session, steps::taken};
 
 /// Names one call may have: they are put in one transaction, which leaves room for others (rules P6, P13).
 pub const NAMES: usize = 32;

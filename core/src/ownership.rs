@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use crate::ids::{CallId, Revision};
 use crate::moment::Moment;
-use crate::simulation::{Mistake, mistake};
 
 /// For how long a key is handed over before a read has to show that no other process waits. A number of hand-overs would have short
 /// bodies read all the time.
@@ -111,7 +110,7 @@ impl Ownership {
     /// A call's body is gone; true if it was the last.
     pub fn leave(&mut self, call: CallId) -> bool {
         self.holders.remove(&call);
-        self.holders.is_empty() || mistake(Mistake::KeyGoesWithTheFirstReader)
+        self.holders.is_empty()
     }
 
     /// No call can rely on it any more.
@@ -172,7 +171,6 @@ impl Ownership {
         }
         let recent = self.behind.filter(|(_, came, _)| now - *came <= OPEN);
         match recent {
-            _ if mistake(Mistake::ReadersJoinForEver) => Gate::Open,
             Some((.., true)) => Gate::Closed,
             Some((.., false)) => Gate::Open,
             None => Gate::Unknown,

@@ -11,7 +11,7 @@ use crate::loss::LossCause;
 use crate::observe::Seen;
 use crate::request::Kv;
 use crate::seat::{self, Mode, Seat};
-use crate::simulation::{Mistake, mistake, step};
+use crate::steps::step;
 
 /// One key of a contender.
 #[derive(Debug)]
@@ -149,7 +149,7 @@ impl Part {
     pub fn read(&mut self, created: Revision, revision: Revision, found: &[Kv]) {
         let counts = |kv: &&Kv| {
             step();
-            (kv.create_revision < created || mistake(Mistake::YoungerKeysCount))
+            kv.create_revision < created
                 && contends(&self.family, &kv.key)
                 && (self.mode.is_excluded_by(Seat::of_key(&kv.key)) || self.mode.room().is_some())
         };
@@ -178,7 +178,6 @@ impl Part {
 
     /// A watch reports that a key was deleted at this revision; true if it was a predecessor.
     pub fn deleted(&mut self, key: &[u8], revision: Revision) -> bool {
-        let last = mistake(Mistake::PredecessorGoneIsOwnership) && self.last() == Some(key);
         match &mut self.ahead {
             Ahead::Unread { gone, .. } => {
                 let at = gone.entry(key.to_vec()).or_insert(revision);
@@ -189,7 +188,7 @@ impl Part {
             Ahead::Read { standing, at }
                 if standing.get(key).is_some_and(|born| revision > *born) =>
             {
-                standing.retain(|other, _| other != key && !last);
+                standing.remove(key);
                 *at = revision.max(*at);
             }
             Ahead::Read { .. } | Ahead::Admitted(_) => return false,

@@ -17,7 +17,6 @@ use crate::batch::Line;
 use crate::ids::{CallId, ContenderId, Key, LeaseId, Name, Revision, SessionId};
 use crate::loss::LossCause;
 use crate::moment::{Deadline, Moment};
-use crate::simulation::{Mistake, mistake};
 use crate::transactions::Fence;
 
 /// How far this process's clock and etcd's may drift apart within one TTL (rule P28).
@@ -257,14 +256,8 @@ impl Session {
     }
 
     /// etcd granted its lease; `sent`: when it was asked for, from which its time is counted (rule P28).
-    pub fn granted(
-        &mut self,
-        now: Moment,
-        sent: Moment,
-        (id, ttl): (LeaseId, Duration),
-        session_key: Key,
-    ) {
-        let valid_until = valid_until(now, sent, ttl);
+    pub fn granted(&mut self, sent: Moment, (id, ttl): (LeaseId, Duration), session_key: Key) {
+        let valid_until = valid_until(sent, ttl);
         self.renewal = Attempt::at(sent + ttl / 3);
         self.failures = 0;
         self.barrier.wanted = true;
@@ -297,7 +290,7 @@ impl Session {
         self.renewal = Attempt::at(sent + ttl / 3);
         self.failures = 0;
         let lease = self.lease.as_mut()?;
-        lease.valid_until = lease.valid_until.max(valid_until(now, sent, ttl));
+        lease.valid_until = lease.valid_until.max(valid_until(sent, ttl));
         let stop = lease.valid_until - margin(lease.ttl);
         let extended = lease.deadline.extend(now, stop);
         extended.then(|| std::mem::take(&mut self.unfresh))
@@ -331,7 +324,7 @@ impl Session {
 
     /// Whether it is of no more use, and no body keeps it (rule P26).
     pub fn is_over(&self) -> bool {
-        !self.accepts() && (self.bodies == 0 || mistake(Mistake::RevokeUnderABody))
+        !self.accepts() && self.bodies == 0
     }
 
     /// A contender's keys are to be put under it.
@@ -495,10 +488,6 @@ impl Session {
     /// A barrier had no answer, or was `refused`: it is sent again at this moment. True if it has failed for too long: then
     /// acquisitions go on under another session; this one is barred until etcd has answered, as long as it lives.
     pub fn barrier_failed(&mut self, now: Moment, again: Moment, refused: bool) -> bool {
-        if refused && mistake(Mistake::BarrierNotRepeated) {
-            self.barrier.current = None;
-            return true;
-        }
         let (Some(lease), Some((since, current))) = (&self.lease, &mut self.barrier.current) else {
             return false;
         };
@@ -508,15 +497,8 @@ impl Session {
 }
 
 /// Until when a TTL may be counted on that was asked for at `sent`, whatever the clocks' drift (rule P28).
-fn valid_until(now: Moment, sent: Moment, ttl: Duration) -> Moment {
-    let from = match mistake(Mistake::DeadlineFromReceiveTime) {
-        true => now,
-        false => sent,
-    };
-    match mistake(Mistake::NoAllowanceForDrift) {
-        true => from + ttl,
-        false => from + ttl.mul_f64(1.0 - DRIFT),
-    }
+fn valid_until(sent: Moment, ttl: Duration) -> Moment {
+    sent + ttl.mul_f64(1.0 - DRIFT)
 }
 
 /// How long before expiry bodies stop, so that a poll under way can end.

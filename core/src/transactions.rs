@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends, edges_of};
 use crate::request::{Compare, Failure, Kv, Op, Refusal, Txn, TxnAnswer};
-use crate::simulation::{Mistake, mistake};
 
 /// Locks in one bundle: two operations each, and etcd takes 128 a branch unless configured otherwise. A name is at most 1 KiB
 /// and a record a few hundred bytes, so a full bundle stays well below the 512 KiB of rule P6.
@@ -150,9 +149,7 @@ pub fn delete(root: &str, deletions: &[Deletion]) -> Txn {
         for key in &deletion.keys {
             match deletion.created {
                 Some(created) => {
-                    let there = Compare::Created(key.clone(), created);
-                    let guard = (!mistake(Mistake::DeleteByNameOnly)).then_some(there);
-                    txn.when.extend(guard);
+                    txn.when.push(Compare::Created(key.clone(), created));
                     txn.then.push(Op::Delete(key.clone()));
                 }
                 None => txn.when.push(Compare::Absent(key.clone())),
@@ -195,9 +192,8 @@ pub struct Description {
 /// Writes the records of these keys if all are as they were last written here, else reads them.
 pub fn describe(keys: &[Description]) -> Txn {
     let unchanged = |it: &Description| Compare::Modified(it.key.clone(), it.modified);
-    let guarded = !mistake(Mistake::DescribedUnguarded);
     Txn {
-        when: keys.iter().filter(|_| guarded).map(unchanged).collect(),
+        when: keys.iter().map(unchanged).collect(),
         then: keys.iter().map(|it| put_one(&it.key, &it.record, it.lease)).collect(),
         or_else: keys.iter().map(|it| get(&it.key)).collect(),
     }
@@ -289,8 +285,7 @@ fn fenced(fence: Option<&Fence>, conditions: Vec<Compare>, then: Vec<Op>) -> Txn
 }
 
 fn unbarred(fence: Option<&Fence>) -> Option<Compare> {
-    let fence = fence.filter(|_| !mistake(Mistake::NoFence))?;
-    Some(Compare::Modified(fence.key.clone(), fence.modified))
+    fence.map(|fence| Compare::Modified(fence.key.clone(), fence.modified))
 }
 
 fn exists((key, created): &Incarnation) -> Compare {

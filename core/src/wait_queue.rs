@@ -12,7 +12,6 @@ use crate::ids::{CallId, ContenderId, Name};
 use crate::moment::Moment;
 use crate::output::Owner;
 use crate::seat::{Mode, Seat};
-use crate::simulation::{Mistake, mistake};
 
 /// A call's place in all its queues: smaller is earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -177,7 +176,6 @@ impl WaitQueue {
     /// The seat that the next contender of this mode would take; `None`: it has to wait for one.
     fn free_seat(&self, mode: Mode) -> Option<Seat> {
         match mode {
-            Mode::Exclusive if mistake(Mistake::PutDuringDelete) => Some(Seat::Exclusive),
             Mode::Exclusive => (!self.exclusive).then_some(Seat::Exclusive),
             Mode::Shared => self.shared.free().map(Seat::Shared),
             // Where all permits are held here, a contender would only wait for one of these.

@@ -46,7 +46,7 @@ const RUNTIME: Rooms = Rooms {
 
 const CORE: Rooms = Rooms {
     src: "core/src",
-    values: &["ids", "input", "loss", "moment", "output", "request", "seat", "simulation"],
+    values: &["ids", "input", "loss", "moment", "output", "request", "seat", "steps"],
     table: &[
         ("exchanges", &[]),
         ("ownership", &[]),

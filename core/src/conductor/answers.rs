@@ -17,7 +17,7 @@ use crate::part::{Own, Part};
 use crate::request::{Event, Failure, Kv, Refusal, Request, Response, TxnAnswer, WatchEvent};
 use crate::seat::Seat;
 use crate::session::{LIST, Need, Session};
-use crate::simulation::{Mistake, mistake, step};
+use crate::steps::step;
 use crate::timers::Timer;
 use crate::transactions::{self, Deletion, Description, LOCKS, Placed, Placement, READS};
 use crate::wait_queue::WaitQueue;
@@ -249,7 +249,7 @@ impl Core {
         match result {
             Ok((lease, ttl)) => {
                 let key = session_key(&self.root, lease);
-                session.granted(self.now, sent, (lease, ttl), key);
+                session.granted(sent, (lease, ttl), key);
             }
             Err(failure @ Failure::Refused(..)) => {
                 self.give_up_session(id, &Refused::by(failure))?
@@ -318,9 +318,6 @@ impl Core {
             None => return self.lose_session(id, LossCause::Expired),
         }
         self.settle_missing(id, sent);
-        if lags && mistake(Mistake::RenewalProvesLostHistory) {
-            self.lose_history();
-        }
         Some(())
     }
 
@@ -456,7 +453,6 @@ impl Core {
         }
         if let Some((_, created)) = witness
             && answer.read != Some(created)
-            && !mistake(Mistake::OnlyAWipeIsLostHistory)
         {
             // It may have gone meanwhile; or history went back to before it, and others are not there either.
             for contender in self.sessions.get(id)?.contenders() {
@@ -599,7 +595,7 @@ impl Core {
         failure: Failure,
     ) -> Option<()> {
         match failure {
-            Failure::Unknown(_) if !mistake(Mistake::PutAgainWithoutBarrier) => {
+            Failure::Unknown(_) => {
                 for id in ids {
                     let Some(session) = self.sessions.get_mut(session) else {
                         self.remove(id); // it goes with its lease
@@ -609,14 +605,14 @@ impl Core {
                     self.contenders.ambiguous(id);
                 }
             }
-            Failure::Unknown(_) | Failure::Unavailable(_) => self.put_again(session, ids, false),
+            Failure::Unavailable(_) => self.put_again(session, ids, false),
             Failure::Refused(Refusal::LeaseNotFound, _) => {
                 self.put_again(session, ids, false);
                 return self.lose_session(session, LossCause::Revoked);
             }
             Failure::Refused(kind, _) => {
                 // Nothing comes later, but the keys may be there (rule P34).
-                let applied = kind == Refusal::NoSpace && !mistake(Mistake::RefusedIsNotApplied);
+                let applied = kind == Refusal::NoSpace;
                 if ids.len() > 1 && !applied {
                     // One bad name fails all: the halves go their own ways, but no group is torn (rules P9, P13).
                     self.put_again(session, ids, true);
@@ -876,7 +872,7 @@ impl Core {
     /// Reads were not answered, or the answer is stale: they are sent again.
     pub(super) fn read_again(&mut self, reads: &[Read], stale: bool, failures: u32) {
         self.observe.read_done(reads.len());
-        if stale && !mistake(Mistake::OnlyAWipeIsLostHistory) {
+        if stale {
             self.suspect_history(reads);
         }
         for read in reads {

@@ -32,7 +32,7 @@ use crate::output::{Output, Refused};
 use crate::request::{Failure, Request, Response};
 use crate::session::{Session, Sessions};
 use crate::shutdown::Shutdown;
-use crate::simulation::{Mistake, mistake, step};
+use crate::steps::step;
 use crate::timers::{Timer, Timers};
 use crate::transactions::{self, Deletion, Description};
 use crate::wait_queue::{WaitQueue, WaitQueues};
@@ -378,7 +378,7 @@ impl Core {
         }
         let has_body = |(_, it): (SessionId, &Session)| it.bodies() > 0 && !it.is_lost();
         // Retained keys count as a body until they have a lease of their own.
-        let busy = self.sessions.iter().any(has_body) && !mistake(Mistake::ShutdownBeforeRetention);
+        let busy = self.sessions.iter().any(has_body);
         if busy && !self.shutdown.has_stopped() {
             return;
         }

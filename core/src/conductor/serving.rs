@@ -17,7 +17,7 @@ use crate::request::{Failure, Op, Refusal, Request, Response, TxnAnswer};
 use crate::retention::Step;
 use crate::seat::Mode;
 use crate::session::Session;
-use crate::simulation::{Mistake, mistake, step};
+use crate::steps::step;
 use crate::timers::Timer;
 use crate::transactions::{self, Deletion, Outcome};
 use crate::wait_queue::{Place, WaitQueue};
@@ -352,11 +352,7 @@ impl Core {
         let contender = Contender::new(session, purpose, seats.clone(), record, tries);
         let id = self.contenders.add(contender);
         self.queues.claim(&names, id, &seats);
-        let session = self.sessions.wake(session)?;
-        session.attach(self.now, id);
-        if mistake(Mistake::TwoAcquisitionsInABundle) {
-            session.puts().push(id);
-        }
+        self.sessions.wake(session)?.attach(self.now, id);
         Some(())
     }
 
@@ -367,7 +363,7 @@ impl Core {
         }
         let queue = self.queues.get(purpose.names.first()?)?;
         queue.held().rev().find_map(|id| {
-            crate::simulation::step();
+            crate::steps::step();
             let contender = self.contenders.get(id)?;
             let accepts = self.sessions.get(contender.session())?.accepts();
             let gate = contender.ownership()?.gate(self.now);
@@ -492,10 +488,7 @@ impl Core {
     /// The call that may take over what another call held: only one that receives all its names in that step (rule P23).
     fn heir(&self, id: ContenderId) -> Option<CallId> {
         let contender = self.staying(id)?;
-        let heir = match mistake(Mistake::HandOverToPartOfAGroup) {
-            true => self.queues.head(contender.names().first()?)?,
-            false => self.fitting_head(contender)?,
-        };
+        let heir = self.fitting_head(contender)?;
         let same = self.calls.get(heir)?.mode() == contender.mode();
         (same && contender.mode() != Mode::Shared).then_some(heir)
     }
@@ -650,7 +643,7 @@ impl Core {
         let contender = self.contenders.get_mut(id)?;
         let alive = self.sessions.get(contender.session())?.is_alive();
         let lost = contender.ownership()?.is_lost() || contender.mode() == Mode::Shared;
-        if !alive || lost || mistake(Mistake::RetainedKeyDeleted) {
+        if !alive || lost {
             return None;
         }
         contender.retain(until, gone.record().clone());
@@ -1030,9 +1023,6 @@ impl Core {
         let waited = self.now - self.calls.get(call)?.since();
         if !cycle.is_to_be_cut_after(waited) {
             return None;
-        }
-        if mistake(Mistake::CycleUnconfirmed) {
-            return self.refuse_deadlocked(call, cycle.blockers());
         }
         let session = self.sessions.get(id).filter(|it| it.takes_edges())?;
         let keys = edges.iter().map(|edge| edge.key(&self.root)).collect();

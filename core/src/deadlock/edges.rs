@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::{CallId, ContenderId, Incarnation, Key, Revision, SessionId, edges_of};
-use crate::simulation::step;
+use crate::steps::step;
 use crate::transactions::Outcome;
 
 /// How long a call, and the contender it depends on, must have waited before it does anything about cycles; and how long between

@@ -16,7 +16,7 @@ use crate::moment::Moment;
 use crate::output::Blocker;
 use crate::request::{Compare, Kv, Op, TxnAnswer};
 use crate::seat::Seat;
-use crate::simulation::step;
+use crate::steps::step;
 use crate::transactions;
 
 /// How many keys a cycle may have: 16 waiting ones, each with its blocker, and writers between readers.

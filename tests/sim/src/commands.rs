@@ -1,11 +1,10 @@
-//! Commands of the simulator: schedules, one schedule in words, the exhaustive search, and the mistakes it must find.
+//! Commands of the simulator: schedules, one schedule in words, and the exhaustive search.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::mistakes;
 use crate::report;
 use crate::search::{SEARCHES, Search};
 use crate::series::play_all;
@@ -32,9 +31,6 @@ struct Options {
     /// Play every schedule of a few clients, as far as so many choices lead
     #[arg(long, group = "what")]
     search: bool,
-    /// Have cores make one mistake at a time, and find each
-    #[arg(long, group = "what")]
-    mistakes: bool,
     /// Write the figures there, as Markdown
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -47,7 +43,6 @@ pub fn command() -> ExitCode {
     match options.seed {
         Some(seed) => replay(seed),
         None if options.search => exhaust(report),
-        None if options.mistakes => seek(report),
         None => run(options.from, options.seeds, report),
     }
 }
@@ -69,7 +64,7 @@ fn replay(seed: u64) -> ExitCode {
 }
 
 fn run(from: u64, seeds: u64, file: Option<&Path>) -> ExitCode {
-    let series = play_all(from, seeds, false, false, || {});
+    let series = play_all(from, seeds);
     if !write_report(&report::schedules(&series), file) {
         return ExitCode::FAILURE;
     }
@@ -88,7 +83,7 @@ fn run(from: u64, seeds: u64, file: Option<&Path>) -> ExitCode {
 /// Plays every schedule of a few clients, as far as a fixed number of choices leads.
 fn exhaust(file: Option<&Path>) -> ExitCode {
     let searches = SEARCHES.map(|(opening, depth)| {
-        let searched = Search::new(opening, depth, || {}).run();
+        let searched = Search::new(opening, depth).run();
         if let Some((choices, violation)) = &searched.violation {
             eprintln!("{opening:?}, {choices:?}: {violation}");
         }
@@ -97,18 +92,6 @@ fn exhaust(file: Option<&Path>) -> ExitCode {
     let holds = searches.iter().all(|(.., s)| s.violation.is_none());
     let written = write_report(&report::searches(&searches), file);
     ExitCode::from(u8::from(!(holds && written)))
-}
-
-/// Has cores make each mistake, and finds it.
-fn seek(file: Option<&Path>) -> ExitCode {
-    let sought = mistakes::seek_all();
-    for (known, found) in &sought.mistakes {
-        if let Some((seed, violation)) = found {
-            eprintln!("{:?}: seed {seed}, {violation}", known.mistake);
-        }
-    }
-    let written = write_report(&report::mistakes(&sought), file);
-    ExitCode::from(u8::from(!(sought.holds() && written)))
 }
 
 /// Prints a report, and writes it to a file if there is to be one.

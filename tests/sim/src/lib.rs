@@ -3,7 +3,6 @@
 //! `cargo xtask sim` builds and runs it; [`command`] is all of that. The rule tests of the core use its [`etcd`] alone.
 
 mod commands;
-mod mistakes;
 mod report;
 #[cfg(test)]
 mod scenarios;

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use crate::mistakes::{SEEDS, SOUND, Sought};
 use crate::search::Searched;
 use crate::search::board::Opening;
 use crate::series::Series;
@@ -36,24 +35,5 @@ pub(crate) fn searches(searches: &[(Opening, usize, Searched)]) -> String {
             "| {opening} | {depth} | {states} | {ways} | {violations} | {seconds:.1} |"
         );
     }
-    text
-}
-
-pub(crate) fn mistakes(sought: &Sought) -> String {
-    let mut text = String::from("| mistake | rule | first seed | breaks |\n|---|---|---:|---|\n");
-    for (known, found) in &sought.mistakes {
-        let (seed, promise) = match found {
-            Some((seed, violation)) => (seed.to_string(), format!("{:?}", violation.promise)),
-            None if known.breaks.is_empty() => ("a scenario".to_owned(), String::new()),
-            None => (format!("none below {SEEDS}"), String::new()),
-        };
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "| {:?} | {} | {seed} | {promise} |", known.mistake, known.rule);
-    }
-    let _ = writeln!(
-        text,
-        "\nThe same cores without a mistake: {} violations in {SOUND} schedules.",
-        sought.sound
-    );
     text
 }

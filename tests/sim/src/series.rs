@@ -24,27 +24,19 @@ pub(crate) struct Series {
     pub(crate) took: Duration,
 }
 
-/// Plays seeds `from .. from + count`; with `first_only` none above one that has failed. `prepare` runs first on each thread.
-pub(crate) fn play_all(
-    from: u64,
-    count: u64,
-    first_only: bool,
-    quiet: bool,
-    prepare: impl Fn() + Sync,
-) -> Series {
+/// Plays seeds `from .. from + count`.
+pub(crate) fn play_all(from: u64, count: u64) -> Series {
     let began = Instant::now();
     let next = AtomicU64::new(from);
-    let end = AtomicU64::new(from + count);
     let done = AtomicU64::new(0);
     let series = Mutex::new(Series::default());
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         let work = || {
-            prepare();
             let mut mine = Series::default();
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= end.load(Ordering::Relaxed) {
+                if seed >= from + count {
                     break;
                 }
                 let played = play(seed, 0);
@@ -53,19 +45,14 @@ pub(crate) fn play_all(
                 mine.tally.add(&played.tally);
                 if let Some(violation) = played.violation {
                     mine.violations.push((seed, violation));
-                    if first_only {
-                        end.fetch_min(seed, Ordering::Relaxed);
-                    }
                 }
                 done.fetch_add(1, Ordering::Relaxed);
             }
             series.lock().unwrap_or_else(PoisonError::into_inner).add(mine);
         };
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        if !quiet {
-            let is_over = || workers.iter().all(thread::ScopedJoinHandle::is_finished);
-            show(count, || done.load(Ordering::Relaxed), is_over);
-        }
+        let is_over = || workers.iter().all(thread::ScopedJoinHandle::is_finished);
+        show(count, || done.load(Ordering::Relaxed), is_over);
     });
     let mut series = series.into_inner().unwrap_or_else(PoisonError::into_inner);
     series.violations.sort_by_key(|(seed, _)| *seed);

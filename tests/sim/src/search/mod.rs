@@ -6,7 +6,6 @@ pub(crate) mod board;
 
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
@@ -44,8 +43,6 @@ pub(crate) struct Search {
     opening: Opening,
     /// Choices after the opening.
     depth: usize,
-    /// Runs before each replay, on whatever thread.
-    prepare: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// Where some choices lead.
@@ -85,12 +82,8 @@ pub(crate) struct Searched {
 }
 
 impl Search {
-    pub(crate) fn new(
-        opening: Opening,
-        depth: usize,
-        prepare: impl Fn() + Send + Sync + 'static,
-    ) -> Self {
-        Self { opening, depth, prepare: Arc::new(prepare) }
+    pub(crate) fn new(opening: Opening, depth: usize) -> Self {
+        Self { opening, depth }
     }
 
     /// Visits every state, or stops at a violation.
@@ -113,7 +106,6 @@ impl Search {
     }
 
     fn state(&self, choices: Vec<Choice>) -> State {
-        (self.prepare)();
         let mut board = Board::new(self.opening);
         let played = catch_unwind(AssertUnwindSafe(|| {
             board.open_with(self.opening);
@@ -160,7 +152,7 @@ mod tests {
     #[test]
     fn nothing_is_violated_within_a_few_choices() {
         for (opening, depth) in SEARCHES {
-            let searched = Search::new(opening, depth - 3, || {}).run();
+            let searched = Search::new(opening, depth - 3).run();
             assert!(searched.violation.is_none(), "{opening:?}: {searched:?}");
             assert!(searched.states > 20, "{opening:?}: {searched:?}");
         }
