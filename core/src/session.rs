@@ -89,7 +89,7 @@ impl Attempt {
 struct Barrier {
     /// One is wanted: to create the session key, to settle a write without an answer, or because the session key has moved.
     wanted: bool,
-    /// etcd may have lost its history.
+    /// etcd may have lost its history, and no barrier was sent since that came up.
     suspicious: bool,
     /// The one that has no answer yet, and since when it is sent.
     current: Option<(Moment, Attempt)>,
@@ -458,13 +458,9 @@ impl Session {
         sent.map_or(barrier.wanted, |(since, _)| *since >= then)
     }
 
-    /// Whether etcd may have lost its history.
-    pub fn is_suspicious(&self) -> bool {
-        self.barrier.suspicious
-    }
-
-    /// The barrier to be sent now, if any: the session key, its revision as it is known, and the lease.
-    pub fn next_barrier(&mut self, now: Moment) -> Option<(Key, Option<Revision>, LeaseId)> {
+    /// The barrier to be sent now, if any: the session key, its revision as it is known, and the lease; and whether it is to show
+    /// whether etcd has lost its history.
+    pub fn next_barrier(&mut self, now: Moment) -> Option<(Key, Option<Revision>, LeaseId, bool)> {
         let lease = self.lease.as_ref().filter(|_| !self.is_lost())?;
         if self.barrier.current.is_none() && std::mem::take(&mut self.barrier.wanted) {
             self.barrier.current = Some((now, Attempt::at(now)));
@@ -472,13 +468,15 @@ impl Session {
         let (_, current) = self.barrier.current.as_mut()?;
         let due = current.is_due(now);
         current.under_way |= due;
-        due.then(|| (lease.session_key.clone(), lease.modified, lease.id))
+        due.then(|| {
+            let suspicious = std::mem::take(&mut self.barrier.suspicious);
+            (lease.session_key.clone(), lease.modified, lease.id, suspicious)
+        })
     }
 
     /// A barrier was answered: the session key is at this revision now; `None`: it is gone, or another client's.
     pub fn barrier_answered(&mut self, modified: Option<Revision>) {
         self.barrier.current = None;
-        self.barrier.suspicious = false;
         if let Some(lease) = &mut self.lease {
             lease.modified = modified.or(lease.modified);
             lease.unfenced = modified.is_none();

@@ -3,6 +3,7 @@
 //! Sessions, puts and deletes come first, then reads and watches. `None` says that what a method is about is gone.
 
 use super::{Core, Exchange, SLOWLY};
+use crate::calls::Call;
 use crate::contender::{Contender, State};
 use crate::ids::{
     ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, WatchId, contends, session_key,
@@ -142,8 +143,7 @@ impl Core {
     fn flush_barrier(&mut self, id: SessionId) -> Option<()> {
         let may_send = self.may_send();
         let session = self.sessions.get_mut(id).filter(|_| may_send)?;
-        let (key, modified, lease) = session.next_barrier(self.now)?;
-        let suspicious = session.is_suspicious();
+        let (key, modified, lease, suspicious) = session.next_barrier(self.now)?;
         let witness = suspicious.then(|| self.witness(id)).flatten();
         let read = witness.as_ref().map(|(key, _)| key);
         let txn = transactions::barrier(&key, modified, lease, read);
@@ -268,15 +268,20 @@ impl Core {
     /// A session cannot be had: refuses all calls that wait for it.
     fn give_up_session(&mut self, id: SessionId, why: &Refused) -> Option<()> {
         let mut session = self.sessions.end(id)?;
+        let ttl_secs = session.ttl_secs();
         let mut calls = session.take_warming();
         for id in session.contenders() {
-            // Each call that waits for them would meet the same.
+            // Each call of this TTL that waits for them would meet the same.
             let names = self.contenders.get(id).map(|it| it.names().clone());
             let queues = names
                 .iter()
                 .flat_map(|names| names.iter())
                 .filter_map(|name| self.queues.get(name));
-            calls.extend(queues.flat_map(WaitQueue::waiters));
+            let waiters = queues.flat_map(WaitQueue::waiters);
+            let purpose = |call| self.calls.get(call).map(Call::purpose);
+            calls.extend(
+                waiters.filter(|of| purpose(*of).is_some_and(|it| it.ttl_secs == ttl_secs)),
+            );
             self.remove(id);
         }
         for call in calls {
@@ -443,6 +448,9 @@ impl Core {
                 let refused = matches!(failure, Failure::Refused(..));
                 let again = if refused { slowly } else { self.now };
                 let failed = session.barrier_failed(self.now, again, refused);
+                if witness.is_some() {
+                    session.suspect(); // it was to show that
+                }
                 return if failed { self.retire(id) } else { None };
             }
         };
@@ -460,7 +468,8 @@ impl Core {
             }
         }
         if answer.modified.is_none() {
-            return self.retire(id); // the session key was deleted, or put by another client
+            self.retire(id); // the session key was deleted, or put by another client
+            return self.renew(id); // perhaps with its lease
         }
         let session = self.sessions.get_mut(id)?;
         for call in session.take_warming() {

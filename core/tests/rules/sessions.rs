@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use etcd_locked_core::{
-    Input, LossCause, Mode, Refusal, Refused, Request, RequestId, Response, Revision, Session, Wait,
+    Input, LossCause, Mode, Op, Refusal, Refused, Request, RequestId, Response, Revision, Session,
+    Wait,
 };
 use etcd_locked_sim::etcd::{refused, unknown};
 
@@ -543,4 +544,60 @@ fn error_names_no_body_that_has_lost_its_lock() {
     assert_eq!(rig.lost(1), LossCause::Expired);
     rig.acquire(2, "locks/a", Wait::Once);
     assert_eq!(named(rig.refused(2)), b"");
+}
+
+/// A call whose put has no answer: the barrier that is to settle it is sent next.
+fn doubt(rig: &mut Rig, name: &str) {
+    rig.acquire(90, name, Wait::Forever);
+    let (put, _) = rig.take_put();
+    rig.answer(put, Err(unknown()));
+    rig.pass(SOON);
+}
+
+/// The barrier under way shows nothing of a suspicion that is younger.
+#[test]
+fn barrier_under_way_does_not_clear_a_suspicion() {
+    let mut rig = holder();
+    rig.granted(1);
+    rig.contend("locks/b/zz");
+    rig.acquire(2, "locks/b", Wait::Forever);
+    let put = rig.take_put();
+    rig.carry_out(put);
+    let (read, request) = rig.take_that(crate::rig::reads);
+    let Request::Txn(txn) = request else { panic!("not a read") };
+    doubt(&mut rig, "locks/c");
+    let barrier = rig.take_put();
+    let stale = rig.store.stale(&txn, 3);
+    rig.answer(read, Ok(Response::Txn(stale)));
+    rig.carry_out(barrier);
+    let (_, next) = rig.take_put();
+    let Request::Txn(txn) = next else { panic!("not a barrier") };
+    let held = |op: &Op| matches!(op, Op::Get { key, .. } if &**key == "locks/a/a1");
+    assert!(txn.then.iter().any(held), "{txn:?}");
+}
+
+#[test]
+fn refused_lease_refuses_only_calls_of_its_ttl() {
+    let mut rig = Rig::warm();
+    rig.acquire_for(1, "locks/a", Wait::Forever, TTL + 1);
+    rig.acquire(2, "locks/a", Wait::Forever);
+    let (grant, _) = rig.take();
+    rig.answer(grant, Err(refused(Refusal::Other)));
+    assert!(matches!(rig.refused(1), Refused::Backend(_)));
+    rig.serve();
+    rig.granted(2);
+}
+
+/// An operator has revoked the lease.
+#[test]
+fn session_without_its_key_is_renewed_at_once() {
+    let mut rig = holder();
+    rig.granted(1);
+    doubt(&mut rig, "locks/b");
+    let barrier = rig.take_put();
+    rig.store.revoke(0xa1);
+    rig.carry_out(barrier);
+    let renewal = renewal(&mut rig);
+    rig.carry_out(renewal);
+    assert_eq!(rig.lost(1), LossCause::Revoked);
 }
