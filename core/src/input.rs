@@ -19,8 +19,9 @@ pub struct Settings {
     pub silence: Cause,
     /// What a call's record says once the call has held its lock for a second, after it had waited for so long.
     pub describe: fn(&[u8], Duration) -> Arc<[u8]>,
-    /// Contenders under one session, be they waiting, held or being deleted, before another session of its TTL gets some (rule P27).
-    pub contenders_per_session: usize,
+    /// Keys under one session, be they waiting, held or being deleted; `None`: any number. For where etcd checks a user's rights to
+    /// each of them with each put (rule P27).
+    pub contenders_per_session: Option<usize>,
     /// With more predecessors than this a contender watches only the last of them (rule P15): a watch on all of them brings an
     /// event for each.
     pub near: usize,

@@ -1,20 +1,21 @@
-//! Session: one lease with its renewals and its session key, from the wish for it until it is retired or lost; and the pool of
+//! Session: one lease with its renewals and its session key, from the wish for it until it is lost or revoked; and the pool of
 //! them.
 //!
 //! ```text
-//! granting ─granted─► live, barred ─barrier answered─► live, open ⇄ live, barred ─► retired ─► lost, or revoked
+//! Asking ─granted─► Barred ⇄ Open ─► Retired ─► Lost
 //! ```
 //!
-//! Acquisitions go only under an open session. A retired one is renewed for its bodies, and revoked once the last is dropped.
+//! Acquisitions are sent only under an open session. A retired one is renewed for its bodies, and revoked once the last is dropped.
 //! A *barrier* is one write of the session key, after which nothing that was sent before it can apply any more (rule P10). It is
 //! sent again, unchanged, until etcd has answered it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::Line;
-use crate::ids::{CallId, ContenderId, Key, LeaseId, Name, Revision, SessionId};
+use crate::ids::{ContenderId, Key, LeaseId, Name, Revision, SessionId};
 use crate::loss::LossCause;
 use crate::moment::{Deadline, Moment};
 use crate::transactions::Fence;
@@ -28,14 +29,11 @@ const RENEWAL: Duration = Duration::from_secs(2);
 /// How often the keys of a lease are listed while calls hold some, although their watches are silent (rule P17).
 pub const LIST: Duration = Duration::from_secs(60);
 
-/// A session that no contender has used for so many TTLs retires.
-const IDLE_TTLS: u32 = 20;
+/// The TTLs for which no contender has used a session when it retires: the last one of a TTL with room, and any other.
+const IDLE: [u32; 2] = [20, 1];
 
-/// Sessions of one TTL: renewals must not grow with the number of locks held (invariant I8).
-const MOST: usize = 8;
-
-/// How many leases are remembered that were to be revoked: more than sessions end in the time of a read.
-const OVER: usize = 64;
+/// How many leases are remembered that were lost or revoked: more than sessions end in the time of a read.
+const OVER: usize = 1_024;
 
 /// A lease that etcd has granted.
 #[derive(Debug)]
@@ -43,68 +41,58 @@ struct Lease {
     id: LeaseId,
     ttl: Duration,
     session_key: Key,
-    /// The session key's mod revision; `None`: not created yet.
+    /// The session key's mod revision; `None`: not created yet, or found missing or foreign.
     modified: Option<Revision>,
-    /// The session key was deleted, or put by another client: it proves nothing any more.
-    unfenced: bool,
-    valid_until: Moment,
     deadline: Arc<Deadline>,
 }
 
-/// What a session is good for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Acquisitions may use it, once it is open.
-    Live,
-    /// No acquisitions any more; its bodies go on.
-    Retired,
-    /// Not to be relied on any more.
+/// Where a session is in its life. It has a lease in all states but the first.
+#[derive(Debug)]
+enum Life {
+    /// Its lease is asked for.
+    Asking,
+    /// Acquisitions wait for a barrier. The first one creates the session key.
+    Barred(Barrier),
+    /// Acquisitions may be sent.
+    Open,
+    /// It takes no acquisitions any more, and its bodies go on. A barrier may have to settle earlier puts.
+    Retired(Option<Barrier>),
+    /// Its bodies stop.
     Lost(LossCause),
 }
 
-/// What is sent again until etcd has answered it, one at a time.
-#[derive(Debug, Clone, Copy)]
-struct Attempt {
-    due: Moment,
-    under_way: bool,
-}
-
-impl Attempt {
-    fn at(due: Moment) -> Self {
-        Self { due, under_way: false }
-    }
-
-    fn is_due(self, now: Moment) -> bool {
-        !self.under_way && self.due <= now
-    }
-
-    /// When it is sent, unless it is under way.
-    fn next(self) -> Option<Moment> {
-        (!self.under_way).then_some(self.due)
-    }
-}
-
-/// The barriers of one session: one at a time.
-#[derive(Debug, Default)]
+/// A barrier that etcd has not answered.
+#[derive(Debug)]
 struct Barrier {
-    /// One is wanted: to create the session key, to settle a write without an answer, or because the session key has moved.
-    wanted: bool,
-    /// etcd may have lost its history, and no barrier was sent since that came up.
-    suspicious: bool,
-    /// The one that has no answer yet, and since when it is sent.
-    current: Option<(Moment, Attempt)>,
+    /// When it is sent; `None`: it is under way.
+    due: Option<Moment>,
+    /// When it was first sent.
+    since: Option<Moment>,
+    /// etcd may have lost its history: it is to show that when it is sent next.
+    suspected: bool,
+}
+
+impl Barrier {
+    fn new(now: Moment, suspected: bool) -> Self {
+        Self { due: Some(now), since: None, suspected }
+    }
 }
 
 /// What a session needs now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Need {
-    /// Ask for its lease.
-    Grant,
-    /// Renew it.
-    Renew,
-    /// Its stop time has come.
+    /// A lease of this TTL, in seconds.
+    Grant(i64),
+    /// A renewal, within this time (rule P30).
+    Renew(LeaseId, Duration),
+    /// A barrier: the session key, its revision as it is known, and its lease. If `suspected`, it is to show whether etcd has lost its
+    /// history.
+    Barrier { key: Key, modified: Option<Revision>, lease: LeaseId, suspected: bool },
+    /// A list of the keys of its lease (rule P17).
+    List(LeaseId),
+    /// Its bodies are to stop: its stop time has come.
     Stop,
-    /// No call has used it for long: retire it.
+    /// No call has used it for long: it is to retire.
     Retire,
 }
 
@@ -112,18 +100,18 @@ pub enum Need {
 #[derive(Debug)]
 pub struct Session {
     ttl_secs: i64,
-    phase: Phase,
-    /// `None` until etcd has granted it.
+    life: Life,
     lease: Option<Lease>,
-    /// The next grant or renewal.
-    renewal: Attempt,
+    /// When the next grant or renewal is sent, once none is under way.
+    renewal: Moment,
+    renewing: bool,
     /// How often in a row it failed.
     failures: u32,
-    barrier: Barrier,
-    /// The next list of its keys.
-    list: Attempt,
-    /// The contenders whose keys are, or may be, under its lease.
-    contenders: BTreeSet<ContenderId>,
+    /// When its keys are listed next; `None`: that is under way.
+    list: Option<Moment>,
+    /// The contenders whose keys are, or may be, under its lease, and how many keys each has, and all have.
+    contenders: BTreeMap<ContenderId, usize>,
+    keys: usize,
     /// Of these, those that wait to be put, and the puts under way.
     puts: Line<ContenderId>,
     /// Of these, those whose put had no answer.
@@ -135,28 +123,26 @@ pub struct Session {
     last_used: Moment,
     /// Names whose call would be served if the lease were fresh (rule P12).
     unfresh: BTreeSet<Name>,
-    /// Calls that only want to know that it is open.
-    warming: BTreeSet<CallId>,
 }
 
 impl Session {
     fn new(now: Moment, ttl_secs: i64) -> Self {
         Self {
             ttl_secs,
-            phase: Phase::Live,
+            life: Life::Asking,
             lease: None,
-            renewal: Attempt::at(now),
+            renewal: now,
+            renewing: false,
             failures: 0,
-            barrier: Barrier::default(),
-            list: Attempt::at(now + LIST),
-            contenders: BTreeSet::new(),
+            list: Some(now + LIST),
+            contenders: BTreeMap::new(),
+            keys: 0,
             puts: Line::default(),
             ambiguous: BTreeSet::new(),
             missing: Vec::new(),
             bodies: 0,
             last_used: now,
             unfresh: BTreeSet::new(),
-            warming: BTreeSet::new(),
         }
     }
 
@@ -177,30 +163,30 @@ impl Session {
 
     /// What its transactions compare; `None` while its session key is not there.
     pub fn fence(&self) -> Option<Fence> {
-        let lease = self.lease.as_ref().filter(|lease| !lease.unfenced)?;
+        let lease = self.lease.as_ref()?;
         Some(Fence { key: lease.session_key.clone(), modified: lease.modified? })
     }
 
     /// Whether acquisitions may be sent under it now.
     pub fn is_open(&self) -> bool {
-        self.accepts() && self.fence().is_some() && !self.is_barred()
+        matches!(self.life, Life::Open)
     }
 
-    /// Whether acquisitions may use it, now or after a barrier.
+    /// Whether acquisitions may use it, now or later.
     pub fn accepts(&self) -> bool {
-        self.phase == Phase::Live
+        matches!(self.life, Life::Asking | Life::Barred(_) | Life::Open)
     }
 
     /// Whether etcd still knows its lease, as far as this process knows.
     pub fn is_alive(&self) -> bool {
-        self.lease.is_some() && !self.is_lost()
+        !matches!(self.life, Life::Asking | Life::Lost(_))
     }
 
     /// How it was lost, if it was.
     pub fn loss(&self) -> Option<LossCause> {
-        match self.phase {
-            Phase::Lost(cause) => Some(cause),
-            Phase::Live | Phase::Retired => None,
+        match self.life {
+            Life::Lost(cause) => Some(cause),
+            _ => None,
         }
     }
 
@@ -209,132 +195,126 @@ impl Session {
         self.loss().is_some()
     }
 
-    /// Whether its session key was created.
-    pub fn has_opened(&self) -> bool {
-        let lease = self.lease.as_ref();
-        lease.is_some_and(|lease| lease.modified.is_some())
-    }
-
     /// Whether edges may be written under it: what was sent before is settled.
     pub fn takes_edges(&self) -> bool {
-        self.is_alive() && self.has_opened() && !self.is_barred()
+        matches!(self.life, Life::Open | Life::Retired(None))
     }
 
     /// Whether at least half its TTL is left (rule P12).
     pub fn is_fresh(&self, now: Moment) -> bool {
         self.lease.as_ref().is_some_and(|lease| {
-            lease.valid_until - now >= lease.ttl / 2 && !lease.deadline.is_over(now)
+            let stop = lease.deadline.stop().filter(|stop| *stop > now);
+            stop.is_some_and(|stop| stop + margin(lease.ttl) - now >= lease.ttl / 2)
         })
+    }
+
+    /// The barrier that has no answer.
+    fn barrier(&self) -> Option<&Barrier> {
+        match &self.life {
+            Life::Barred(barrier) | Life::Retired(Some(barrier)) => Some(barrier),
+            _ => None,
+        }
     }
 
     /// When it has to be looked after next.
     pub fn due(&self, now: Moment) -> Option<Moment> {
         let stop = self.deadline().and_then(|deadline| deadline.stop());
-        let barrier = self.barrier.current.and_then(|(_, current)| current.next());
-        let due = [stop, self.renewal.next(), barrier, self.list.next()];
-        let due = due.into_iter().flatten();
+        let renewal = (!self.renewing).then_some(self.renewal);
+        let barrier = self.barrier().and_then(|barrier| barrier.due);
+        let due = [stop, renewal, barrier, self.list].into_iter().flatten();
         due.filter(|due| *due > now && !self.is_lost()).min()
     }
 
-    /// What it needs now, if anything.
-    pub fn need(&self, now: Moment) -> Option<Need> {
-        let due = self.renewal.is_due(now);
-        match &self.lease {
-            _ if self.is_lost() => None,
-            None => due.then_some(Need::Grant),
-            Some(lease) if lease.deadline.is_over(now) => Some(Need::Stop),
-            Some(lease) => {
-                let idle = self.is_unused() && now - self.last_used >= lease.ttl * IDLE_TTLS;
-                due.then_some(if idle { Need::Retire } else { Need::Renew })
-            }
+    /// What it needs now, if anything; a request counts as sent. `sends`: whether more than renewals may be sent. `spare`: another
+    /// session of its TTL has room.
+    fn need(&mut self, now: Moment, sends: bool, spare: bool) -> Option<Need> {
+        let wanted = !self.unfresh.is_empty() && self.failures == 0;
+        let renews = !self.renewing && (wanted || self.renewal <= now);
+        let Some(lease) = &self.lease else {
+            self.renewing |= sends && renews;
+            return (sends && renews).then_some(Need::Grant(self.ttl_secs));
+        };
+        if self.is_lost() {
+            return None;
         }
-    }
-
-    /// Its lease is asked for now.
-    pub fn ask(&mut self) {
-        self.renewal.under_way = true;
+        let Some(stop) = lease.deadline.stop().filter(|stop| *stop > now) else {
+            return Some(Need::Stop);
+        };
+        if renews {
+            self.renewing = true;
+            self.renewal = now + lease.ttl / 3;
+            let idle = lease.ttl * IDLE[usize::from(spare)];
+            if self.contenders.is_empty() && now - self.last_used >= idle {
+                return Some(Need::Retire);
+            }
+            // What comes after its bodies have stopped would only keep their keys.
+            let timeout = (lease.ttl / 2).min(RENEWAL).min(stop - now);
+            return Some(Need::Renew(lease.id, timeout));
+        }
+        if !sends {
+            return None;
+        }
+        if let Life::Barred(barrier) | Life::Retired(Some(barrier)) = &mut self.life
+            && barrier.due.take_if(|due| *due <= now).is_some()
+        {
+            barrier.since.get_or_insert(now);
+            let suspected = take(&mut barrier.suspected);
+            let (key, modified) = (lease.session_key.clone(), lease.modified);
+            return Some(Need::Barrier { key, modified, lease: lease.id, suspected });
+        }
+        self.list.take_if(|due| *due <= now)?;
+        if self.bodies == 0 {
+            self.list = Some(now + LIST);
+            return None;
+        }
+        Some(Need::List(lease.id))
     }
 
     /// etcd granted its lease; `sent`: when it was asked for, from which its time is counted (rule P28).
-    pub fn granted(&mut self, sent: Moment, (id, ttl): (LeaseId, Duration), session_key: Key) {
-        let valid_until = valid_until(sent, ttl);
-        self.renewal = Attempt::at(sent + ttl / 3);
-        self.failures = 0;
-        self.barrier.wanted = true;
-        self.lease = Some(Lease {
-            id,
-            ttl,
-            session_key,
-            modified: None,
-            unfenced: false,
-            valid_until,
-            deadline: Arc::new(Deadline::new(valid_until - margin(ttl))),
-        });
+    pub fn granted(
+        &mut self,
+        now: Moment,
+        sent: Moment,
+        (id, ttl): (LeaseId, Duration),
+        session_key: Key,
+    ) {
+        (self.renewal, self.renewing, self.failures) = (sent + ttl / 3, false, 0);
+        let deadline = Arc::new(Deadline::new(stop_time(sent, ttl)));
+        self.lease = Some(Lease { id, ttl, session_key, modified: None, deadline });
+        self.life = Life::Barred(Barrier::new(now, false));
     }
 
-    /// Renews it now, unless that is under way: its lease, and how long that may take (rule P30).
-    pub fn renew(&mut self, now: Moment) -> Option<(LeaseId, Duration)> {
-        let lease = self.lease.as_ref().filter(|_| !self.is_lost())?;
-        // What comes after its bodies have stopped would only keep their keys.
-        let left = lease.deadline.stop()? - now;
-        let timeout = (lease.ttl / 2).min(RENEWAL).min(left);
-        if timeout.is_zero() {
-            return None;
-        }
-        let first = !std::mem::replace(&mut self.renewal.under_way, true);
-        first.then_some((lease.id, timeout))
+    /// It is renewed now; if a renewal is under way, after that, which says nothing of what has happened since it was sent.
+    pub fn hurry(&mut self, now: Moment) {
+        self.renewal = now;
     }
 
     /// A renewal sent at `sent` was answered; answers the names that waited for it, or `None` if it came too late.
     pub fn renewed(&mut self, now: Moment, sent: Moment, ttl: Duration) -> Option<BTreeSet<Name>> {
-        self.renewal = Attempt::at(sent + ttl / 3);
-        self.failures = 0;
-        let lease = self.lease.as_mut()?;
-        lease.valid_until = lease.valid_until.max(valid_until(sent, ttl));
-        let stop = lease.valid_until - margin(lease.ttl);
-        let extended = lease.deadline.extend(now, stop);
-        extended.then(|| std::mem::take(&mut self.unfresh))
+        (self.renewing, self.failures) = (false, 0);
+        let extended = self.deadline()?.extend(now, stop_time(sent, ttl));
+        extended.then(|| take(&mut self.unfresh))
     }
 
     /// A grant or renewal had no answer, which says nothing of the lease: it is sent again, the first time at once (rule P30), then
     /// after the pause.
     pub fn renewal_failed(&mut self, now: Moment, pause: Duration) {
-        let first = self.failures == 0;
-        self.renewal = Attempt::at(if first { now } else { now + pause });
+        self.renewal = if self.failures == 0 { now } else { now + pause };
+        self.renewing = false;
         self.failures += 1;
-    }
-
-    /// How many grants or renewals have failed in a row.
-    pub fn renewal_failures(&self) -> u32 {
-        self.failures
     }
 
     /// It takes no acquisitions any more.
     pub fn retire(&mut self) {
-        self.phase = Phase::Retired;
-    }
-
-    /// It is not to be relied on any more: its bodies stop. Answers how it was lost: what a body has seen first stands.
-    pub fn lose(&mut self, cause: LossCause) -> LossCause {
-        let cause = self.deadline().map_or(cause, |it| it.lose(cause));
-        self.phase = Phase::Lost(cause);
-        self.barrier = Barrier::default();
-        cause
+        self.life = match std::mem::replace(&mut self.life, Life::Asking) {
+            Life::Barred(barrier) => Life::Retired(Some(barrier)),
+            _ => Life::Retired(None),
+        };
     }
 
     /// Whether it is of no more use, and no body keeps it (rule P26).
     pub fn is_over(&self) -> bool {
         !self.accepts() && self.bodies == 0
-    }
-
-    /// A contender's keys are to be put under it.
-    pub fn attach(&mut self, now: Moment, contender: ContenderId) {
-        self.last_used = now;
-        self.contenders.insert(contender);
-        // Those that gave up while etcd was away are still in the line.
-        let wanted = &self.contenders;
-        self.puts.tidy(wanted.len(), |id| wanted.contains(id));
-        self.puts.push(contender);
     }
 
     /// The contenders to be put under it.
@@ -347,21 +327,9 @@ impl Session {
         self.is_open() && self.puts.is_ready()
     }
 
-    /// A contender has no key under it any more.
-    pub fn detach(&mut self, now: Moment, contender: ContenderId) {
-        self.last_used = now;
-        self.contenders.remove(&contender);
-        self.ambiguous.remove(&contender);
-    }
-
     /// The contenders whose keys are, or may be, under its lease.
     pub fn contenders(&self) -> impl DoubleEndedIterator<Item = ContenderId> + '_ {
-        self.contenders.iter().copied()
-    }
-
-    /// Whether no call uses it.
-    pub fn is_unused(&self) -> bool {
-        self.contenders.is_empty() && self.warming.is_empty()
+        self.contenders.keys().copied()
     }
 
     /// A body runs under it, or it is to be kept alive as if one did.
@@ -379,41 +347,31 @@ impl Session {
         self.bodies
     }
 
-    /// A call of this name would be served if the lease were fresh.
+    /// A call of this name would be served if the lease were fresh: it is renewed, unless that has failed and is tried again later.
     pub fn wants_fresh(&mut self, name: Name) {
         self.unfresh.insert(name);
     }
 
-    /// A call only wants to know that it is open.
-    pub fn warm(&mut self, call: CallId) {
-        self.warming.insert(call);
-    }
-
-    /// The calls that wait for it to open.
-    pub fn take_warming(&mut self) -> BTreeSet<CallId> {
-        std::mem::take(&mut self.warming)
-    }
-
-    /// A barrier is wanted.
-    pub fn want_barrier(&mut self) {
-        self.barrier.wanted = true;
-    }
-
-    /// One is wanted, to find out whether etcd has lost its history.
-    pub fn suspect(&mut self) {
-        self.barrier.wanted = true;
-        self.barrier.suspicious = true;
+    /// A barrier is wanted: to settle a put without an answer, because the session key has moved, or (`suspected`) to show whether
+    /// etcd has lost its history. One under way settles all puts before it, but shows nothing of a later suspicion.
+    pub fn bar(&mut self, now: Moment, suspected: bool) {
+        match &mut self.life {
+            Life::Barred(barrier) | Life::Retired(Some(barrier)) => barrier.suspected |= suspected,
+            Life::Open => self.life = Life::Barred(Barrier::new(now, suspected)),
+            Life::Retired(none) => *none = Some(Barrier::new(now, suspected)),
+            Life::Asking | Life::Lost(_) => {}
+        }
     }
 
     /// A contender's put had no answer: a barrier is to settle that.
-    pub fn doubt(&mut self, contender: ContenderId) {
-        self.barrier.wanted = true;
+    pub fn doubt(&mut self, now: Moment, contender: ContenderId) {
         self.ambiguous.insert(contender);
+        self.bar(now, false);
     }
 
     /// The contenders whose put had no answer; no barrier asks for them any more.
     pub fn take_ambiguous(&mut self) -> BTreeSet<ContenderId> {
-        std::mem::take(&mut self.ambiguous)
+        take(&mut self.ambiguous)
     }
 
     /// A key of a held contender is gone. The next renewal shows whether the lease is gone too.
@@ -429,142 +387,118 @@ impl Session {
         (shown, !self.missing.is_empty())
     }
 
-    /// The lease whose keys are to be listed now, if calls hold some.
-    pub fn next_list(&mut self, now: Moment) -> Option<LeaseId> {
-        let due = self.list.is_due(now) && self.is_alive();
-        due.then_some(())?;
-        if self.bodies == 0 {
-            self.listed(now + LIST);
-            return None;
-        }
-        self.list.under_way = true;
-        self.lease()
-    }
-
     /// Its keys were listed, or not: they are to be listed at that moment.
     pub fn listed(&mut self, next: Moment) {
-        self.list = Attempt::at(next);
-    }
-
-    /// Whether a barrier has to be answered before acquisitions are sent.
-    fn is_barred(&self) -> bool {
-        self.barrier.wanted || self.barrier.current.is_some()
+        self.list = Some(next);
     }
 
     /// Whether a barrier has no answer yet that was not sent before this moment, or is to be sent next.
     pub fn is_barred_since(&self, then: Moment) -> bool {
-        let barrier = &self.barrier;
-        let sent = barrier.current.as_ref();
-        sent.map_or(barrier.wanted, |(since, _)| *since >= then)
-    }
-
-    /// The barrier to be sent now, if any: the session key, its revision as it is known, and the lease; and whether it is to show
-    /// whether etcd has lost its history.
-    pub fn next_barrier(&mut self, now: Moment) -> Option<(Key, Option<Revision>, LeaseId, bool)> {
-        let lease = self.lease.as_ref().filter(|_| !self.is_lost())?;
-        if self.barrier.current.is_none() && std::mem::take(&mut self.barrier.wanted) {
-            self.barrier.current = Some((now, Attempt::at(now)));
-        }
-        let (_, current) = self.barrier.current.as_mut()?;
-        let due = current.is_due(now);
-        current.under_way |= due;
-        due.then(|| {
-            let suspicious = std::mem::take(&mut self.barrier.suspicious);
-            (lease.session_key.clone(), lease.modified, lease.id, suspicious)
-        })
+        let since = |barrier: &Barrier| barrier.since.is_none_or(|since| since >= then);
+        self.barrier().is_some_and(since)
     }
 
     /// A barrier was answered: the session key is at this revision now; `None`: it is gone, or another client's.
-    pub fn barrier_answered(&mut self, modified: Option<Revision>) {
-        self.barrier.current = None;
+    pub fn barrier_answered(&mut self, now: Moment, modified: Option<Revision>) {
+        let suspected = self.barrier().is_some_and(|barrier| barrier.suspected);
+        let next = suspected.then(|| Barrier::new(now, true));
+        self.life = match (self.accepts(), next) {
+            (true, Some(next)) => Life::Barred(next),
+            (true, None) => Life::Open,
+            (false, next) => Life::Retired(next),
+        };
         if let Some(lease) = &mut self.lease {
-            lease.modified = modified.or(lease.modified);
-            lease.unfenced = modified.is_none();
+            lease.modified = modified;
         }
     }
 
     /// A barrier had no answer, or was `refused`: it is sent again at this moment. True if it has failed for too long: then
     /// acquisitions go on under another session; this one is barred until etcd has answered, as long as it lives.
     pub fn barrier_failed(&mut self, now: Moment, again: Moment, refused: bool) -> bool {
-        let (Some(lease), Some((since, current))) = (&self.lease, &mut self.barrier.current) else {
+        let (Life::Barred(barrier) | Life::Retired(Some(barrier))) = &mut self.life else {
             return false;
         };
-        *current = Attempt::at(again);
-        lease.modified.is_some() && (refused || now - *since >= lease.ttl)
+        barrier.due = Some(again);
+        let since = barrier.since;
+        self.lease.as_ref().is_some_and(|lease| {
+            let too_long = since.is_some_and(|since| now - since >= lease.ttl);
+            lease.modified.is_some() && (refused || too_long)
+        })
     }
 }
 
-/// Until when a TTL may be counted on that was asked for at `sent`, whatever the clocks' drift (rule P28).
-fn valid_until(sent: Moment, ttl: Duration) -> Moment {
-    sent + ttl.mul_f64(1.0 - DRIFT)
+/// When bodies stop that rely on a TTL that was asked for at `sent`: so long before its end that a poll under way can end, whatever
+/// the clocks' drift (rule P28).
+fn stop_time(sent: Moment, ttl: Duration) -> Moment {
+    sent + ttl.mul_f64(1.0 - DRIFT) - margin(ttl)
 }
 
-/// How long before expiry bodies stop, so that a poll under way can end.
 fn margin(ttl: Duration) -> Duration {
     ttl.mul_f64(0.1).max(Duration::from_millis(300))
 }
 
-/// All sessions of a process: one for each TTL in use, and a few where thousands of locks are held (rule P27). What a session
-/// takes with it when it is lost is bounded by that, and so is what etcd keeps under one lease.
+/// All sessions of a process: one for each TTL in use, or as many as its contenders need where a session takes only some (rule P27).
 #[derive(Debug, Default)]
 pub struct Sessions {
     all: BTreeMap<SessionId, Session>,
-    /// Those that calls of a TTL use, the oldest first.
-    by_ttl: BTreeMap<i64, Vec<SessionId>>,
-    /// Those that may have something to send.
-    awake: BTreeSet<SessionId>,
     last: u64,
+    /// How many keys a session takes; `None`: any number.
+    limit: Option<usize>,
+    /// Those that have room, by their TTL.
+    with_room: BTreeMap<i64, BTreeSet<SessionId>>,
+    /// Those that may need something; and those that wait until more than renewals may be sent.
+    awake: BTreeSet<SessionId>,
+    held_back: BTreeSet<SessionId>,
     revocations: Vec<LeaseId>,
-    /// The last leases that were to be revoked: their keys may be seen until etcd has answered, and a little later.
+    /// The last leases that were lost or were to be revoked: their keys may be seen until etcd has answered, and a little later.
     over: VecDeque<LeaseId>,
 }
 
 impl Sessions {
-    /// The session a call of this TTL is to use: the oldest that has room, so that the others come to rest. Where none has, a
-    /// new one is asked for, and meanwhile they take more.
-    pub fn choose(&mut self, now: Moment, ttl_secs: i64, room: usize) -> SessionId {
-        let ids = self.by_ttl.get(&ttl_secs).map_or(&[][..], Vec::as_slice);
-        let known = ids.iter().filter_map(|id| Some((*id, self.all.get(id)?)));
-        let mut with_room = known
-            .clone()
-            .filter(|(_, session)| session.has_opened() && session.contenders.len() < room);
-        if let Some((id, _)) = with_room.next() {
-            return id;
-        }
-        let opening = known.clone().any(|(_, session)| !session.has_opened());
-        let best = known.min_by_key(|(_, it)| (!it.has_opened(), it.contenders.len()));
-        match best {
-            Some((id, _)) if opening || ids.len() >= MOST => id,
-            best => {
-                let best = best.map(|(id, _)| id);
-                let new = self.open(now, ttl_secs);
-                best.unwrap_or(new)
-            }
-        }
+    /// None yet; `limit`: how many keys each takes.
+    pub fn new(limit: Option<usize>) -> Self {
+        Self { limit, ..Self::default() }
     }
 
-    fn open(&mut self, now: Moment, ttl_secs: i64) -> SessionId {
+    /// The session that a call of this TTL is to use: the oldest that has room, so that the others come to rest, or a new one.
+    pub fn choose(&mut self, now: Moment, ttl_secs: i64) -> SessionId {
+        let with_room = self.with_room.entry(ttl_secs).or_default();
+        if let Some(oldest) = with_room.first() {
+            return *oldest;
+        }
         self.last += 1;
         let id = SessionId::from(self.last);
+        with_room.insert(id);
         self.all.insert(id, Session::new(now, ttl_secs));
-        self.by_ttl.entry(ttl_secs).or_default().push(id);
         self.awake.insert(id);
         id
     }
 
-    /// A call only wanted to know that a session is open, and does no more.
-    pub fn stop_warming(&mut self, call: CallId) {
-        for session in self.all.values_mut() {
-            session.warming.remove(&call);
+    /// A contender's keys are to be put under a session.
+    pub fn attach(&mut self, now: Moment, id: SessionId, contender: ContenderId, keys: usize) {
+        let limit = self.limit;
+        let Some(session) = self.wake(id) else { return };
+        session.last_used = now;
+        session.contenders.insert(contender, keys);
+        session.keys += keys;
+        // Those that gave up while etcd was away are still in the line.
+        let wanted = &session.contenders;
+        session.puts.tidy(wanted.len(), |id| wanted.contains_key(id));
+        session.puts.push(contender);
+        if limit.is_some_and(|limit| session.keys >= limit) {
+            self.withdraw(id);
         }
     }
 
-    /// Whether no call uses a session, and calls of its TTL have another one.
-    pub fn is_spare(&self, id: SessionId) -> bool {
-        self.all.get(&id).is_some_and(|session| {
-            let first = self.by_ttl.get(&session.ttl_secs).and_then(|ids| ids.first());
-            session.is_open() && session.is_unused() && first.is_some_and(|first| *first != id)
-        })
+    /// A contender has no key under its session any more.
+    pub fn detach(&mut self, now: Moment, id: SessionId, contender: ContenderId) {
+        let Some(session) = self.all.get_mut(&id) else { return };
+        session.last_used = now;
+        session.keys -= session.contenders.remove(&contender).unwrap_or(0);
+        session.ambiguous.remove(&contender);
+        if self.limit.is_some_and(|limit| session.keys < limit) && session.accepts() {
+            self.with_room.entry(session.ttl_secs).or_default().insert(id);
+        }
     }
 
     pub fn get(&self, id: SessionId) -> Option<&Session> {
@@ -575,7 +509,7 @@ impl Sessions {
         self.all.get_mut(&id)
     }
 
-    /// The same: it may have something to send.
+    /// The same: it may need something.
     pub fn wake(&mut self, id: SessionId) -> Option<&mut Session> {
         self.awake.insert(id);
         self.all.get_mut(&id)
@@ -586,9 +520,31 @@ impl Sessions {
         self.wake(id).filter(|session| session.is_alive())
     }
 
-    /// The next session that may have something to send.
+    /// The next session that may need something.
     pub fn next_awake(&mut self) -> Option<SessionId> {
         self.awake.pop_first()
+    }
+
+    /// What a session needs now, if anything. `sends`: whether more than renewals may be sent.
+    pub fn need(&mut self, id: SessionId, now: Moment, sends: bool) -> Option<Need> {
+        let session = self.all.get_mut(&id)?;
+        let with_room = self.with_room.get(&session.ttl_secs);
+        let spare = with_room.is_some_and(|ids| ids.len() > 1);
+        session.need(now, sends, spare)
+    }
+
+    /// A session waits until more than renewals may be sent.
+    pub fn hold_back(&mut self, id: SessionId) {
+        self.held_back.insert(id);
+    }
+
+    pub fn has_held_back(&self) -> bool {
+        !self.held_back.is_empty()
+    }
+
+    /// More than renewals may be sent.
+    pub fn wake_held_back(&mut self) {
+        self.awake.append(&mut self.held_back);
     }
 
     /// What is under way may never be answered, and holds no put back any more.
@@ -602,8 +558,8 @@ impl Sessions {
     /// No more calls for this session.
     pub fn withdraw(&mut self, id: SessionId) {
         let ttl_secs = self.all.get(&id).map(Session::ttl_secs);
-        if let Some(ids) = ttl_secs.and_then(|ttl_secs| self.by_ttl.get_mut(&ttl_secs)) {
-            ids.retain(|of| *of != id);
+        if let Some(with_room) = ttl_secs.and_then(|of| self.with_room.get_mut(&of)) {
+            with_room.remove(&id);
         }
     }
 
@@ -623,20 +579,36 @@ impl Sessions {
         }
     }
 
+    /// A session is not to be relied on any more. Returns how it was lost; `None` if it was lost before.
+    pub fn lose(&mut self, id: SessionId, cause: LossCause) -> Option<LossCause> {
+        let session = self.alive(id)?;
+        let lease = session.lease.as_ref()?;
+        // What a body has seen first stands.
+        let (lease, cause) = (lease.id, lease.deadline.lose(cause));
+        session.life = Life::Lost(cause);
+        self.note_end(lease);
+        Some(cause)
+    }
+
     /// These leases are to be revoked.
     pub fn revoke(&mut self, leases: impl IntoIterator<Item = LeaseId>) {
         for lease in leases {
             self.revocations.push(lease);
-            self.over.retain(|of| *of != lease);
-            self.over.push_back(lease);
+            self.note_end(lease);
         }
-        self.over.drain(..self.over.len().saturating_sub(OVER));
     }
 
-    /// Whether a lease is that of a session which is lost, or was to be revoked lately.
+    /// A lease is lost, or to be revoked.
+    fn note_end(&mut self, lease: LeaseId) {
+        if !self.have_lost(lease) {
+            self.over.truncate(OVER - 1);
+            self.over.push_front(lease);
+        }
+    }
+
+    /// Whether a lease was lost, or was to be revoked lately.
     pub fn have_lost(&self, lease: LeaseId) -> bool {
-        let mut lost = self.all.values().filter(|session| session.is_lost());
-        self.over.contains(&lease) || lost.any(|session| session.lease() == Some(lease))
+        self.over.contains(&lease)
     }
 
     /// The lease to be revoked next.
@@ -648,7 +620,7 @@ impl Sessions {
         !self.revocations.is_empty()
     }
 
-    /// All of them: a few for each TTL.
+    /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
         self.all.iter().map(|(id, session)| (*id, session))
     }

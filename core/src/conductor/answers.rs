@@ -29,20 +29,24 @@ use std::time::Duration;
 impl Core {
     /// Sends what sessions need: renewals even while etcd is not reached.
     pub(super) fn flush_sessions(&mut self) {
-        let mut held_back = Vec::new();
+        self.serve_warming();
+        match self.may_send() {
+            true if !self.deferring => self.sessions.wake_held_back(),
+            sends => self.deferred |= sends && self.sessions.has_held_back(),
+        }
         while let Some(id) = self.sessions.next_awake() {
             step();
-            self.look_after(id);
+            while let Some(need) = self.sessions.need(id, self.now, self.may_send()) {
+                self.meet(id, need);
+            }
             self.take_steps();
             let ready = self.may_send() && self.sessions.get(id).is_some_and(Session::has_puts);
             let waits = self.waits_for_more(ready);
             if !waits {
                 self.flush_puts(id);
             }
-            self.flush_barrier(id);
-            self.flush_list(id);
             if waits || !self.may_send() {
-                held_back.push(id);
+                self.sessions.hold_back(id);
             }
             let session = self.sessions.get(id);
             match session.and_then(|session| session.due(self.now)) {
@@ -50,45 +54,35 @@ impl Core {
                 None => self.timers.cancel(&Timer::Session(id)),
             }
         }
-        for id in held_back {
-            self.sessions.wake(id);
-        }
     }
 
-    fn look_after(&mut self, id: SessionId) -> Option<()> {
-        let may_send = self.may_send();
-        let session = self.sessions.get_mut(id)?;
-        match session.need(self.now)? {
-            Need::Grant if may_send => {
-                session.ask();
-                let ttl_secs = session.ttl_secs();
-                self.send(Request::Grant(ttl_secs), Exchange::Grant(id));
-                Some(())
+    fn meet(&mut self, id: SessionId, need: Need) {
+        match need {
+            Need::Grant(ttl_secs) => self.send(Request::Grant(ttl_secs), Exchange::Grant(id)),
+            Need::Renew(..) if self.shutdown.has_stopped() => {}
+            Need::Renew(lease, timeout) => {
+                self.send(Request::KeepAlive { lease, timeout }, Exchange::Renewal(id));
             }
-            Need::Grant => None,
+            Need::Barrier { key, modified, lease, suspected } => {
+                let witness = suspected.then(|| self.witness(id)).flatten();
+                let read = witness.as_ref().map(|(key, _)| key);
+                let txn = transactions::barrier(&key, modified, lease, read);
+                self.send(Request::Txn(txn), Exchange::Barrier(id, witness));
+            }
+            Need::List(lease) => self.send(Request::List(lease), Exchange::List(id)),
             Need::Stop => {
                 self.settle_missing(id, self.now);
-                self.lose_session(id, LossCause::Expired)
+                self.lose_session(id, LossCause::Expired);
             }
-            Need::Retire => self.retire(id),
-            Need::Renew if self.sessions.is_spare(id) => self.retire(id),
-            Need::Renew => self.renew(id),
+            Need::Retire => drop(self.retire(id)),
         }
     }
 
-    /// Renews a session now, unless that is under way.
-    pub(super) fn renew(&mut self, id: SessionId) -> Option<()> {
-        let session = self.sessions.get_mut(id);
-        let session = session.filter(|_| !self.shutdown.has_stopped())?;
-        let (lease, timeout) = session.renew(self.now)?;
-        self.send(Request::KeepAlive { lease, timeout }, Exchange::Renewal(id));
-        Some(())
-    }
-
-    /// The session a call of this TTL is to use.
-    pub(super) fn choose_session(&mut self, ttl_secs: i64) -> SessionId {
-        let room = self.settings.contenders_per_session;
-        self.sessions.choose(self.now, ttl_secs, room)
+    /// Renews a session now; if a renewal is under way, after that.
+    pub(super) fn renew(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.alive(id) {
+            session.hurry(self.now);
+        }
     }
 
     /// Sends the puts of a session that are ready.
@@ -139,27 +133,6 @@ impl Core {
         contender.parts().iter().map(placement).collect()
     }
 
-    /// Sends the barrier of a session, if one is wanted.
-    fn flush_barrier(&mut self, id: SessionId) -> Option<()> {
-        let may_send = self.may_send();
-        let session = self.sessions.get_mut(id).filter(|_| may_send)?;
-        let (key, modified, lease, suspicious) = session.next_barrier(self.now)?;
-        let witness = suspicious.then(|| self.witness(id)).flatten();
-        let read = witness.as_ref().map(|(key, _)| key);
-        let txn = transactions::barrier(&key, modified, lease, read);
-        self.send(Request::Txn(txn), Exchange::Barrier(id, witness));
-        Some(())
-    }
-
-    /// Has the keys of a session listed, if that is due (rule P17).
-    fn flush_list(&mut self, id: SessionId) -> Option<()> {
-        let may_send = self.may_send();
-        let session = self.sessions.get_mut(id).filter(|_| may_send)?;
-        let lease = session.next_list(self.now)?;
-        self.send(Request::List(lease), Exchange::List(id));
-        Some(())
-    }
-
     /// The keys of a session were listed, or not. What the list does not show is read: only that proves a loss.
     pub(super) fn listed(
         &mut self,
@@ -171,7 +144,7 @@ impl Core {
         self.sessions.wake(id)?.listed(next);
         match result {
             Ok(Response::Listed(Some(keys))) => return self.read_unlisted(id, sent, keys),
-            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => drop(self.renew(id)),
+            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => self.renew(id),
             Ok(_) | Err(_) => {}
         }
         self.read_in_turn(id)
@@ -223,7 +196,7 @@ impl Core {
 
     /// etcd was wiped, or restored from a snapshot (rule P35): all ownership that is older is lost.
     pub(super) fn lose_history(&mut self) {
-        let opened = self.sessions.iter().filter(|(_, it)| it.has_opened());
+        let opened = self.sessions.iter().filter(|(_, it)| it.fence().is_some() || !it.accepts());
         for id in opened.map(|(id, _)| id).collect::<Vec<_>>() {
             self.lose_session(id, LossCause::Wiped);
         }
@@ -249,13 +222,13 @@ impl Core {
         match result {
             Ok((lease, ttl)) => {
                 let key = session_key(&self.root, lease);
-                session.granted(sent, (lease, ttl), key);
+                session.granted(self.now, sent, (lease, ttl), key);
             }
             Err(failure @ Failure::Refused(..)) => {
-                self.give_up_session(id, &Refused::by(failure))?
+                self.give_up_session(id, &Refused::by(failure));
             }
             // A grant that was carried out unseen runs out by itself: nothing was put under it. The next call asks anew.
-            Err(_) if session.is_unused() => drop(self.sessions.end(id)),
+            Err(_) if session.contenders().next().is_none() => drop(self.sessions.end(id)),
             Err(_) => {
                 let pause = self.pause(self.exchanges.failures());
                 let session = self.sessions.get_mut(id)?;
@@ -265,19 +238,16 @@ impl Core {
         Some(())
     }
 
-    /// A session cannot be had: refuses all calls that wait for it.
-    fn give_up_session(&mut self, id: SessionId, why: &Refused) -> Option<()> {
-        let mut session = self.sessions.end(id)?;
+    /// A session cannot be had: refuses all calls that wait for it, or for the names of its contenders with its TTL. These would meet
+    /// the same.
+    fn give_up_session(&mut self, id: SessionId, why: &Refused) {
+        let Some(session) = self.sessions.end(id) else { return };
         let ttl_secs = session.ttl_secs();
-        let mut calls = session.take_warming();
+        let mut calls = Vec::new();
         for id in session.contenders() {
-            // Each call of this TTL that waits for them would meet the same.
-            let names = self.contenders.get(id).map(|it| it.names().clone());
-            let queues = names
-                .iter()
-                .flat_map(|names| names.iter())
-                .filter_map(|name| self.queues.get(name));
-            let waiters = queues.flat_map(WaitQueue::waiters);
+            let names = self.contenders.get(id).into_iter().flat_map(|it| it.names().iter());
+            let waiters = names.filter_map(|name| self.queues.get(name));
+            let waiters = waiters.flat_map(WaitQueue::waiters);
             let purpose = |call| self.calls.get(call).map(Call::purpose);
             calls.extend(
                 waiters.filter(|of| purpose(*of).is_some_and(|it| it.ttl_secs == ttl_secs)),
@@ -287,7 +257,7 @@ impl Core {
         for call in calls {
             self.refuse(call, why.clone());
         }
-        Some(())
+        self.refuse_warming(why, |it| it.ttl_secs == ttl_secs);
     }
 
     /// A renewal was answered, or not (rules P28, P30). `lags`: by a member that lags, or an etcd that has lost its history.
@@ -316,7 +286,7 @@ impl Core {
             return self.lose_session(id, cause);
         }
         if lags {
-            session.suspect(); // a write finds out
+            session.bar(self.now, true); // a write finds out
         }
         match session.renewed(self.now, sent, ttl) {
             Some(names) => names.iter().for_each(|name| self.work.push(name)),
@@ -333,7 +303,10 @@ impl Core {
         for contender in gone {
             self.lose_contender(contender, Some(LossCause::Deleted));
         }
-        if others { self.renew(id) } else { None }
+        if others {
+            self.renew(id);
+        }
+        Some(())
     }
 
     /// A lease was revoked; or that had no answer, and is sent again: its keys would stand in the way for a TTL (rule P36).
@@ -346,30 +319,26 @@ impl Core {
 
     /// The session is not to be relied on any more: its bodies stop, its waiters queue again under another (rule P28).
     pub(super) fn lose_session(&mut self, id: SessionId, cause: LossCause) -> Option<()> {
-        let cause = self.sessions.alive(id)?.lose(cause);
-        self.leave_session(id, Some(cause))
+        let cause = self.sessions.lose(id, cause)?;
+        self.leave_session(id, Some(cause));
+        Some(())
     }
 
     /// The session takes no acquisitions any more, but keeps its bodies (rule P10).
     fn retire(&mut self, id: SessionId) -> Option<()> {
         let session = self.sessions.alive(id);
         session.filter(|session| session.accepts())?.retire();
-        self.leave_session(id, None)
+        self.leave_session(id, None);
+        Some(())
     }
 
-    fn leave_session(&mut self, id: SessionId, lost: Option<LossCause>) -> Option<()> {
+    fn leave_session(&mut self, id: SessionId, lost: Option<LossCause>) {
         self.sessions.withdraw(id);
-        let session = self.sessions.get_mut(id)?;
-        let (ttl_secs, warming) = (session.ttl_secs(), session.take_warming());
-        for contender in session.contenders().collect::<Vec<_>>() {
+        let contenders = self.sessions.get(id).into_iter().flat_map(Session::contenders);
+        for contender in contenders.collect::<Vec<_>>() {
             self.leave_contender(contender, lost);
         }
-        for call in warming {
-            if self.withdraw(call).is_some() {
-                self.warm(call, ttl_secs);
-            }
-        }
-        self.revoke_if_over(id)
+        self.revoke_if_over(id);
     }
 
     /// The session of a contender is lost, or retired.
@@ -437,24 +406,25 @@ impl Core {
             Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
                 return self.lose_session(id, LossCause::Revoked);
             }
-            Err(failure @ Failure::Refused(..)) if !session.has_opened() => {
+            Err(failure @ Failure::Refused(..))
+                if session.accepts() && session.fence().is_none() =>
+            {
                 let why = match Refused::by(failure) {
                     Refused::PermissionDenied(cause) => Refused::SessionDenied(cause),
                     why => why,
                 };
-                return self.give_up_session(id, &why);
+                self.give_up_session(id, &why);
+                return None;
             }
             Err(failure) => {
                 let refused = matches!(failure, Failure::Refused(..));
                 let again = if refused { slowly } else { self.now };
+                session.bar(self.now, witness.is_some()); // that was not shown
                 let failed = session.barrier_failed(self.now, again, refused);
-                if witness.is_some() {
-                    session.suspect(); // it was to show that
-                }
                 return if failed { self.retire(id) } else { None };
             }
         };
-        session.barrier_answered(answer.modified);
+        session.barrier_answered(self.now, answer.modified);
         // None of these puts can apply any more. Those that did are taken back.
         for contender in session.take_ambiguous() {
             self.delete(contender);
@@ -469,13 +439,7 @@ impl Core {
         }
         if answer.modified.is_none() {
             self.retire(id); // the session key was deleted, or put by another client
-            return self.renew(id); // perhaps with its lease
-        }
-        let session = self.sessions.get_mut(id)?;
-        for call in session.take_warming() {
-            if self.withdraw(call).is_some() {
-                self.outputs.push_back(Output::Ready(call));
-            }
+            self.renew(id); // perhaps with its lease
         }
         Some(())
     }
@@ -514,7 +478,11 @@ impl Core {
                 self.put_again(session, ids, false);
                 match tried {
                     Some(id) => self.tried(id, answer),
-                    None => self.sessions.get_mut(session).map(Session::want_barrier), // the session key is not as it was
+                    None => {
+                        // The session key is not as it was.
+                        let session = self.sessions.get_mut(session);
+                        session.map(|it| it.bar(self.now, false))
+                    }
                 }
             }
             // For a put or for a deletion: sent again apart, they show which (rule P9).
@@ -610,7 +578,7 @@ impl Core {
                         self.remove(id); // it goes with its lease
                         continue;
                     };
-                    session.doubt(id);
+                    session.doubt(self.now, id);
                     self.contenders.ambiguous(id);
                 }
             }
@@ -903,10 +871,10 @@ impl Core {
             // What is retained has none any more, and one that is lost writes nothing.
             None => {
                 let ttl_secs = contenders().next()?.purpose().ttl_secs;
-                self.choose_session(ttl_secs)
+                self.sessions.choose(self.now, ttl_secs)
             }
         };
-        self.sessions.wake(session)?.suspect();
+        self.sessions.wake(session)?.bar(self.now, true);
         Some(())
     }
 

@@ -84,6 +84,14 @@ impl Work {
     }
 }
 
+/// A caller that waits until a session is open.
+#[derive(Debug)]
+struct Warming {
+    call: CallId,
+    ttl_secs: i64,
+    since: Moment,
+}
+
 /// The state of all locks of one process.
 #[derive(Debug)]
 pub struct Core {
@@ -100,6 +108,7 @@ pub struct Core {
     queues: WaitQueues,
     contenders: Contenders,
     sessions: Sessions,
+    warming: Vec<Warming>,
     batch: Batch,
     observe: Observe,
     edges: Edges,
@@ -121,11 +130,12 @@ impl Core {
             deferred: false,
             random: settings.seed | 1,
             exchanges: Exchanges::new(settings.connect_timeout, settings.silence.clone()),
+            sessions: Sessions::new(settings.contenders_per_session),
+            warming: Vec::new(),
             settings,
             calls: Calls::default(),
             queues: WaitQueues::default(),
             contenders: Contenders::default(),
-            sessions: Sessions::default(),
             batch: Batch::default(),
             observe: Observe::default(),
             edges: Edges::default(),
@@ -152,7 +162,12 @@ impl Core {
             Input::Cancel(call) => drop(self.withdraw(call)),
             Input::Release { call, how, fenced } => drop(self.release(call, how, fenced)),
             Input::Keep { call, until } => self.calls.keep_until(call, until),
-            Input::Warm { call, ttl_secs } => self.warm(call, ttl_secs),
+            Input::Warm { call, .. } if self.shutdown.has_begun() => {
+                self.turn_down(call, Refused::ShuttingDown)
+            }
+            Input::Warm { call, ttl_secs } => {
+                self.warming.push(Warming { call, ttl_secs, since: now });
+            }
             Input::Answer { request, result } => drop(self.answer(request, result)),
             Input::Watch { watch, event } => drop(self.watch_event(watch, event)),
             Input::Shutdown { until } => {
@@ -221,9 +236,12 @@ impl Core {
                 self.edges.retry_refused();
             }
             Timer::Silence => {
-                let late = self.exchanges.gives_up(self.now);
-                for call in late.map_or(Vec::new(), |came| self.calls.waiting_since(came)) {
-                    self.refuse(call, Refused::Backend(self.exchanges.cause()));
+                if let Some(came) = self.exchanges.gives_up(self.now) {
+                    let why = Refused::Backend(self.exchanges.cause());
+                    for call in self.calls.waiting_since(came) {
+                        self.refuse(call, why.clone());
+                    }
+                    self.refuse_warming(&why, |it| it.since <= came);
                 }
             }
             Timer::Shutdown => {
@@ -337,7 +355,7 @@ impl Core {
 
     /// While calls wait, sees to it that silence is noticed: asks etcd something if nothing else is to be sent (rule P32).
     fn mind_silence(&mut self) {
-        let Some(first) = self.calls.first_waiting() else {
+        let Some(first) = self.first_waiting() else {
             return self.timers.cancel(&Timer::Silence);
         };
         // What is deferred asks something too.
@@ -361,6 +379,31 @@ impl Core {
         self.batch.has_deletions() || self.exchanges.iter().any(is_delete)
     }
 
+    /// When the first caller came that waits for a lock, or for a session.
+    fn first_waiting(&self) -> Option<Moment> {
+        let warming = self.warming.first().map(|it| it.since);
+        self.calls.first_waiting().into_iter().chain(warming).min()
+    }
+
+    /// Reports open sessions to the callers that wait for one; sees to it that there will be one for the others.
+    fn serve_warming(&mut self) {
+        for it in std::mem::take(&mut self.warming) {
+            let id = self.sessions.choose(self.now, it.ttl_secs);
+            match self.sessions.get(id).is_some_and(Session::is_open) {
+                true => self.outputs.push_back(Output::Ready(it.call)),
+                false => self.warming.push(it),
+            }
+        }
+    }
+
+    /// Refuses callers that wait for a session.
+    fn refuse_warming(&mut self, why: &Refused, which: impl Fn(&Warming) -> bool) {
+        let refused = self.warming.extract_if(.., |it| which(it));
+        for Warming { call, .. } in refused.collect::<Vec<_>>() {
+            self.turn_down(call, why.clone());
+        }
+    }
+
     /// Refuses the calls that wait, those of tasks that hold a lock only if `nested`.
     fn turn_away(&mut self, nested: bool) {
         for call in self.calls.waiting_since(self.now) {
@@ -368,11 +411,12 @@ impl Core {
                 self.refuse(call, Refused::ShuttingDown);
             }
         }
+        self.refuse_warming(&Refused::ShuttingDown, |_| true);
     }
 
     /// Once no body is left that can rely on a session, or the grace is over, sends the sessions off; once that is done, reports it.
     fn finish_shutdown(&mut self) {
-        let waits = self.calls.first_waiting().is_some();
+        let waits = self.first_waiting().is_some();
         if !self.shutdown.has_begun() || self.shutdown.is_finished() || waits {
             return;
         }

@@ -89,7 +89,7 @@ impl Core {
         }
     }
 
-    fn turn_down(&mut self, call: CallId, why: Refused) {
+    pub(super) fn turn_down(&mut self, call: CallId, why: Refused) {
         self.outputs.push_back(Output::Refused { call, why });
     }
 
@@ -105,9 +105,6 @@ impl Core {
         let ticket = self.calls.waiting(call)?.ticket;
         let gone = self.calls.remove(call)?;
         self.queues.leave(gone.names(), ticket);
-        if gone.names().is_empty() {
-            self.sessions.stop_warming(call);
-        }
         self.stops_waiting(call);
         gone.names().iter().for_each(|name| self.work.push(name));
         Some(())
@@ -236,29 +233,6 @@ impl Core {
             false => (self.settings.describe)(call.record(), waited),
         })
     }
-
-    /// Opens a session of a TTL before a lock needs it.
-    pub(super) fn warm(&mut self, call: CallId, ttl_secs: i64) {
-        if self.shutdown.has_begun() {
-            return self.turn_down(call, Refused::ShuttingDown);
-        }
-        let id = self.choose_session(ttl_secs);
-        match self.sessions.get_mut(id) {
-            Some(session) if !session.is_open() => {
-                session.warm(call);
-                // It waits for no name, and is none of the waiters that are limited.
-                let none = Purpose::default();
-                let waiting = Waiting {
-                    ticket: self.queues.enqueue(&none.names, call, none.mode, true),
-                    tries: true,
-                    requeued: 0,
-                };
-                let new = Call::new(self.now, none, Arc::default(), waiting);
-                self.calls.add(call, new, Vec::new());
-            }
-            _ => self.outputs.push_back(Output::Ready(call)),
-        }
-    }
 }
 
 /// How the head of a queue comes to its locks.
@@ -348,11 +322,11 @@ impl Core {
             }
             return None;
         };
-        let session = self.choose_session(purpose.ttl_secs);
+        let session = self.sessions.choose(self.now, purpose.ttl_secs);
         let contender = Contender::new(session, purpose, seats.clone(), record, tries);
         let id = self.contenders.add(contender);
         self.queues.claim(&names, id, &seats);
-        self.sessions.wake(session)?.attach(self.now, id);
+        self.sessions.attach(self.now, session, id, seats.len());
         Some(())
     }
 
@@ -376,14 +350,11 @@ impl Core {
     fn grant_if_fresh(&mut self, id: ContenderId, call: CallId) -> Option<()> {
         let contender = self.contenders.get(id)?;
         let session_id = contender.session();
-        let session = self.sessions.get_mut(session_id)?;
-        if session.is_fresh(self.now) {
+        if self.sessions.get(session_id)?.is_fresh(self.now) {
             return self.grant(id, call);
         }
-        session.wants_fresh(contender.names().first()?.clone());
-        if session.renewal_failures() == 0 {
-            self.renew(session_id);
-        }
+        let name = contender.names().first()?.clone();
+        self.sessions.wake(session_id)?.wants_fresh(name);
         Some(())
     }
 
@@ -593,9 +564,7 @@ impl Core {
         };
         self.stops_being_observed(id);
         self.edges.forget(id);
-        if let Some(session) = self.sessions.get_mut(contender.session()) {
-            session.detach(self.now, id);
-        }
+        self.sessions.detach(self.now, contender.session(), id);
         self.confirm(id, Ok(()));
     }
 
@@ -757,7 +726,7 @@ impl Core {
         let session_id = self.contenders.get(id)?.session();
         let session = self.sessions.get_mut(session_id)?;
         session.drop_body();
-        session.detach(self.now, id);
+        self.sessions.detach(self.now, session_id, id);
         self.revoke_if_over(session_id);
         Some(())
     }
@@ -1055,7 +1024,7 @@ impl Core {
                 self.timers.set_by(Timer::Deletes, self.now + pause);
             }
             Outcome::Unknown => {
-                self.sessions.wake(id)?.want_barrier();
+                self.sessions.wake(id)?.bar(self.now, false);
             }
         }
         Some(())

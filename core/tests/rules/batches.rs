@@ -76,7 +76,7 @@ fn tick(rig: &mut Rig) {
 
 #[test]
 fn what_comes_before_the_sending_thread_wakes_up_goes_together() {
-    let mut rig = Rig::deferring(1_000);
+    let mut rig = Rig::deferring(None);
     for call in 0..5 {
         rig.acquire(call, &format!("locks/{call}"), Wait::Forever);
     }
@@ -97,7 +97,7 @@ fn what_comes_before_the_sending_thread_wakes_up_goes_together() {
 
 #[test]
 fn no_thread_is_woken_where_nothing_can_be_sent() {
-    let mut rig = Rig::deferring(1_000);
+    let mut rig = Rig::deferring(None);
     rig.acquire(1, "locks/a", Wait::Forever);
     tick(&mut rig);
     rig.serve();
@@ -127,7 +127,7 @@ fn put_is_sent_though_the_next_call_needs_another_session() {
 
 #[test]
 fn call_after_a_silence_asks_etcd_for_its_lock_alone() {
-    let mut rig = Rig::deferring(1_000);
+    let mut rig = Rig::deferring(None);
     rig.pass(Duration::from_millis(2_500));
     rig.acquire(1, "locks/a", Wait::Forever);
     assert!(rig.sent.is_empty());
@@ -150,7 +150,7 @@ fn stuck_transactions_hold_nothing_back_once_etcd_answers() {
 
 /// Call 1 gives `locks/a` back, and call 2 wants `locks/b`: neither request has been sent.
 fn release_and_acquisition() -> Rig {
-    let mut rig = Rig::deferring(1_000);
+    let mut rig = Rig::deferring(None);
     rig.acquire(1, "locks/a", Wait::Forever);
     tick(&mut rig);
     rig.serve();
@@ -176,7 +176,7 @@ fn deletion_goes_with_the_put_that_is_sent() {
 /// The reader's key is older, but goes in the transaction that puts the writer's: no watch would report that any more.
 #[test]
 fn put_does_not_wait_for_a_key_that_goes_with_it() {
-    let mut rig = Rig::deferring(1_000);
+    let mut rig = Rig::deferring(None);
     rig.share(1, "locks/a", Mode::Shared, Wait::Forever);
     tick(&mut rig);
     rig.serve();
@@ -237,7 +237,7 @@ fn what_has_lingered_goes_with_the_next_put() {
 /// Found by review: while other calls gave locks back, a denied put never went alone, and its caller was never refused.
 #[test]
 fn no_deletion_is_added_to_what_is_put_again() {
-    let mut rig = Rig::deferring(1_000);
+    let mut rig = Rig::deferring(None);
     rig.acquire(3, "locks/c", Wait::Forever);
     tick(&mut rig);
     rig.serve();

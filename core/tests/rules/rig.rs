@@ -34,15 +34,15 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new() -> Self {
-        Self::of(1_000, None)
+        Self::of(None, None)
     }
 
     /// So many calls may wait.
     pub(crate) fn with_waiters(max: usize) -> Self {
-        Self::of(1_000, Some(max))
+        Self::of(None, Some(max))
     }
 
-    fn of(contenders_per_session: usize, max_waiters: Option<usize>) -> Self {
+    fn of(contenders_per_session: Option<usize>, max_waiters: Option<usize>) -> Self {
         Self::with(Settings { contenders_per_session, max_waiters, defers: false, ..settings(1) })
     }
 
@@ -60,17 +60,18 @@ impl Rig {
 
     /// With an open session.
     pub(crate) fn warm() -> Self {
-        Self::spreading(1_000)
+        Self::new().warmed()
     }
 
-    /// The same, with so many bodies under one session before the next gets some.
-    pub(crate) fn spreading(contenders_per_session: usize) -> Self {
-        Self::of(contenders_per_session, None).warmed()
+    /// The same; a session takes at most this many keys.
+    pub(crate) fn spreading(limit: usize) -> Self {
+        Self::of(Some(limit), None).warmed()
     }
 
-    /// With an open session, and requests that leave with the next tick; so many bodies under one session before the next gets some.
-    pub(crate) fn deferring(contenders_per_session: usize) -> Self {
-        let settings = Settings { contenders_per_session, defers: true, ..settings(1) };
+    /// With an open session, and requests that leave with the next tick; a session takes at most this many keys.
+    pub(crate) fn deferring(limit: impl Into<Option<usize>>) -> Self {
+        let settings =
+            Settings { contenders_per_session: limit.into(), defers: true, ..settings(1) };
         Self::with(settings).warmed()
     }
 

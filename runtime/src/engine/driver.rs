@@ -38,8 +38,8 @@ use crate::values::loss::LossCause;
 use crate::values::name::Name;
 use crate::values::token::Token;
 
-/// From this many contenders on, held or waiting, a session gets no new ones if another one can be had (rule P27).
-const CONTENDERS_PER_SESSION: usize = 1_024;
+/// Keys under one session where etcd checks a user's rights to each of them with each put (rule P27).
+const CONTENDERS_PER_SESSION: usize = 32;
 /// Up to so many predecessors a waiter watches all of a name's keys, behind more only the last of them (rule P15). Watching only the
 /// last cost 16 processes 6 to 8 % of their calls a second.
 const NEAR: usize = 16;
@@ -164,7 +164,7 @@ impl Driver {
             connect_timeout: config.connect_timeout,
             silence: client.silence(),
             describe: held_after,
-            contenders_per_session: CONTENDERS_PER_SESSION,
+            contenders_per_session: config.source().has_limits().then_some(CONTENDERS_PER_SESSION),
             near: NEAR,
             max_waiters: config.max_waiters,
             defers: !client.answers_at_once(),

@@ -173,4 +173,13 @@ mod tests {
         #[cfg(feature = "tls")]
         assert_eq!(secure().tls(Tls::new().ca_pem(CERTIFICATE)).check(), Ok(()));
     }
+
+    #[test]
+    fn users_other_than_root_have_limits() {
+        let config = || Config::new(["http://a:1"]);
+        let limits = |config: Config| config.source().has_limits();
+        let provided = config().credentials(async || Ok::<_, String>(Credentials::new()));
+        assert!(limits(config().user("shop", "secret")) && limits(provided));
+        assert!(!limits(config()) && !limits(config().user("root", "secret")));
+    }
 }

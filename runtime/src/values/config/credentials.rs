@@ -32,6 +32,14 @@ impl Credentials {
         self
     }
 
+    /// Tells whether there is a certificate of the client.
+    pub(super) fn has_identity(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+
     /// These credentials, where they have any, and else the others.
     pub(super) fn or(self, others: &Self) -> Self {
         Self {

@@ -64,6 +64,14 @@ impl Source {
         self.provider.is_some() || self.configured.user.is_some()
     }
 
+    /// Tells whether etcd may check rights for each key: those of a user other than root, or of the one that a certificate names.
+    pub(crate) fn has_limits(&self) -> bool {
+        match &self.configured.user {
+            Some((name, _)) => name != "root",
+            None => self.provider.is_some() || self.configured.has_identity(),
+        }
+    }
+
     /// The credentials that are known without being read; `None` if a closure has to be asked first.
     pub(crate) fn at_first(&self) -> Option<&Credentials> {
         self.provider.is_none().then_some(&self.configured)

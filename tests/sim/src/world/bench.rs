@@ -246,7 +246,7 @@ impl Bench {
     pub(crate) fn start(&mut self) -> usize {
         let n = self.processes.len();
         let core = Core::new(Settings {
-            contenders_per_session: if self.seed.is_multiple_of(3) { 1 } else { 1_000 },
+            contenders_per_session: self.seed.is_multiple_of(3).then_some(1),
             // There are never as many here as it takes to be far back in a queue.
             near: match self.seed % 5 {
                 0 => 0,

@@ -357,7 +357,7 @@ pub fn settings(seed: u64) -> Settings {
         connect_timeout: Duration::from_secs(5),
         silence: Arc::from(Box::from("etcd does not answer")),
         describe: described,
-        contenders_per_session: 1_000,
+        contenders_per_session: None,
         near: 16,
         max_waiters: None,
         defers: false,
