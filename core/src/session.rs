@@ -114,8 +114,6 @@ pub struct Session {
     keys: usize,
     /// Of these, those that wait to be put, and the puts under way.
     puts: Line<ContenderId>,
-    /// Of these, those whose put had no answer.
-    ambiguous: BTreeSet<ContenderId>,
     /// Of these, held ones of which a key was seen to be gone, and when that was.
     missing: Vec<(Moment, ContenderId)>,
     /// How many have a body, or keep the lease alive like one.
@@ -138,7 +136,6 @@ impl Session {
             contenders: BTreeMap::new(),
             keys: 0,
             puts: Line::default(),
-            ambiguous: BTreeSet::new(),
             missing: Vec::new(),
             bodies: 0,
             last_used: now,
@@ -363,17 +360,6 @@ impl Session {
         }
     }
 
-    /// A contender's put had no answer: a barrier is to settle that.
-    pub fn doubt(&mut self, now: Moment, contender: ContenderId) {
-        self.ambiguous.insert(contender);
-        self.bar(now, false);
-    }
-
-    /// The contenders whose put had no answer; no barrier asks for them any more.
-    pub fn take_ambiguous(&mut self) -> BTreeSet<ContenderId> {
-        take(&mut self.ambiguous)
-    }
-
     /// A key of a held contender is gone. The next renewal shows whether the lease is gone too.
     pub fn miss(&mut self, now: Moment, contender: ContenderId) {
         self.missing.push((now, contender));
@@ -495,7 +481,6 @@ impl Sessions {
         let Some(session) = self.all.get_mut(&id) else { return };
         session.last_used = now;
         session.keys -= session.contenders.remove(&contender).unwrap_or(0);
-        session.ambiguous.remove(&contender);
         if self.limit.is_some_and(|limit| session.keys < limit) && session.accepts() {
             self.with_room.entry(session.ttl_secs).or_default().insert(id);
         }

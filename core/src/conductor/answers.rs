@@ -20,7 +20,7 @@ use crate::seat::Seat;
 use crate::session::{LIST, Need, Session};
 use crate::steps::step;
 use crate::timers::Timer;
-use crate::transactions::{self, Deletion, Description, LOCKS, Placed, Placement, READS};
+use crate::transactions::{self, Barred, Deletion, Description, LOCKS, Placed, Placement, READS};
 use crate::wait_queue::WaitQueue;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Core {
                 self.settle_missing(id, self.now);
                 self.lose_session(id, LossCause::Expired);
             }
-            Need::Retire => drop(self.retire(id)),
+            Need::Retire => self.retire(id),
         }
     }
 
@@ -213,11 +213,10 @@ impl Core {
         id: SessionId,
         sent: Moment,
         result: Result<(LeaseId, Duration), Failure>,
-    ) -> Option<()> {
+    ) {
         let Some(session) = self.sessions.wake(id) else {
             // A shutdown has ended it.
-            self.sessions.revoke(result.ok().map(|(lease, _)| lease));
-            return None;
+            return self.sessions.revoke(result.ok().map(|(lease, _)| lease));
         };
         match result {
             Ok((lease, ttl)) => {
@@ -231,11 +230,11 @@ impl Core {
             Err(_) if session.contenders().next().is_none() => drop(self.sessions.end(id)),
             Err(_) => {
                 let pause = self.pause(self.exchanges.failures());
-                let session = self.sessions.get_mut(id)?;
-                session.renewal_failed(self.now, pause);
+                if let Some(session) = self.sessions.get_mut(id) {
+                    session.renewal_failed(self.now, pause);
+                }
             }
         }
-        Some(())
     }
 
     /// A session cannot be had: refuses all calls that wait for it, or for the names of its contenders with its TTL. These would meet
@@ -267,46 +266,41 @@ impl Core {
         sent: Moment,
         lags: bool,
         result: Result<Response, Failure>,
-    ) -> Option<()> {
+    ) {
         let pause = self.pause_after(&result);
-        let session = self.sessions.alive(id)?;
-        let ttl = match result {
-            Ok(Response::KeptAlive { ttl, .. }) => ttl,
-            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => Duration::ZERO,
-            Ok(_) | Err(_) => {
-                session.renewal_failed(self.now, pause);
-                return self.settle_missing(id, sent);
+        let Some(session) = self.sessions.alive(id) else { return };
+        match result {
+            Ok(Response::KeptAlive { ttl, .. }) if !ttl.is_zero() => {
+                if lags {
+                    session.bar(self.now, true); // a write finds out
+                }
+                match session.renewed(self.now, sent, ttl) {
+                    Some(names) => names.iter().for_each(|name| self.work.push(name)),
+                    None => return self.lose_session(id, LossCause::Expired),
+                }
             }
-        };
-        if ttl.is_zero() {
-            let cause = match lags {
-                true => LossCause::Wiped,
-                false => LossCause::Revoked,
-            };
-            return self.lose_session(id, cause);
-        }
-        if lags {
-            session.bar(self.now, true); // a write finds out
-        }
-        match session.renewed(self.now, sent, ttl) {
-            Some(names) => names.iter().for_each(|name| self.work.push(name)),
-            None => return self.lose_session(id, LossCause::Expired),
+            Ok(Response::KeptAlive { .. }) if lags => {
+                return self.lose_session(id, LossCause::Wiped);
+            }
+            Ok(Response::KeptAlive { .. }) | Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
+                return self.lose_session(id, LossCause::Revoked);
+            }
+            Ok(_) | Err(_) => session.renewal_failed(self.now, pause),
         }
         self.settle_missing(id, sent);
-        Some(())
     }
 
     /// Keys missing by `sent` count as deleted alone, without their lease. A renewal sent then has shown the lease alive, or
     /// failed; or the deadline of the session is over.
-    fn settle_missing(&mut self, id: SessionId, sent: Moment) -> Option<()> {
-        let (gone, others) = self.sessions.get_mut(id)?.take_missing(sent);
+    fn settle_missing(&mut self, id: SessionId, sent: Moment) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let (gone, others) = session.take_missing(sent);
         for contender in gone {
             self.lose_contender(contender, Some(LossCause::Deleted));
         }
         if others {
             self.renew(id);
         }
-        Some(())
     }
 
     /// A lease was revoked; or that had no answer, and is sent again: its keys would stand in the way for a TTL (rule P36).
@@ -318,18 +312,18 @@ impl Core {
     }
 
     /// The session is not to be relied on any more: its bodies stop, its waiters queue again under another (rule P28).
-    pub(super) fn lose_session(&mut self, id: SessionId, cause: LossCause) -> Option<()> {
-        let cause = self.sessions.lose(id, cause)?;
-        self.leave_session(id, Some(cause));
-        Some(())
+    pub(super) fn lose_session(&mut self, id: SessionId, cause: LossCause) {
+        if let Some(cause) = self.sessions.lose(id, cause) {
+            self.leave_session(id, Some(cause));
+        }
     }
 
     /// The session takes no acquisitions any more, but keeps its bodies (rule P10).
-    fn retire(&mut self, id: SessionId) -> Option<()> {
-        let session = self.sessions.alive(id);
-        session.filter(|session| session.accepts())?.retire();
-        self.leave_session(id, None);
-        Some(())
+    fn retire(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.alive(id).filter(|session| session.accepts()) {
+            session.retire();
+            self.leave_session(id, None);
+        }
     }
 
     fn leave_session(&mut self, id: SessionId, lost: Option<LossCause>) {
@@ -381,67 +375,77 @@ impl Core {
     }
 
     /// Revokes a session that is of no more use, once no body runs under it (rule P26).
-    pub(super) fn revoke_if_over(&mut self, id: SessionId) -> Option<()> {
-        self.sessions.get(id).filter(|session| session.is_over())?;
-        let mut session = self.sessions.end(id)?;
-        self.timers.cancel(&Timer::Session(id));
-        // What is there goes with the lease.
-        for contender in session.take_ambiguous() {
-            self.remove(contender);
+    pub(super) fn revoke_if_over(&mut self, id: SessionId) {
+        if self.sessions.get(id).is_some_and(Session::is_over) {
+            // What is there goes with the lease.
+            for contender in self.ambiguous(id) {
+                self.remove(contender);
+            }
+            self.sessions.end(id);
+            self.timers.cancel(&Timer::Session(id));
         }
-        Some(())
     }
 
-    /// A barrier was answered, or not (rule P10).
+    /// The contenders of a session whose put had no answer.
+    fn ambiguous(&self, id: SessionId) -> Vec<ContenderId> {
+        let contenders = self.sessions.get(id).into_iter().flat_map(Session::contenders);
+        let state = |id| self.contenders.get(id).map(Contender::state);
+        contenders.filter(|id| matches!(state(*id), Some(State::Ambiguous))).collect()
+    }
+
+    /// A barrier was answered, or not (rule P10). `witness`: the held key that it was to read.
     pub(super) fn barrier_answered(
         &mut self,
         id: SessionId,
         witness: Option<Incarnation>,
         result: Result<TxnAnswer, Failure>,
-    ) -> Option<()> {
+    ) {
         let slowly = self.now + self.pause(SLOWLY);
-        let session = self.sessions.alive(id)?;
-        let answer = match result {
-            Ok(answer) => transactions::barred(answer, session.lease()?),
-            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
-                return self.lose_session(id, LossCause::Revoked);
-            }
-            Err(failure @ Failure::Refused(..))
-                if session.accepts() && session.fence().is_none() =>
-            {
-                let why = match Refused::by(failure) {
-                    Refused::PermissionDenied(cause) => Refused::SessionDenied(cause),
-                    why => why,
-                };
-                self.give_up_session(id, &why);
-                return None;
-            }
-            Err(failure) => {
-                let refused = matches!(failure, Failure::Refused(..));
-                let again = if refused { slowly } else { self.now };
-                session.bar(self.now, witness.is_some()); // that was not shown
-                let failed = session.barrier_failed(self.now, again, refused);
-                return if failed { self.retire(id) } else { None };
-            }
+        let session = self.sessions.alive(id);
+        let Some((session, lease)) = session.and_then(|it| it.lease().map(|lease| (it, lease)))
+        else {
+            return;
         };
-        session.barrier_answered(self.now, answer.modified);
-        // None of these puts can apply any more. Those that did are taken back.
-        for contender in session.take_ambiguous() {
+        let failure = match result {
+            Ok(answer) => {
+                let barred = transactions::barred(answer, lease);
+                session.barrier_answered(self.now, barred.modified);
+                return self.barred(id, witness, &barred);
+            }
+            Err(failure) => failure,
+        };
+        let refused = matches!(failure, Failure::Refused(..));
+        if matches!(failure, Failure::Refused(Refusal::LeaseNotFound, _)) {
+            self.lose_session(id, LossCause::Revoked);
+        } else if refused && session.accepts() && session.fence().is_none() {
+            let why = match Refused::by(failure) {
+                Refused::PermissionDenied(cause) => Refused::SessionDenied(cause),
+                why => why,
+            };
+            self.give_up_session(id, &why);
+        } else {
+            session.bar(self.now, witness.is_some()); // that was not shown
+            let again = if refused { slowly } else { self.now };
+            if session.barrier_failed(self.now, again, refused) {
+                self.retire(id);
+            }
+        }
+    }
+
+    /// None of the puts before a barrier can apply any more. Those that did are taken back.
+    fn barred(&mut self, id: SessionId, witness: Option<Incarnation>, barred: &Barred) {
+        for contender in self.ambiguous(id) {
             self.delete(contender);
         }
-        if let Some((_, created)) = witness
-            && answer.read != Some(created)
-        {
+        if witness.is_some_and(|(_, created)| barred.read != Some(created)) {
             // It may have gone meanwhile; or history went back to before it, and others are not there either.
-            for contender in self.sessions.get(id)?.contenders() {
-                self.observe.read(contender, false);
-            }
+            let contenders = self.sessions.get(id).into_iter().flat_map(Session::contenders);
+            contenders.for_each(|contender| self.observe.read(contender, false));
         }
-        if answer.modified.is_none() {
+        if barred.modified.is_none() {
             self.retire(id); // the session key was deleted, or put by another client
             self.renew(id); // perhaps with its lease
         }
-        Some(())
     }
 
     /// A transaction of puts, and perhaps of deletions, was answered, or not (rules P8 to P11).
@@ -578,14 +582,14 @@ impl Core {
                         self.remove(id); // it goes with its lease
                         continue;
                     };
-                    session.doubt(self.now, id);
+                    session.bar(self.now, false);
                     self.contenders.ambiguous(id);
                 }
             }
             Failure::Unavailable(_) => self.put_again(session, ids, false),
             Failure::Refused(Refusal::LeaseNotFound, _) => {
                 self.put_again(session, ids, false);
-                return self.lose_session(session, LossCause::Revoked);
+                self.lose_session(session, LossCause::Revoked);
             }
             Failure::Refused(kind, _) => {
                 // Nothing comes later, but the keys may be there (rule P34).

@@ -276,8 +276,8 @@ impl Core {
         }
         let at = sent.at;
         match sent.exchange {
-            Exchange::Grant(id) => drop(self.granted(id, at, result.and_then(Response::granted))),
-            Exchange::Renewal(id) => drop(self.renewed(id, at, stale, result)),
+            Exchange::Grant(id) => self.granted(id, at, result.and_then(Response::granted)),
+            Exchange::Renewal(id) => self.renewed(id, at, stale, result),
             Exchange::Revocation(lease) => self.revoked(lease, &result),
             Exchange::List(id) => drop(self.listed(id, at, result)),
             Exchange::Barrier(id, witness) => {
