@@ -4,7 +4,6 @@
 //! the others. Readers may join for [`OPEN`] after an answer has shown that no contender is kept
 //! waiting by that.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::ids::{CallId, Revision};
@@ -35,7 +34,8 @@ pub enum Gate {
 #[derive(Debug)]
 pub struct Ownership {
     created: Revision,
-    holders: BTreeSet<CallId>,
+    /// In the order of their grants; at most as many as a token counts hand-overs.
+    holders: Vec<CallId>,
     /// When the first of them was granted it.
     got: Moment,
     /// Whether a write of the holder into their records was asked for since the keys last lingered.
@@ -56,7 +56,7 @@ impl Ownership {
     pub fn begin(now: Moment, created: Revision, holder: CallId, alone: bool) -> Self {
         Self {
             created,
-            holders: BTreeSet::from([holder]),
+            holders: vec![holder],
             got: now,
             described: false,
             handover: 0,
@@ -77,7 +77,7 @@ impl Ownership {
         self.handover
     }
 
-    /// The calls that hold it, the first of them first.
+    /// The calls that hold it, in the order of their grants.
     pub fn holders(&self) -> impl Iterator<Item = CallId> + '_ {
         self.holders.iter().copied()
     }
@@ -97,7 +97,7 @@ impl Ownership {
         if self.holders.is_empty() {
             self.got = now;
         }
-        self.holders.insert(call);
+        self.holders.push(call);
         self.handover += 1;
         self.is_spent(now) && !self.is_contended() && self.ask(now)
     }
@@ -109,7 +109,7 @@ impl Ownership {
 
     /// A call's body is gone; true if it was the last.
     pub fn leave(&mut self, call: CallId) -> bool {
-        self.holders.remove(&call);
+        self.holders.retain(|of| *of != call);
         self.holders.is_empty()
     }
 

@@ -6,7 +6,7 @@ use etcd_locked_core::{Input, Mode, Output, Refused, Request, Wait};
 use etcd_locked_sim::etcd::unavailable;
 
 use crate::CallId;
-use crate::rig::{Rig, deletes, reads};
+use crate::rig::{Rig, TTL, deletes, reads};
 use crate::town::Town;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -328,6 +328,23 @@ fn refused_try_names_the_reader_that_holds_now() {
     };
     let record = owner.as_ref().map(|owner| &*owner.record);
     assert_eq!(record, Some(&b"{\"call\":3}"[..]));
+}
+
+/// The calls have their ids in the order of their coming, which may not be that of their grants.
+#[test]
+fn timeout_names_the_reader_that_was_granted_first() {
+    let mut rig = Rig::warm();
+    for call in [3, 2, 1] {
+        rig.read_for(call, "locks/s", TTL);
+    }
+    for (writer, first) in [(4, 3), (5, 2)] {
+        rig.acquire(writer, "locks/s", Wait::For(SECOND / 10));
+        rig.live(SECOND / 5);
+        let refused = rig.refused(writer);
+        let Refused::Timeout { owner: Some(owner), .. } = refused else { panic!("{refused:?}") };
+        assert_eq!(String::from_utf8_lossy(&owner.record), format!("call {first}"));
+        rig.give_back(first);
+    }
 }
 
 /// A read at most 50 ms old has shown no contender behind the readers.
