@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::contender::Purpose;
 use crate::ids::{CallId, ContenderId, Name};
 use crate::moment::Moment;
+use crate::output::Refused;
 use crate::seat::Mode;
 use crate::wait_queue::Ticket;
 
@@ -137,8 +138,8 @@ pub struct Calls {
     waiting: BTreeSet<(Moment, CallId)>,
     /// How many of them are no single tries.
     waiters: usize,
-    /// Calls that are over, and whose callers wait to learn that these contenders are gone.
-    releasing: BTreeMap<ContenderId, CallId>,
+    /// Calls that are over, and whose callers wait to learn that these contenders are gone; and why etcd has not deleted them yet.
+    releasing: BTreeMap<ContenderId, (CallId, Option<Refused>)>,
 }
 
 impl Calls {
@@ -264,7 +265,14 @@ impl Calls {
 
     /// The caller of a call that is over waits to learn that this contender is gone.
     pub fn release(&mut self, id: CallId, contender: ContenderId) {
-        self.releasing.insert(contender, id);
+        self.releasing.insert(contender, (id, None));
+    }
+
+    /// etcd has refused to delete this contender, which is tried again.
+    pub fn release_refused(&mut self, contender: ContenderId, why: Refused) {
+        if let Some((_, refused)) = self.releasing.get_mut(&contender) {
+            *refused = Some(why);
+        }
     }
 
     /// Whether a caller waits to learn that this contender is gone.
@@ -272,9 +280,14 @@ impl Calls {
         self.releasing.contains_key(&contender)
     }
 
+    /// Why etcd has refused to delete this contender, if it has.
+    pub fn refusal(&self, contender: ContenderId) -> Option<Refused> {
+        self.releasing.get(&contender)?.1.clone()
+    }
+
     /// The call whose caller waits for this contender, once.
     pub fn released(&mut self, contender: ContenderId) -> Option<CallId> {
-        self.releasing.remove(&contender)
+        Some(self.releasing.remove(&contender)?.0)
     }
 
     /// All that hold their names.

@@ -638,7 +638,7 @@ impl Core {
                 let denied = matches!(failure, Failure::Refused(Refusal::PermissionDenied, _));
                 let alone = denied && deletions.len() == 1;
                 if let [deletion] = &*deletions {
-                    self.confirm(deletion.contender, Err(Refused::by(failure)));
+                    self.calls.release_refused(deletion.contender, Refused::by(failure));
                 }
                 let left = |deletion: &Deletion| {
                     let never = alone && deletion.created.is_none();

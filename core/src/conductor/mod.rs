@@ -220,8 +220,9 @@ impl Core {
         match timer {
             Timer::Wait(call) => self.wait_over(call),
             Timer::Confirm(contender) => {
-                let cause = self.exchanges.cause();
-                self.confirm(contender, Err(Refused::Backend(cause)));
+                let refused = self.calls.refusal(contender);
+                let why = refused.unwrap_or_else(|| Refused::Backend(self.exchanges.cause()));
+                self.confirm(contender, Err(why));
             }
             Timer::Linger => self.delete_lingered(),
             Timer::Cycle(call) => drop(self.look_for_cycle(call)),

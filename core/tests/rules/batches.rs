@@ -207,6 +207,7 @@ fn refused_deletion_refuses_no_put() {
     tick(&mut rig);
     rig.serve();
     rig.granted(2);
+    rig.live(Duration::from_secs(3));
     assert!(rig.released(1).is_err());
 }
 

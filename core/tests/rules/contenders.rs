@@ -244,6 +244,27 @@ fn refused_delete_is_sent_again_slowly() {
     assert!(!rig.has("locks/a/a1") && rig.has("locks/b/a1"));
 }
 
+/// It is over once its key is gone: what etcd refused first is not what became of it.
+#[test]
+fn release_is_confirmed_once_with_its_outcome() {
+    for (works_again, outcome) in [(true, "Ok(())"), (false, "Err(PermissionDenied(")] {
+        let mut rig = Rig::warm();
+        rig.hold(1, "locks/a");
+        rig.store.denied = Some("locks/a/");
+        rig.give_back(1);
+        assert!(rig.output(1).is_none(), "it may still go");
+        if works_again {
+            rig.store.denied = None;
+        }
+        rig.live(SOON * 6);
+        let released = format!("{:?}", rig.released(1));
+        assert!(released.starts_with(outcome), "{released}");
+        rig.store.denied = None;
+        rig.live(SOON * 20);
+        assert!(rig.output(1).is_none() && !rig.has("locks/a/a1"));
+    }
+}
+
 /// Two transactions found no leader; then the call of the first one goes away.
 #[test]
 fn put_behind_one_that_nobody_wants_any_more_is_sent() {
