@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Record};
 use tracing::{Id, Instrument as _, Span, Subscriber, info_span};
@@ -122,6 +123,33 @@ fn spans_say_what_was_waited_for_and_held() {
         assert_eq!(last.fields["lock.outcome"], "held");
         mine.release().await.unwrap();
     });
+}
+
+/// Makes a span when it is dropped, below that of this id.
+struct Cleaning(Option<Id>);
+
+impl Drop for Cleaning {
+    fn drop(&mut self) {
+        info_span!(parent: self.0.clone(), "cleaning");
+    }
+}
+
+/// What guards a body goes after it, and so does its span (invariant I11).
+#[test]
+fn span_of_a_cancelled_hold_outlives_its_body() {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let spans = Spans::default();
+    let _subscriber = spans.subscribe();
+    runtime.block_on(async {
+        let (_corner, [locks]) = Corner::with_engines().await;
+        let held = take("a free name", locks.lock("orders/7")).await;
+        let body = held.hold(async {
+            let _cleaning = Cleaning(Span::current().id());
+            pending::<()>().await
+        });
+        assert!(timeout(Duration::ZERO, body).await.is_err());
+    });
+    assert_eq!(spans.named("cleaning")[0].parent, Some("lock.held"));
 }
 
 #[etcd_locked("jobs/<job>", locks = locks, wait = "forever")]

@@ -54,8 +54,8 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
     ///
     /// Cancel safe as far as `future` is.
     pub async fn hold<F: Future>(&self, future: F) -> Result<F::Output, LockError> {
-        let mut body = pin!(Slot::Body { body: future });
         let mut gate = self.grant.gate(OnLost::Cancel);
+        let mut body = pin!(Slot::Body { body: future }); // dropped before its gate, as it is declared last
         std::future::poll_fn(|cx| gate.poll(body.as_mut(), cx)).await
     }
 
