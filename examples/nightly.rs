@@ -32,7 +32,7 @@ async fn main() -> std::process::ExitCode {
     let replica = std::env::args().nth(1).unwrap_or("a".to_owned());
     // No set-up: the first lock connects to ETCD_LOCKED_ENDPOINTS.
     let done = nightly(&replica).await;
-    // Releases held locks, but not those that `at_least` retains.
+    // Releases held locks, and leaves to etcd those that `at_least` keeps.
     etcd_locked::shutdown(Duration::from_secs(5)).await;
     match done {
         Ok(Some(report)) => println!("replica {replica}: done, {} invoices", report.invoices),

@@ -1,4 +1,4 @@
-//! The benches: rows B1 to B10 and B13 to B21, each our figure and the peers'.
+//! The benches: rows B1 to B10, B13 to B21 and B23, each our figure and the peers'.
 //!
 //! Alone it is the runner: it starts an etcd for each row, has workers of ours and of every peer measure in turn, and prints
 //! and writes what came out. As `bench worker …` it is such a worker; those in other languages are in `benches/peers`.

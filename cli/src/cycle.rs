@@ -1,13 +1,13 @@
 //! Cycle of names: each is held by a task that waits for the next one. Found by the library's own search.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use etcd_locked::Queue;
 use etcd_locked::etcd_client::{
     Client, GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
 };
-use etcd_locked_core::{Cycle, Key, Kv, Op, Revision, Search, TxnAnswer};
+use etcd_locked_core::{Cycle, Key, Kv, Revision, Search};
 use tokio::time::timeout;
 
 use crate::connection::{Connection, answer};
@@ -19,7 +19,8 @@ const RANGES: usize = 1_024;
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Finds a cycle that a name is in, from that name on; empty, if it is in none. A task writes what it waits for after a second.
+/// Finds a cycle that a name is in, from that name on; empty, if it is in none. A call that waits for a second says what its task
+/// holds.
 ///
 /// All is read at one revision, so a cycle that is found was there.
 pub(crate) async fn of(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String>, Failure> {
@@ -35,21 +36,26 @@ async fn search(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String
     }
     let client = connection.client().await?;
     let mut ranges = Ranges { client, known: BTreeMap::new(), revision: 0 };
-    for waiter in waiters {
-        let key = std::str::from_utf8(waiter.key()).ok();
-        let Some((key, created)) = key.zip(Revision::new(waiter.created())) else {
-            continue;
-        };
-        let start = (key.into(), created);
-        let mut search = Search::new(&connection.prefix, start);
+    let waiters: BTreeSet<(&[u8], i64)> = waiters.map(|it| (it.key(), it.created())).collect();
+    let family = waiters.first().and_then(|(key, _)| std::str::from_utf8(key).ok());
+    let Some((name, _)) = family.and_then(|key| key.rsplit_once('/')) else {
+        return Ok(Vec::new());
+    };
+    let family: Key = format!("{name}/").into();
+    let found = ranges.read(std::slice::from_ref(&family)).await?;
+    let waits = |kv: &&Kv| waiters.contains(&(&*kv.key, kv.create_revision.get()));
+    for kv in found.iter().flatten().filter(waits) {
+        let mut search = Search::of_waiter(&connection.prefix, kv);
         loop {
-            let reads = search.reads();
-            if reads.is_empty() {
+            let wanted: Vec<Key> = search.wanted().cloned().collect();
+            if wanted.is_empty() {
                 break;
             }
-            let answer = ranges.read(&reads).await?;
-            if let Some(cycle) = search.answered(Some(answer)) {
-                return Ok(names(&cycle, &connection.prefix));
+            let found = ranges.read(&wanted).await?;
+            for (family, found) in wanted.iter().zip(found) {
+                if let Some(cycle) = search.answered(family, found) {
+                    return Ok(names(&cycle, &connection.prefix));
+                }
             }
         }
     }
@@ -83,45 +89,32 @@ struct Ranges {
 }
 
 impl Ranges {
-    async fn read(&mut self, reads: &[Op]) -> Result<TxnAnswer, Failure> {
-        let ranges: Vec<_> = reads.iter().filter_map(range).collect();
-        let missing = ranges.iter().filter(|(prefix, _)| !self.known.contains_key(*prefix));
+    /// The contenders of these families, the oldest first.
+    async fn read(&mut self, families: &[Key]) -> Result<Vec<Vec<Kv>>, Failure> {
+        let missing = families.iter().filter(|family| !self.known.contains_key(*family));
         let missing: Vec<_> = missing.collect();
         if self.known.len() + missing.len() > RANGES {
             return Err(Failure::Etcd(format!("it takes more than {RANGES} reads")));
         }
-        if !missing.is_empty() {
-            let gets = missing.iter().map(|(prefix, limit)| {
+        for together in missing.chunks(32) {
+            let gets = together.iter().map(|family| {
                 let options = GetOptions::new()
                     .with_prefix()
-                    .with_limit(*limit)
+                    .with_limit(i64::from(Search::CONTENDERS))
                     .with_sort(SortTarget::Create, SortOrder::Ascend)
                     .with_revision(self.revision);
-                TxnOp::get(&***prefix, Some(options))
+                TxnOp::get(&***family, Some(options))
             });
             let gets: Vec<_> = gets.collect();
             let answered = answer(self.client.txn(Txn::new().and_then(gets))).await?;
             if self.revision == 0 {
                 self.revision = answered.header().map_or(0, |header| header.revision());
             }
-            for ((prefix, _), found) in missing.into_iter().zip(answered.op_responses()) {
-                self.known.insert((*prefix).clone(), keys(found));
+            for (family, found) in together.iter().zip(answered.op_responses()) {
+                self.known.insert(Key::clone(family), keys(found));
             }
         }
-        let malformed = || Failure::Etcd("etcd gives no revision".to_owned());
-        Ok(TxnAnswer {
-            revision: Revision::new(self.revision).ok_or_else(malformed)?,
-            succeeded: true,
-            answers: ranges.iter().map(|(prefix, _)| self.known[*prefix].clone()).collect(),
-        })
-    }
-}
-
-/// The prefix that a search reads, and how many keys of it; a search reads nothing else.
-fn range(read: &Op) -> Option<(&Key, i64)> {
-    match read {
-        Op::Range { prefix, limit, .. } => Some((prefix, limit.map_or(0, i64::from))),
-        _ => None,
+        Ok(families.iter().map(|family| self.known[family].clone()).collect())
     }
 }
 

@@ -1,490 +1,464 @@
-//! Contender: the keys of one call below its names, put in one transaction, from the wish for them until they are gone.
+//! Contender: one key of this process below a name, from the wish for it until it is known to be gone.
 //!
 //! ```text
-//! Pending ─sent─► Creating ─answered─► Waiting ─admitted, session fresh─► Owned ─last body dropped─► Deleting ─answered─► gone
-//!    ▲               │  ▲ nothing applied       │                            │ ▲ │                       ▲
-//!    └───────────────┘  └── Pending             │                     handed over  └at_least─► Retained ─┤
-//!                    │                          └───nobody wants it────────────────────────────────────┤
-//!                    └no answer─► Ambiguous ─barrier answered────────────────────────────────────────────┘
+//! Pending ─sent─► Putting ─answered─► Waiting ─admitted, session fresh─► Held ─last body dropped─► Parting ─answered─► gone
+//!    ▲               │ │                 │                               │  ▲                         ▲
+//!    └nothing applied┘ │                 └──────no call wants it─────────┼──┼─────────────────────────┤
+//!                      └─no answer─► Unsettled ─barrier answered─────────┼──┼─────────────────────────┘
+//!                                                                        └──┘ handed over
 //! ```
 //!
-//! A call with several names is a *group*: its keys share one create revision, and stand or fall together (rule P13). A
-//! contender of one name may be inherited by the next call that fits it.
+//! *Ahead* of it are the older contenders that may exclude it (rules P14, P37). That set only shrinks. It is read once, in the
+//! response to the put or later. A key that a watch reports deleted, or that another read does not show, is taken out, in whatever
+//! order that comes: the watch may overtake the response. A key that is out is gone for good; one that is in may be gone already.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::deadlock::STEP;
-use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Name, Revision, SessionId};
+use crate::ids::{CallId, ContenderId, Key, LeaseId, Revision, SessionId, contends};
 use crate::loss::LossCause;
 use crate::moment::Moment;
-use crate::observe::{Read, Seen};
-use crate::output::OwnedKey;
 use crate::ownership::Ownership;
-use crate::part::{Own, Part};
 use crate::request::{Event, Kv};
-use crate::retention::Retention;
-use crate::seat::{Mode, Seat};
+use crate::seat::{self, Mode, Seat};
+use crate::steps::step;
 
-/// How long at least the keys of a call linger here for the next. Other processes wait that much longer, and up to two milliseconds
-/// more.
-const LINGER: Duration = Duration::from_millis(1);
-
-/// What a contender is put for.
-#[derive(Debug, Clone, Default)]
-pub struct Purpose {
-    pub names: Arc<[Name]>,
+/// How calls want a name: two calls that want it alike can use one key, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wish {
     pub mode: Mode,
     pub ttl_secs: i64,
-}
-
-impl Purpose {
-    /// Whether what was put for it serves a call that wants this.
-    pub fn serves(&self, wanted: &Self) -> bool {
-        let same = self.names.len() == wanted.names.len()
-            && self.names.iter().all(|name| wanted.names.contains(name));
-        same && self.mode == wanted.mode && self.ttl_secs == wanted.ttl_secs
-    }
 }
 
 /// Where a contender is in its life.
 #[derive(Debug)]
 pub enum State {
-    /// It waits for its session's next bundle: nothing was sent. `tries`: it goes alone, and only if no other key is there.
-    Pending { tries: bool },
+    /// It waits for its session's next transaction.
+    Pending {
+        /// It goes alone, and only if no other key is there.
+        tries: bool,
+    },
     /// Its put is under way.
-    Creating,
+    Putting,
     /// Its put may have been applied or not: a barrier settles that (rule P10).
-    Ambiguous,
-    /// Its keys exist and wait.
-    Waiting { created: Revision, since: Moment },
+    Unsettled,
+    /// Its key exists and waits.
+    Waiting,
     /// Calls hold it.
-    Owned(Ownership),
-    /// Its call is over, and its names stay locked (rule P39).
-    Retained(Retention),
-    /// A guarded delete of its keys is queued or under way; their names take no other key of this seat until it is answered.
-    Deleting,
+    Held(Ownership),
+    /// A guarded delete of its key waits to be sent, or is under way. Its seat stays taken until that is answered.
+    Parting,
 }
 
-/// The keys of one call.
+/// What is known of the older contenders.
+#[derive(Debug)]
+enum Ahead {
+    /// They have not been read.
+    Unread {
+        /// Deletions that a watch has reported, each key with its last one.
+        gone: BTreeMap<Vec<u8>, Revision>,
+        /// The oldest key of the family, which alone was in the response to the put.
+        oldest: Option<Vec<u8>>,
+    },
+    /// They have been read, and exclude it.
+    Read {
+        /// By their keys, with their create revisions.
+        standing: BTreeMap<Vec<u8>, Revision>,
+        /// The highest revision at which any of them went, or was missed.
+        at: Revision,
+    },
+    /// At this revision nothing older excluded it: that stays true (rule P14).
+    Admitted(Revision),
+}
+
+/// What a read shows of a key of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Own {
+    /// The read shows no loss.
+    Intact,
+    /// The mod revision is unknown, and the read does not include the lease.
+    Unknown,
+    /// The key was deleted, created again, or attached to another lease.
+    Lost(LossCause),
+}
+
+/// What a read shows of one name.
+#[derive(Debug)]
+pub struct Seen {
+    /// The keys that were asked for, the oldest first.
+    pub keys: Vec<Kv>,
+    /// The key whose value and lease were asked for, if it is there.
+    pub whole: Option<Kv>,
+}
+
+/// One key of this process.
 #[derive(Debug)]
 pub struct Contender {
-    session: SessionId,
-    purpose: Purpose,
-    seats: Vec<Seat>,
-    record: Arc<[u8]>,
-    /// None while it is pending: its keys are named after its session's lease.
-    parts: Vec<Part>,
-    state: State,
-    /// Its names go on without it, because its session is gone: it only remains until it is known to be deleted.
-    detached: bool,
+    /// The session its key is, or will be, under.
+    pub session: SessionId,
+    /// What it is put for.
+    pub wish: Wish,
+    /// Its seat.
+    pub seat: Seat,
+    /// The record of the call that it was put for.
+    pub record: Arc<[u8]>,
+    /// The only call that it serves: a group, or a nested call. `None`: any call that wants the name alike.
+    pub bound: Option<CallId>,
+    /// The contenders whose keys its value lists: what the task of its nested call holds (rule P38).
+    pub lists: Vec<ContenderId>,
+    /// How many contenders that wait, or may still be there, list this one.
+    pub listed: usize,
+    /// A transaction that deletes it to cut a cycle is under way: until the response it is not granted.
+    pub aborts: bool,
+    /// All contenders of a group, its own included; empty for a call with one name.
+    pub siblings: Arc<[ContenderId]>,
+    /// Where it is in its life.
+    pub state: State,
+    /// Its name goes on without it, because its session is lost or retired: it only remains until it is known to be deleted.
+    pub detached: bool,
+    /// The released call that waits until it is gone.
+    pub confirms: Option<CallId>,
+    /// When it is read next, or begins to be watched.
+    pub read_at: Option<Moment>,
+    /// Named after its session's lease once its put is sent.
+    key: Option<Key>,
+    created: Option<Revision>,
+    ahead: Ahead,
+    /// Last mod revision known under this process's lease, from a write or a read. `None` until the response to the put.
+    modified: Option<Revision>,
+    /// True after a read without leases has shown an unknown mod revision. The next read then includes the key's value and lease.
+    suspect: bool,
+    /// The last revision at which the key was known to be this process's: a watch may start there.
+    seen: Option<Revision>,
 }
 
 impl Contender {
-    /// A wish for keys, to be put under a session. `tries`: for a single try.
-    pub fn new(
-        session: SessionId,
-        purpose: Purpose,
-        seats: Vec<Seat>,
-        record: Arc<[u8]>,
-        tries: bool,
-    ) -> Self {
-        // Below a name that is shared others of its kind may be: the answer to a plain put shows which (rule P11).
-        let tries = tries && purpose.mode == Mode::Exclusive;
+    /// A wish for a key, to be put under a session.
+    pub fn new(session: SessionId, wish: Wish, seat: Seat, record: Arc<[u8]>, tries: bool) -> Self {
         Self {
             session,
-            purpose,
-            seats,
+            wish,
+            seat,
             record,
-            parts: Vec::new(),
-            state: State::Pending { tries },
+            bound: None,
+            lists: Vec::new(),
+            listed: 0,
+            aborts: false,
+            siblings: Arc::default(),
+            // Readers and permits may be beside others of their kind: the response to a plain put shows which (rule P11).
+            state: State::Pending { tries: tries && wish.mode == Mode::Exclusive },
             detached: false,
+            confirms: None,
+            read_at: None,
+            key: None,
+            created: None,
+            ahead: Ahead::Unread { gone: BTreeMap::new(), oldest: None },
+            modified: None,
+            suspect: false,
+            seen: None,
         }
     }
 
-    /// The session its keys are, or will be, under.
-    pub fn session(&self) -> SessionId {
-        self.session
+    /// Its put is sent under this lease: its key is `<name>/<lease in hex><seat>` (rules P1, P37).
+    pub fn sent(&mut self, family: &str, lease: LeaseId) {
+        self.key = Some(format!("{family}{lease:x}{}", self.seat).into());
+        self.state = State::Putting;
     }
 
-    /// What it is put for.
-    pub fn purpose(&self) -> &Purpose {
-        &self.purpose
+    /// Its key; `None` before its put was sent.
+    pub fn key(&self) -> Option<&Key> {
+        self.key.as_ref()
     }
 
-    /// Its names, in the order of its call.
-    pub fn names(&self) -> &Arc<[Name]> {
-        &self.purpose.names
+    /// Whether this is its key.
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.key.as_ref().is_some_and(|own| own.as_bytes() == key)
     }
 
-    /// How its calls share its names.
-    pub fn mode(&self) -> Mode {
-        self.purpose.mode
-    }
-
-    /// The seat of each name.
-    pub fn seats(&self) -> impl Iterator<Item = (&Name, Seat)> {
-        self.purpose.names.iter().zip(self.seats.iter().copied())
-    }
-
-    /// The record of the call it was put for.
-    pub fn record(&self) -> &Arc<[u8]> {
-        &self.record
-    }
-
-    /// Where it is in its life.
-    pub fn state(&self) -> &State {
-        &self.state
-    }
-
-    /// Its keys, each with what is known of those before it; none while nothing was sent.
-    pub fn parts(&self) -> &[Part] {
-        &self.parts
-    }
-
-    /// Its keys.
-    pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.parts.iter().map(|part| &part.key)
-    }
-
-    /// Whether its names go on without it.
-    pub fn is_detached(&self) -> bool {
-        self.detached
-    }
-
-    /// Its names go on without it.
-    pub fn detach(&mut self) {
-        self.detached = true;
-    }
-
-    /// Whether it may be put, or waits: at most one contender of a name does (invariant I6).
-    pub fn is_in_line(&self) -> bool {
-        matches!(
-            self.state,
-            State::Pending { .. } | State::Creating | State::Ambiguous | State::Waiting { .. }
-        )
-    }
-
-    /// The create revision of its keys, where they are known to exist.
+    /// The create revision of its key, once that is known to exist.
     pub fn created(&self) -> Option<Revision> {
-        match &self.state {
-            State::Waiting { created, .. } => Some(*created),
-            State::Retained(retention) => Some(retention.created()),
-            State::Owned(ownership) => Some(ownership.created()),
-            State::Pending { .. } | State::Creating | State::Ambiguous | State::Deleting => None,
-        }
+        self.created
     }
 
-    /// What its calls have of it, if they hold it.
+    /// The mod revision that guards the next write of the key.
+    pub fn modified(&self) -> Option<Revision> {
+        self.modified
+    }
+
+    /// The revision from which a watch of its key misses nothing.
+    pub fn seen(&self) -> Option<Revision> {
+        self.seen.max(self.created)
+    }
+
+    /// Whether it may be put, or waits, for a call of its name.
+    pub fn is_in_line(&self) -> bool {
+        use State::{Pending, Putting, Unsettled, Waiting};
+        matches!(self.state, Pending { .. } | Putting | Unsettled | Waiting) && !self.detached
+    }
+
+    /// How calls hold it, if any do.
     pub fn ownership(&self) -> Option<&Ownership> {
         match &self.state {
-            State::Owned(ownership) => Some(ownership),
+            State::Held(ownership) => Some(ownership),
+            _ => None,
+        }
+    }
+
+    /// The same, to change it.
+    pub fn ownership_mut(&mut self) -> Option<&mut Ownership> {
+        match &mut self.state {
+            State::Held(ownership) => Some(ownership),
             _ => None,
         }
     }
 
     /// The same, unless they have lost it.
     pub fn held(&self) -> Option<&Ownership> {
-        self.ownership().filter(|ownership| !ownership.is_lost())
+        self.ownership().filter(|ownership| !ownership.lost)
     }
 
-    /// Its keys while calls hold it, and its session.
-    pub fn held_keys(&self) -> impl Iterator<Item = (Incarnation, SessionId)> {
-        let created = self.held().map(Ownership::created);
-        let keys = self.keys();
-        keys.filter_map(move |key| Some(((key.clone(), created?), self.session)))
-    }
-
-    /// What its calls have of it, to change it.
-    pub fn ownership_mut(&mut self) -> Option<&mut Ownership> {
-        match &mut self.state {
-            State::Owned(ownership) => Some(ownership),
+    /// When it has to be looked at next.
+    pub fn due(&self) -> Option<Moment> {
+        match &self.state {
+            State::Waiting => self.read_at,
+            State::Held(ownership) => self.read_at.into_iter().chain(ownership.record_due()).min(),
             _ => None,
         }
     }
 
-    /// How its names stay locked, if they do after its call.
-    pub fn retention(&mut self) -> Option<&mut Retention> {
-        match &mut self.state {
-            State::Retained(retention) => Some(retention),
+    /// The revision of a state in which nothing older excluded it, if such a state was seen.
+    pub fn admitted(&self) -> Option<Revision> {
+        match self.ahead {
+            Ahead::Admitted(at) => Some(at),
             _ => None,
         }
     }
 
-    /// Nothing of its put was applied: it is to be sent again, plainly.
-    pub fn unsent(&mut self) {
-        self.state = State::Pending { tries: false };
+    /// Whether its predecessors have been read.
+    pub fn is_read(&self) -> bool {
+        !matches!(self.ahead, Ahead::Unread { .. })
     }
 
-    /// Its keys were created at this revision.
-    pub fn created_at(&mut self, now: Moment, created: Revision) {
-        self.state = State::Waiting { created, since: now };
+    /// Whether those of its predecessors that count exclude it.
+    pub fn is_excluded_by(&self, counts: impl Fn(&[u8]) -> bool) -> bool {
+        let Ahead::Read { standing, .. } = &self.ahead else { return false };
+        let keys = standing.keys().map(|key| {
+            step();
+            key.as_slice()
+        });
+        !seat::admits(self.wish.mode, keys.filter(|key| counts(key)))
     }
 
-    /// The first of its keys that is not admitted, once they have waited for so long that a deadlock is possible. That of a permit
-    /// is none: no single one is waited for (rule P38).
-    pub fn stalled(&self, now: Moment) -> Option<Incarnation> {
-        let permits = matches!(self.purpose.mode, Mode::Permits(_));
-        match self.state {
-            State::Waiting { created, since } if now - since >= STEP && !permits => {
-                let part = self.parts.iter().find(|part| part.admitted().is_none())?;
-                Some((part.key.clone(), created))
+    /// Whether it waits, and is known not to be admitted.
+    pub fn must_wait(&self) -> bool {
+        matches!((&self.state, &self.ahead), (State::Waiting, Ahead::Read { .. }))
+    }
+
+    /// Records a mod revision that the key had under this process's lease.
+    pub fn written(&mut self, revision: Revision) {
+        self.modified = self.modified.max(Some(revision));
+        self.suspect = false;
+    }
+
+    /// Takes in what the response to its put shows at this revision: the oldest key of the family, or all of them. `previous`: the
+    /// create revision of the key, if it was there before.
+    pub fn placed(
+        &mut self,
+        revision: Revision,
+        previous: Option<Revision>,
+        found: &[Kv],
+        family: &str,
+    ) {
+        let created = previous.unwrap_or(revision);
+        self.created = Some(created);
+        self.state = State::Waiting;
+        self.written(revision);
+        let Ahead::Unread { gone, .. } = &self.ahead else { return };
+        let own = self.key.as_deref().unwrap_or_default().as_bytes();
+        let deleted = gone.get(own);
+        let there = found.is_empty() || found.iter().any(|kv| kv.key == own);
+        // A watch may have seen it deleted before its put was answered: then a read finds out.
+        if there && deleted.is_none_or(|deleted| *deleted <= created) {
+            self.seen = Some(revision);
+            return self.read(revision, found, family);
+        }
+        let first = found.iter().find(|kv| contends(family, &kv.key)).map(|kv| kv.key.clone());
+        if let Ahead::Unread { oldest, .. } = &mut self.ahead {
+            *oldest = first;
+        }
+    }
+
+    /// Takes in all keys of its family, as a read at this revision shows them, or all that are older.
+    pub fn read(&mut self, revision: Revision, found: &[Kv], family: &str) {
+        let Some(created) = self.created else { return };
+        let mode = self.wish.mode;
+        let counts = |kv: &&Kv| {
+            step();
+            kv.create_revision < created
+                && contends(family, &kv.key)
+                && (mode.is_excluded_by(Seat::of_key(&kv.key)) || mode.room().is_some())
+        };
+        let shown = found.iter().filter(counts);
+        let mut shown: BTreeMap<Vec<u8>, Revision> =
+            shown.map(|kv| (kv.key.clone(), kv.create_revision)).collect();
+        match &mut self.ahead {
+            Ahead::Unread { gone, .. } => {
+                let mut at = revision;
+                for (key, deleted) in std::mem::take(gone) {
+                    if shown.get(&key).is_some_and(|born| deleted > *born) {
+                        shown.remove(&key);
+                        at = at.max(deleted);
+                    }
+                }
+                self.ahead = Ahead::Read { standing: shown, at };
+            }
+            Ahead::Read { standing, at } => {
+                standing.retain(|key, born| shown.get(key) == Some(born));
+                *at = revision.max(*at);
+            }
+            Ahead::Admitted(_) => {}
+        }
+        self.admit();
+    }
+
+    /// Takes in that a watch reports a key deleted at this revision. Returns true if it was a predecessor.
+    pub fn deleted(&mut self, key: &[u8], revision: Revision) -> bool {
+        match &mut self.ahead {
+            Ahead::Unread { gone, .. } => {
+                let at = gone.entry(key.to_vec()).or_insert(revision);
+                *at = revision.max(*at);
+                return false;
+            }
+            // Of an earlier incarnation it says nothing (rule P14).
+            Ahead::Read { standing, at }
+                if standing.get(key).is_some_and(|born| revision > *born) =>
+            {
+                standing.remove(key);
+                *at = revision.max(*at);
+            }
+            Ahead::Read { .. } | Ahead::Admitted(_) => return false,
+        }
+        self.admit();
+        true
+    }
+
+    /// Admits it if the predecessors that are left do (rules P21, P37).
+    fn admit(&mut self) {
+        if let Ahead::Read { standing, at } = &self.ahead {
+            let keys = standing.keys().map(|key| {
+                step();
+                key.as_slice()
+            });
+            if seat::admits(self.wish.mode, keys) {
+                self.ahead = Ahead::Admitted(*at);
+            }
+        }
+    }
+
+    /// The predecessor that most likely owns the name, if any is known: the oldest one.
+    pub fn owner(&self) -> Option<&[u8]> {
+        match &self.ahead {
+            Ahead::Unread { oldest, .. } => oldest.as_deref(),
+            Ahead::Read { standing, .. } => {
+                let oldest = standing.iter().min_by_key(|(_, born)| **born)?;
+                Some(oldest.0)
+            }
+            Ahead::Admitted(_) => None,
+        }
+    }
+
+    /// The key that the next read includes with value and lease: its own if another client may have written it, else that of
+    /// [`Self::owner`].
+    pub fn key_to_read(&self) -> Option<&[u8]> {
+        match &self.key {
+            Some(key) if self.suspect => Some(key.as_bytes()),
+            _ => self.owner(),
+        }
+    }
+
+    /// What is watched for it, with the first revision: while it waits, all keys of the family, or the predecessor just ahead if
+    /// there are more than `near`, since a watch brings an event for each key (rule P15). While it is held, all keys of its
+    /// session below the name, which begin alike (rule P18).
+    pub fn watched(&self, family: &Key, near: usize) -> Option<(Key, Revision)> {
+        match (&self.state, &self.ahead) {
+            (State::Waiting, Ahead::Read { standing, at }) => {
+                // A permit may come free, and a reader be let in, long before the last of those before it has gone.
+                let far = standing.len() > near && self.wish.mode == Mode::Exclusive;
+                let last = standing.iter().max_by_key(|(_, born)| **born).filter(|_| far);
+                let last = last.and_then(|(key, _)| std::str::from_utf8(key).ok());
+                Some((last.map_or_else(|| family.clone(), Key::from), *at))
+            }
+            (State::Waiting, Ahead::Admitted(at)) => Some((family.clone(), *at)),
+            (State::Held(_), _) => {
+                let (key, seat) = (self.key.as_ref()?, self.seat.to_string());
+                Some((key.strip_suffix(&*seat).unwrap_or(key).into(), self.seen()?))
             }
             _ => None,
         }
     }
 
-    /// What an answer to its put shows at this revision of part `at`: the oldest key of the family, or all of them.
-    pub fn placed(&mut self, at: usize, created: Revision, revision: Revision, found: &[Kv]) {
-        if let Some(part) = self.parts.get_mut(at) {
-            part.placed(created, revision, found);
-        }
+    /// The mod revision is unknown from now on: a write had no response, or another client wrote the key.
+    pub fn forget_modified(&mut self) {
+        self.modified = None;
     }
 
-    /// Compares its keys, which are attached to `lease`, with a read of its names at `revision`. The loss of one key is the result for
-    /// all of them.
-    pub fn compare(&mut self, lease: LeaseId, revision: Revision, seen: &[Seen]) -> Own {
-        let Some(created) = self.created() else {
+    /// Compares its key, which is attached to `lease`, with what a read at `revision` shows.
+    ///
+    /// An unknown mod revision may come from a write of this process whose response was lost, so only the lease decides.
+    pub fn compare(&mut self, lease: LeaseId, revision: Revision, seen: &Seen) -> Own {
+        let (Some(key), Some(created)) = (self.key.clone(), self.created) else {
             return Own::Intact;
         };
-        let mut all = Own::Intact;
-        for (part, seen) in self.parts.iter_mut().zip(seen) {
-            match part.compare(created, lease, revision, seen) {
-                Own::Intact => {}
-                Own::Unknown => all = Own::Unknown,
-                lost @ Own::Lost(_) => return lost,
-            }
+        let is_own = |kv: &&Kv| kv.key == key.as_bytes();
+        let Some(kv) = seen.keys.iter().find(is_own) else {
+            return Own::Lost(LossCause::Gone);
+        };
+        if kv.create_revision != created {
+            return Own::Lost(LossCause::Overwritten);
         }
-        all
+        self.seen = self.seen.max(Some(revision));
+        // The last write is known, or it is later than the read.
+        let is_known = |last| last == kv.mod_revision || last > revision;
+        if self.modified.is_some_and(is_known) {
+            return Own::Intact;
+        }
+        let Some(whole) = seen.whole.as_ref().filter(is_own) else {
+            self.suspect = true;
+            return Own::Unknown;
+        };
+        if whole.lease != Some(lease) {
+            return Own::Lost(LossCause::Overwritten);
+        }
+        self.written(whole.mod_revision);
+        Own::Intact
     }
 
-    /// Records that this process wrote its keys at this revision.
-    pub fn record_write(&mut self, revision: Revision) {
-        self.parts.iter_mut().for_each(|part| part.record_write(revision));
-    }
-
-    /// How it was lost, if it was, as an event of one of its keys shows. An event of an earlier incarnation says nothing about this
-    /// one (rule P14).
+    /// How it was lost, if it was, as an event of its key shows. An event of an earlier incarnation says nothing about this one
+    /// (rule P14).
     pub fn lost_by(&self, event: &Event, lease: LeaseId) -> Option<LossCause> {
-        let created = self.created()?;
+        let created = self.created?;
         match event {
             Event::Put(kv) => {
                 let other = (kv.create_revision, kv.lease) != (created, Some(lease));
                 let late = kv.create_revision < created;
                 (other && !late).then_some(LossCause::Overwritten)
             }
-            Event::Delete { revision, .. } => (*revision > created).then_some(LossCause::Deleted),
+            Event::Delete { revision, .. } => (*revision > created).then_some(LossCause::Gone),
         }
     }
 
-    /// A read at this revision shows all keys that are older, of each of its names.
-    pub fn read(&mut self, revision: Revision, seen: &[Seen]) {
-        if let Some(created) = self.created() {
-            for (part, seen) in self.parts.iter_mut().zip(seen) {
-                part.read(created, revision, &seen.keys);
-            }
-        }
-    }
-
-    /// A watch of a name reports that a key was deleted; true if that was a predecessor.
-    pub fn predecessor_deleted(&mut self, name: &Name, key: &[u8], revision: Revision) -> bool {
-        let mut parts = self.parts.iter_mut();
-        let part = parts.find(|part| part.name == *name);
-        part.is_some_and(|part| part.deleted(key, revision))
-    }
-
-    /// Whether all its keys are admitted: its call may be served.
-    pub fn is_admitted(&self) -> bool {
-        !self.parts.is_empty() && self.parts.iter().all(|part| part.admitted().is_some())
-    }
-
-    /// Whether all contenders that are older have been read.
-    pub fn is_read(&self) -> bool {
-        self.parts.iter().all(Part::is_read)
-    }
-
-    /// Whether it is known not to be admitted.
-    pub fn must_wait(&self) -> bool {
-        self.is_read() && !self.is_admitted()
-    }
-
-    /// A call holds it: the first, or one more. True if a read has to show whether another process waits behind it.
-    pub fn grant(&mut self, now: Moment, call: CallId) -> bool {
-        match &mut self.state {
-            State::Owned(ownership) => ownership.add(now, call),
-            State::Waiting { created, .. } => {
-                let created = *created;
-                // Then the answer to its put has shown that no younger contender was there.
-                let alone = self.parts.iter().all(|part| part.admitted() == Some(created));
-                self.state = State::Owned(Ownership::begin(now, created, call, alone));
-                false
-            }
-            _ => false,
-        }
-    }
-
-    /// What its calls own below a name.
-    pub fn owned(&self, name: &Name) -> Option<OwnedKey> {
-        let ownership = self.ownership()?;
-        let part = self.parts.iter().find(|part| part.name == *name)?;
-        let created = ownership.created();
-        Some(OwnedKey {
-            key: part.key.clone(),
-            created,
-            revision: part.admitted().unwrap_or(created).max(created),
-            handover: ownership.handover(),
+    /// Whether a key of another process waits behind it, which is held, as these keys of its family show (rule P23). What this
+    /// process itself has there keeps no other process waiting for long.
+    pub fn is_contended(&self, keys: &[Kv], family: &str, is_ours: impl Fn(&[u8]) -> bool) -> bool {
+        let mode = self.wish.mode;
+        let mut contenders = keys.iter().filter(|kv| contends(family, &kv.key));
+        let mut together = 0;
+        contenders.any(|kv| {
+            let excluded = mode.is_excluded_by(Seat::of_key(&kv.key));
+            together += usize::from(!excluded);
+            let full = mode.room().is_some_and(|room| together > room + 1);
+            let younger = self.created.is_some_and(|created| kv.create_revision > created);
+            (full || (excluded && younger)) && !is_ours(&kv.key)
         })
-    }
-
-    /// Its call is over, and its names stay locked until then.
-    pub fn retain(&mut self, until: Moment, record: Arc<[u8]>) {
-        if let Some(created) = self.created() {
-            self.state = State::Retained(Retention::new(created, until, record));
-        }
-    }
-
-    /// It is to be deleted; false if no key of it can be there.
-    pub fn delete(&mut self) -> bool {
-        let there = self.created().is_some() || matches!(self.state, State::Ambiguous);
-        if there {
-            self.state = State::Deleting;
-        }
-        there
-    }
-}
-
-/// All contenders of a process.
-#[derive(Debug, Default)]
-pub struct Contenders {
-    all: BTreeMap<ContenderId, Contender>,
-    by_key: BTreeMap<Key, ContenderId>,
-    /// Those that linger, the first to end first: until when, and since which hand-over. Some have been taken over since.
-    lingering: VecDeque<(Moment, ContenderId, u16)>,
-    last: u64,
-}
-
-impl Contenders {
-    /// Takes one in.
-    pub fn add(&mut self, contender: Contender) -> ContenderId {
-        self.last += 1;
-        let id = ContenderId::from(self.last);
-        self.all.insert(id, contender);
-        id
-    }
-
-    pub fn get(&self, id: ContenderId) -> Option<&Contender> {
-        self.all.get(&id)
-    }
-
-    pub fn get_mut(&mut self, id: ContenderId) -> Option<&mut Contender> {
-        self.all.get_mut(&id)
-    }
-
-    /// Its put is sent, under this lease: from now on it is found by its keys.
-    pub fn sent(&mut self, id: ContenderId, lease: LeaseId) {
-        if let Some(contender) = self.all.get_mut(&id) {
-            let part = |(name, seat)| Part::new(name, lease, seat, contender.mode());
-            contender.parts = contender.seats().map(part).collect();
-            contender.state = State::Creating;
-            let keys = contender.keys().map(|key| (key.clone(), id));
-            self.by_key.extend(keys);
-        }
-    }
-
-    /// How many keys are to be put for it, and whether for a single try; `None`: it is not to be put.
-    pub fn pending(&self, id: ContenderId) -> Option<(usize, bool)> {
-        let contender = self.get(id)?;
-        match contender.state {
-            State::Pending { tries } => Some((contender.seats.len(), tries)),
-            _ => None,
-        }
-    }
-
-    /// Its put may have been applied or not.
-    pub fn ambiguous(&mut self, id: ContenderId) {
-        if let Some(contender) = self.all.get_mut(&id) {
-            contender.state = State::Ambiguous;
-        }
-    }
-
-    /// The contender that has this key.
-    pub fn by_key(&self, key: &[u8]) -> Option<ContenderId> {
-        self.by_key.get(std::str::from_utf8(key).ok()?).copied()
-    }
-
-    /// No call holds it: from now on it lingers for the next.
-    pub fn linger(&mut self, now: Moment, id: ContenderId) {
-        let ownership = self.get(id).and_then(Contender::ownership);
-        let handover = ownership.map(Ownership::handover);
-        let entry = handover.map(|handover| (now + LINGER, id, handover));
-        self.lingering.extend(entry);
-    }
-
-    /// Takes out the next that has lingered for [`LINGER`], and was not taken over meanwhile.
-    pub fn next_lingered(&mut self, now: Moment) -> Option<ContenderId> {
-        while let Some((until, id, handover)) = self.lingering.front().copied()
-            && until <= now
-        {
-            self.lingering.pop_front();
-            let ownership = self.get(id).and_then(Contender::ownership);
-            if ownership.is_some_and(|it| it.handover() == handover) {
-                return Some(id);
-            }
-        }
-        None
-    }
-
-    /// Until when the next one lingers.
-    pub fn lingers_until(&self) -> Option<Moment> {
-        self.lingering.front().map(|(until, ..)| *until)
-    }
-
-    /// It is gone for good.
-    pub fn remove(&mut self, id: ContenderId) -> Option<Contender> {
-        let contender = self.all.remove(&id)?;
-        for key in contender.keys() {
-            self.by_key.remove(key);
-        }
-        Some(contender)
-    }
-
-    /// Some of its keys are gone; how many are left.
-    pub fn drop_parts(&mut self, id: ContenderId, gone: &[Key]) -> usize {
-        for key in gone {
-            self.by_key.remove(key);
-        }
-        self.all.get_mut(&id).map_or(0, |contender| {
-            contender.parts.retain(|part| !gone.contains(&part.key));
-            contender.parts.len()
-        })
-    }
-
-    /// How a contender is to be read: only if it waits, or calls hold it.
-    pub fn to_read(&self, id: ContenderId) -> Option<Read> {
-        let contender = self.get(id)?;
-        let up_to = match contender.state {
-            State::Waiting { created, .. } => Some(created),
-            State::Owned(_) => None,
-            State::Retained(ref retention) if retention.is_moved() => None,
-            _ => return None,
-        };
-        // Nothing but its own key decides of one that is retained.
-        let alone = matches!(contender.state, State::Retained(_));
-        let parts = contender.parts.iter();
-        let names = parts.map(|part| match alone {
-            true => (part.key.clone(), None),
-            false => (part.family.clone(), part.key_to_read().map(Vec::from)),
-        });
-        Some(Read { contender: id, up_to, names: names.collect() })
-    }
-
-    /// All of them, for views.
-    pub fn iter(&self) -> impl Iterator<Item = (ContenderId, &Contender)> {
-        self.all.iter().map(|(id, contender)| (*id, contender))
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
     }
 }

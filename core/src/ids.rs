@@ -49,9 +49,27 @@ id! {
     /// One session of this process, known before etcd has granted its lease.
     SessionId
 }
-id! {
-    /// One contender of this process, in one life: ids are never used again.
-    ContenderId
+/// One name of this process, as long as calls or contenders refer to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NameId(u32);
+
+impl NameId {
+    /// The name at this place.
+    pub fn at(place: usize) -> Self {
+        Self(u32::try_from(place).unwrap_or(u32::MAX))
+    }
+
+    /// Its place among all names.
+    pub fn place(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One contender of this process: its name, and a number that is never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContenderId {
+    pub number: u64,
+    pub name: NameId,
 }
 
 /// An etcd lease id.
@@ -122,17 +140,19 @@ pub fn contends(family: &str, key: &[u8]) -> bool {
     key.strip_prefix(family.as_bytes()).is_some_and(|child| !child.contains(&b'/'))
 }
 
+/// The lease that a key is named after, if it is one of ours.
+pub fn lease_of(key: &[u8]) -> Option<LeaseId> {
+    let child = key.rsplit(|byte| *byte == b'/').next()?;
+    let hex = std::str::from_utf8(child).ok()?.split('.').next()?;
+    LeaseId::from_str_radix(hex, 16).ok()
+}
+
 /// The family a key is a direct child of: everything up to its last `/`, that included; `None` if it has none.
 pub fn family_of(key: &str) -> Option<&str> {
     key.get(..=key.rfind('/')?)
 }
 
-/// What the keys of all edges of a held key begin with; `root`: what session keys begin with (rule P38).
-pub fn edges_of(root: &str, held: &str) -> Key {
-    format!("{root}w/{held}%/").into()
-}
-
-/// What all session keys and edges begin with: `<prefix without its last "/">%s/`. `%s` can come out of no name, because
+/// What all session keys begin with: `<prefix without its last "/">%s/`. `%s` can come out of no name, because
 /// every escape is `%` and two hex digits (rule P10b).
 pub fn session_root(prefix: &str) -> String {
     format!("{}%s/", prefix.strip_suffix('/').unwrap_or(prefix))
@@ -143,35 +163,67 @@ pub fn session_key(root: &str, lease: LeaseId) -> Key {
     format!("{root}{lease:x}").into()
 }
 
-// The value of a key is its call's record, a JSON object that people read. A group's keys end it with one more field,
-// `"group":["<key>",…]`, always the last one, so that writing and reading it needs no JSON library.
+// The value of a key is its call's record, a JSON object that people read. Two more fields may end it, in this order, so that writing
+// and reading them needs no JSON library: `"holds":[["<key>",<create revision>],…]` and `"group":["<key>",…]`.
+const HOLDS: &str = ",\"holds\":[[\"";
+const HOLDS_BETWEEN: &str = "],[\"";
+const HOLDS_END: &str = "]]";
 const GROUP: &str = ",\"group\":[\"";
 const BETWEEN: &str = "\",\"";
-const END: &str = "\"]}";
+const END: &str = "\"]";
 
-/// Bytes of other keys in one value. A group with longer names is not followed by a search.
+/// Bytes of other keys in one field. A group with longer names is not followed by a search.
 const ROOM: usize = 4096;
 
-/// The value of one key of a group that has all these keys: it names the others, for deadlock detection (rule P38).
-pub fn value_of(record: &Arc<[u8]>, own: &Key, keys: &[Key]) -> Arc<[u8]> {
+/// Keys that a value lists as held.
+pub const HELD: usize = 64;
+
+/// The value of one key of a call that has all these keys and whose task holds those: it names the others, for deadlock detection
+/// (rule P38).
+pub fn value_of(record: &Arc<[u8]>, own: &Key, keys: &[Key], holds: &[Incarnation]) -> Arc<[u8]> {
     let others = keys.iter().filter(|key| *key != own);
     let others: Vec<&str> = others.map(|key| &**key).collect();
-    let plain = others.iter().all(|key| !key.contains(['"', '\\']));
-    let list = others.join(BETWEEN);
-    match record.strip_suffix(b"}") {
-        Some(object) if plain && !list.is_empty() && list.len() <= ROOM => {
-            let field = [GROUP, &list, END].concat();
-            [object, field.as_bytes()].concat().into()
-        }
-        _ => record.clone(),
+    let plain = |key: &str| !key.contains(['"', '\\']);
+    let group = others.join(BETWEEN);
+    let holds = holds.iter().filter(|(key, _)| plain(key)).take(HELD);
+    let holds: Vec<String> = holds.map(|(key, created)| format!("{key}\",{created}")).collect();
+    let Some(object) = record.strip_suffix(b"}") else {
+        return record.clone();
+    };
+    let mut value = object.to_vec();
+    if !holds.is_empty() {
+        let field = [HOLDS, &holds.join(HOLDS_BETWEEN), HOLDS_END].concat();
+        value.extend(field.as_bytes());
     }
+    if others.iter().all(|key| plain(key)) && !group.is_empty() && group.len() <= ROOM {
+        value.extend([GROUP, &group, END].concat().as_bytes());
+    }
+    value.push(b'}');
+    value.into()
+}
+
+/// A value up to its field of other keys, and these.
+fn split_group(value: &[u8]) -> Option<(&str, Option<&str>)> {
+    let object = std::str::from_utf8(value).ok()?.strip_suffix('}')?;
+    let field = object.strip_suffix(END).and_then(|text| text.rsplit_once(GROUP));
+    Some(field.map_or((object, None), |(rest, keys)| (rest, Some(keys))))
 }
 
 /// The other keys of the group that a value belongs to; none for a key that stands alone, or is not ours.
 pub fn group_of(value: &[u8]) -> Vec<Key> {
-    let text = std::str::from_utf8(value).ok();
-    let text = text.and_then(|text| text.strip_suffix(END));
-    let field = text.and_then(|text| text.rsplit_once(GROUP));
-    let keys = field.map(|(_, keys)| keys.split(BETWEEN).map(Key::from));
+    let keys = split_group(value).and_then(|(_, keys)| keys);
+    let keys = keys.map(|keys| keys.split(BETWEEN).map(Key::from));
     keys.into_iter().flatten().collect()
+}
+
+/// The keys that a value lists as held by the task of its call.
+pub fn holds_of(value: &[u8]) -> Vec<Incarnation> {
+    let rest = split_group(value).and_then(|(rest, _)| rest.strip_suffix(HOLDS_END));
+    let field = rest.and_then(|rest| rest.rsplit_once(HOLDS));
+    let held = field.into_iter().flat_map(|(_, held)| held.split(HOLDS_BETWEEN)).take(HELD);
+    let held = held.filter_map(|held| {
+        let (key, created) = held.rsplit_once("\",")?;
+        Some((key.into(), Revision::new(created.parse().ok()?)?))
+    });
+    held.collect()
 }

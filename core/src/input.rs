@@ -13,15 +13,15 @@ use crate::seat::Mode;
 pub struct Settings {
     /// What all keys begin with; ends in `/`.
     pub prefix: Arc<str>,
-    /// How long a call waits for etcd to be reached at all.
+    /// How long a call waits for an etcd that is lost.
     pub connect_timeout: Duration,
-    /// What a call is refused with that has waited for so long, if no exchange has failed yet.
+    /// What a call is refused with that etcd has not served in time, if no exchange has failed.
     pub silence: Cause,
     /// What a call's record says once the call has held its lock for a second, after it had waited for so long.
     pub describe: fn(&[u8], Duration) -> Arc<[u8]>,
     /// Keys under one session, be they waiting, held or being deleted; `None`: any number. For where etcd checks a user's rights to
     /// each of them with each put (rule P27).
-    pub contenders_per_session: Option<usize>,
+    pub keys_per_session: Option<usize>,
     /// With more predecessors than this a contender watches only the last of them (rule P15): a watch on all of them brings an
     /// event for each.
     pub near: usize,
@@ -50,13 +50,9 @@ pub enum Input {
         /// The holder relies on its keys going with the body: they are not handed over (rule P22).
         fenced: bool,
     },
-    /// The names of a call that holds them are to stay locked until then, whenever its body ends (rule P39).
-    Keep {
-        /// The call.
-        call: CallId,
-        /// Until when.
-        until: Moment,
-    },
+    /// The keys of a call whose body has been dropped are on a lease of their own (rule P39). Comes only during a shutdown, once for a
+    /// call, and instead of its release: its names stay closed here.
+    Moved(CallId),
     /// Open a session of this TTL and report it: etcd can be reached, and this process may write there.
     Warm {
         /// The id to report it to.
@@ -71,6 +67,19 @@ pub enum Input {
         /// Its answer.
         result: Result<Response, Failure>,
     },
+    /// etcd does not answer: only renewals are sent until [`Back`](Self::Back), and calls are refused once they and the outage have
+    /// lasted for the connect time-out. It may come again with another cause.
+    Lost {
+        /// When the first exchange began that was not answered.
+        since: Moment,
+        /// Why the last exchange failed, if one did.
+        cause: Option<Cause>,
+    },
+    /// etcd answers again, or answers over a new connection. It may have been wiped meanwhile, so leases under which bodies run
+    /// are renewed before anything else is sent.
+    Back,
+    /// etcd has lost its history, or is another cluster than before: all locks that were granted until now are lost (rule P35).
+    Wiped,
     /// A watch reported something.
     Watch {
         /// The watch.

@@ -6,48 +6,52 @@
 //!
 //! Rule numbers (P1 …) are those of `PROTOCOL.md`.
 
-// What other crates may use is the table of exports below; inside, a machine's state is private to its file.
+// What other crates may use is the table of exports below.
 #![allow(unreachable_pub)]
 
-mod batch;
-mod calls;
+mod call;
 mod conductor;
 mod contender;
 mod deadlock;
-mod exchanges;
 mod ids;
 mod input;
 mod loss;
 mod moment;
-mod observe;
+mod name;
+mod outbox;
 mod output;
 mod ownership;
-mod part;
+mod pool;
+mod reach;
 mod request;
-mod retention;
 mod seat;
 mod session;
 mod shutdown;
 mod steps;
 mod timers;
 mod transactions;
-mod wait_queue;
+mod view;
 
 pub use conductor::Core;
 pub use deadlock::{Cycle, Search};
 pub use ids::{
-    CallId, Key, LeaseId, Name, RequestId, Revision, WatchId, edges_of, group_of, session_root,
+    CallId, Key, LeaseId, Name, RequestId, Revision, WatchId, group_of, holds_of, session_root,
 };
 pub use input::{Acquire, Input, Release, Settings, Wait};
 pub use loss::LossCause;
 pub use moment::{Deadline, Moment};
 pub use output::{Blocker, Grant, Output, OwnedKey, Owner, Refused};
+pub use reach::{Reach, Sent};
 pub use request::{
     Cause, Compare, Event, Failure, Kv, Op, Refusal, Request, Response, Txn, TxnAnswer, WatchEvent,
 };
 pub use seat::{Mode, Seat, admits};
 #[cfg(feature = "simulation")]
-pub use {contender::Contender, session::Session, steps::taken};
+pub use {
+    contender::{Contender, State},
+    session::Session,
+    steps::taken,
+};
 
 /// Names one call may have: they are put in one transaction, which leaves room for others (rules P6, P13).
 pub const NAMES: usize = 32;

@@ -6,10 +6,8 @@
 pub enum LossCause {
     /// The lease could not be renewed in time: etcd out of reach, or the process stopped for too long.
     Expired,
-    /// The lease is gone at etcd: revoked by an operator, or run out there.
-    Revoked,
-    /// The lock's key is gone, and its lease is not, as far as etcd has answered: an operator deleted it.
-    Deleted,
+    /// Its key or lease was removed in etcd, by an operator or by etcd itself.
+    Gone,
     /// Another client put the lock's key.
     Overwritten,
     /// etcd has lost its history: it was wiped, or restored from a snapshot.
@@ -21,15 +19,8 @@ pub enum LossCause {
 }
 
 impl LossCause {
-    const ALL: [Self; 7] = [
-        Self::Expired,
-        Self::Revoked,
-        Self::Deleted,
-        Self::Overwritten,
-        Self::Wiped,
-        Self::Shutdown,
-        Self::Released,
-    ];
+    const ALL: [Self; 6] =
+        [Self::Expired, Self::Gone, Self::Overwritten, Self::Wiped, Self::Shutdown, Self::Released];
 
     /// The cause of this number.
     pub(crate) fn numbered(number: u64) -> Option<Self> {

@@ -41,8 +41,6 @@ pub enum Output {
         /// Why not.
         why: Refused,
     },
-    /// The call's body must not be polled again: its key is gone. `Lost` follows once a renewal has shown whether the lease is.
-    Stopped(CallId),
     /// The call has lost its locks: its body must not be polled again.
     Lost {
         /// The call.
@@ -59,6 +57,10 @@ pub enum Output {
     },
     /// The session that [`Input::Warm`](crate::Input::Warm) asked for is open; with the id given there.
     Ready(CallId),
+    /// This name has very many keys below it, of other names: it is read at most once a second. Reported once.
+    Crowded(Key),
+    /// A search for a cycle has left keys out for the first time: it may have missed one (rule P38).
+    Bounded,
     /// The shutdown is complete.
     Finished,
 }
@@ -137,11 +139,6 @@ pub enum Refused {
     },
     /// As many calls wait as may at a time.
     Overloaded,
-    /// The lock was lost before its release was confirmed.
-    Lost {
-        /// How.
-        cause: LossCause,
-    },
     /// No new locks.
     ShuttingDown,
     /// etcd's user may not use the name's key.

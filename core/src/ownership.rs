@@ -1,129 +1,129 @@
-//! Ownership: one ownership of a contender's keys by this process, through all hand-overs (rules P22, P23, P37).
+//! Ownership: how the calls of this process hold one contender, through all hand-overs (rules P22, P23, P37).
 //!
-//! While other processes wait, an ownership ends after [`RUN`]: then the keys are deleted, and the calls here queue again, behind
-//! the others. Readers may join for [`OPEN`] after an answer has shown that no contender is kept
-//! waiting by that.
+//! While other processes wait, an ownership ends after [`RUN`]: then the key is deleted, and the calls of this process queue again,
+//! behind the others. Readers may join for [`OPEN`] after a read has shown that no contender waits because of them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::ids::{CallId, Revision};
+use crate::ids::CallId;
+use crate::ids::Revision;
 use crate::moment::Moment;
 
-/// For how long a key is handed over before a read has to show that no other process waits. A number of hand-overs would have short
-/// bodies read all the time.
+/// How long a key is handed over before a read has to show that no other process waits. A number of hand-overs instead would make
+/// short bodies read all the time.
 const RUN: Duration = Duration::from_millis(10);
 
-/// How long to wait for that read: then another process is assumed to wait.
+/// How long to wait for that read: after that, another process is assumed to wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long an answer that shows what waits behind a reader's key is relied on: from when it came, however far away etcd is.
+/// How long a read of what waits behind a reader's key is relied on, counted from its response, however far away etcd is.
 const OPEN: Duration = Duration::from_millis(50);
+
+/// How long a call holds its lock before its keys are watched and its record is written: short sections pay nothing (rule P18).
+pub const SETTLED: Duration = Duration::from_secs(1);
 
 /// Whether a reader may join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
-    /// It may.
     Open,
-    /// A read has to show first that no contender is kept waiting by that.
+    /// A read has to show first that no contender waits because of the readers.
     Unknown,
-    /// A contender is kept waiting, or the key is on its way out.
+    /// A contender waits, or the key is about to be deleted.
     Closed,
 }
 
-/// One ownership of a contender's keys.
+/// Which call the record at etcd names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// None that holds the lock now.
+    Nothing,
+    /// A write is under way.
+    Writing,
+    /// This call.
+    Names(CallId),
+}
+
+/// How the calls of this process hold one contender.
 #[derive(Debug)]
 pub struct Ownership {
-    created: Revision,
-    /// In the order of their grants; at most as many as a token counts hand-overs.
-    holders: Vec<CallId>,
-    /// When the first of them was granted it.
-    got: Moment,
-    /// Whether a write of the holder into their records was asked for since the keys last lingered.
-    described: bool,
-    /// For the token.
-    handover: u16,
-    /// When a read last showed that no other process waits, or when it began.
-    since: Moment,
-    /// When a read was asked for.
+    /// Each with the number of hand-overs when it was granted: the first granted is the first.
+    holders: BTreeSet<(u16, CallId)>,
+    /// When the first of them was granted.
+    pub since: Moment,
+    pub recorded: Recorded,
+    /// The number of hand-overs, for the token.
+    pub handover: u16,
+    /// When a read last showed that no other process waits, or when the ownership began.
+    unwanted_at: Moment,
+    /// When a read was asked for that has no response yet.
     asked: Option<Moment>,
-    /// The last state that has shown whether another process waits behind it, when that came, and whether one does.
+    /// The revision of the last read, when it came, and whether it showed that another process waits.
     behind: Option<(Revision, Moment, bool)>,
-    lost: bool,
+    /// The key is gone or its session is lost: no call can rely on it.
+    pub lost: bool,
 }
 
 impl Ownership {
-    /// Begins with the first holder. `alone`: the answer that admitted it has shown that no younger contender was there.
-    pub fn begin(now: Moment, created: Revision, holder: CallId, alone: bool) -> Self {
+    /// Begins without a holder. `alone`: the response that admitted it, of this revision, has shown no younger contender.
+    pub fn begin(now: Moment, alone: Option<Revision>) -> Self {
         Self {
-            created,
-            holders: vec![holder],
-            got: now,
-            described: false,
-            handover: 0,
+            holders: BTreeSet::new(),
             since: now,
+            recorded: Recorded::Nothing,
+            handover: 0,
+            unwanted_at: now,
             asked: None,
-            behind: alone.then_some((created, now, false)),
+            behind: alone.map(|revision| (revision, now, false)),
             lost: false,
         }
     }
 
-    /// The create revision of its keys.
-    pub fn created(&self) -> Revision {
-        self.created
-    }
-
-    /// The number of hand-overs, for the token.
-    pub fn handover(&self) -> u16 {
-        self.handover
-    }
-
-    /// The calls that hold it, in the order of their grants.
+    /// The calls that hold it, the first granted first.
     pub fn holders(&self) -> impl Iterator<Item = CallId> + '_ {
-        self.holders.iter().copied()
+        self.holders.iter().map(|(_, call)| *call)
     }
 
-    /// When the first of its holders was granted it.
-    pub fn got(&self) -> Moment {
-        self.got
-    }
-
-    /// Notes whether the records of its keys are, or will be, about that holder; true if that is new.
-    pub fn set_described(&mut self, described: bool) -> bool {
-        std::mem::replace(&mut self.described, described) != described
-    }
-
-    /// Another call holds it too, or after one that has left. True if a read has to show whether another process waits.
-    pub fn add(&mut self, now: Moment, call: CallId) -> bool {
-        if self.holders.is_empty() {
-            self.got = now;
-        }
-        self.holders.push(call);
-        self.handover += 1;
-        self.is_spent(now) && !self.is_contended() && self.ask(now)
-    }
-
-    /// Whether no call holds it: its keys linger for the next.
+    /// Whether no call holds it: its key lingers for the next.
     pub fn lingers(&self) -> bool {
         self.holders.is_empty()
     }
 
-    /// A call's body is gone; true if it was the last.
-    pub fn leave(&mut self, call: CallId) -> bool {
-        self.holders.retain(|of| *of != call);
+    /// One more call holds it. Returns true if a read has to show whether another process waits.
+    pub fn add(&mut self, now: Moment, call: CallId, first: bool) -> bool {
+        if self.holders.is_empty() {
+            self.since = now;
+            if self.recorded != Recorded::Writing {
+                self.recorded = Recorded::Nothing;
+            }
+        }
+        self.handover += u16::from(!first);
+        self.holders.insert((self.handover, call));
+        self.is_spent(now) && !self.is_contended() && self.ask(now)
+    }
+
+    /// A call's body is gone; `handover`: the number in its token. Returns true if it was the last.
+    pub fn leave(&mut self, call: CallId, handover: u16) -> bool {
+        let was_first = self.holders.first() == Some(&(handover, call));
+        self.holders.remove(&(handover, call));
+        if was_first && self.recorded == Recorded::Names(call) {
+            self.recorded = Recorded::Nothing;
+        }
         self.holders.is_empty()
     }
 
-    /// No call can rely on it any more.
-    pub fn lose(&mut self) {
-        self.lost = true;
+    /// When the record at etcd has to name the first holder; `None`: it does, or a write is under way.
+    pub fn record_due(&self) -> Option<Moment> {
+        let first = self.holders().next()?;
+        let due = match self.recorded {
+            Recorded::Nothing => true,
+            Recorded::Writing => false,
+            Recorded::Names(call) => call != first,
+        };
+        due.then_some(self.since + SETTLED).filter(|_| !self.lost)
     }
 
-    /// Whether no call can rely on it any more.
-    pub fn is_lost(&self) -> bool {
-        self.lost
-    }
-
-    /// A read has shown whether a contender waits behind it, at this revision. One that a later read has overtaken counts no more.
+    /// A read of this revision has shown whether another process waits. One that a later read has overtaken does not count.
     pub fn read(&mut self, now: Moment, revision: Revision, contended: bool) {
         if self.behind.is_some_and(|(seen, ..)| seen > revision) {
             return;
@@ -131,18 +131,18 @@ impl Ownership {
         self.asked = None;
         self.behind = Some((revision, now, contended));
         if !contended {
-            self.since = now;
+            self.unwanted_at = now;
         }
     }
 
-    /// Asks for a read unless one is on its way; true if one has to be sent.
+    /// Asks for a read unless one is under way. Returns true if one has to be sent.
     pub fn ask(&mut self, now: Moment) -> bool {
         let first = self.asked.is_none();
         self.asked.get_or_insert(now);
         first
     }
 
-    /// Whether a read was asked for that has not been answered.
+    /// Whether a read was asked for that has no response yet.
     pub fn is_asked(&self) -> bool {
         self.asked.is_some()
     }
@@ -152,12 +152,12 @@ impl Ownership {
         self.behind.is_some_and(|(.., contended)| contended)
     }
 
-    /// Whether `RUN` is used up: then the keys stay only while no other process is known to wait.
+    /// Whether [`RUN`] is over: then the key stays only while no other process is known to wait.
     fn is_spent(&self, now: Moment) -> bool {
-        now - self.since >= RUN
+        now - self.unwanted_at >= RUN
     }
 
-    /// Whether the keys may be handed over once more.
+    /// Whether the key may be handed over once more.
     pub fn may_pass(&self, now: Moment) -> bool {
         let patient = self.asked.is_none_or(|at| now - at < PATIENCE);
         let unspent = !self.is_spent(now) || (!self.is_contended() && patient);
@@ -169,8 +169,7 @@ impl Ownership {
         if self.lost || self.handover == u16::MAX {
             return Gate::Closed;
         }
-        let recent = self.behind.filter(|(_, came, _)| now - *came <= OPEN);
-        match recent {
+        match self.behind.filter(|(_, came, _)| now - *came <= OPEN) {
             Some((.., true)) => Gate::Closed,
             Some((.., false)) => Gate::Open,
             None => Gate::Unknown,

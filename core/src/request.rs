@@ -115,8 +115,11 @@ pub enum Response {
     KeptAlive {
         /// The TTL the lease has now; zero: there is no such lease.
         ttl: Duration,
-        /// The header's revision, which lags where a follower answers (rule P35); `None` if there was none.
+        /// The header's revision, which lags where a follower answers (rule P35), or a read's if the lease is gone; `None` if there
+        /// was none.
         revision: Option<Revision>,
+        /// The revision is lower than was known: a member lags, or etcd has lost its history. [`Reach`](crate::Reach) marks it.
+        stale: bool,
     },
     /// The lease is gone, or was not there.
     Revoked,
@@ -143,15 +146,6 @@ impl Response {
         }
     }
 
-    /// The revision of the etcd that answered, if it says so.
-    pub fn revision(&self) -> Option<Revision> {
-        match self {
-            Self::Txn(answer) => Some(answer.revision),
-            Self::KeptAlive { revision, .. } => *revision,
-            Self::Granted { .. } | Self::Revoked | Self::Listed(_) => None,
-        }
-    }
-
     fn unexpected(&self) -> Failure {
         let cause = format!("an answer that was not asked for: {self:?}");
         Failure::Unknown(Arc::from(Box::from(cause)))
@@ -163,6 +157,8 @@ impl Response {
 pub struct TxnAnswer {
     /// The outer header's revision.
     pub revision: Revision,
+    /// A read of a lower revision than was known: a member lags, or etcd has lost its history. [`Reach`](crate::Reach) marks it.
+    pub stale: bool,
     /// Whether the conditions held.
     pub succeeded: bool,
     /// For each operation of the branch taken the key-values that a get or a range found, or the one that a put replaced; none of

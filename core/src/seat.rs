@@ -5,6 +5,7 @@
 //! | `<family><lease hex>` | exclusive: Go's own form |
 //! | `<family><lease hex>.r<i>` | readers |
 //! | `<family><lease hex>.p<i>` | one permit |
+//! | `<family><lease hex>.n<i>`, `.n<i>.r` | a nested call, exclusive or a reader, beside what its process has there (rule P38) |
 //! | any other child | exclusive, as nothing is known of it |
 //!
 //! Only older keys count (rule P14), so what is said here of two keys stays true for as long as both live.
@@ -33,6 +34,13 @@ pub enum Seat {
     Shared(u16),
     /// One permit; the number tells keys of one process apart, and means nothing else.
     Permit(u16),
+    /// The name for one nested call: alone, or among readers.
+    Nested {
+        /// The number tells keys of one process apart.
+        number: u16,
+        /// It is a reader's.
+        shared: bool,
+    },
 }
 
 impl Mode {
@@ -40,7 +48,8 @@ impl Mode {
     pub fn is_excluded_by(self, older: Seat) -> bool {
         !matches!(
             (self, older),
-            (Mode::Shared, Seat::Shared(_)) | (Mode::Permits(_), Seat::Permit(_))
+            (Mode::Shared, Seat::Shared(_) | Seat::Nested { shared: true, .. })
+                | (Mode::Permits(_), Seat::Permit(_))
         )
     }
 
@@ -69,18 +78,38 @@ impl Seat {
         Self::parse(child.unwrap_or_default()).unwrap_or(Self::Exclusive)
     }
 
+    /// How a call on it shares the name; of how many permits it is one, the seat does not say.
+    pub fn mode(self) -> Mode {
+        match self {
+            Self::Shared(_) | Self::Nested { shared: true, .. } => Mode::Shared,
+            Self::Permit(_) => Mode::Permits(NonZeroU16::MIN),
+            Self::Exclusive | Self::Nested { shared: false, .. } => Mode::Exclusive,
+        }
+    }
+
+    /// Whether an older key on that seat excludes one on this by itself.
+    pub fn is_excluded_by(self, older: Self) -> bool {
+        self.mode().is_excluded_by(older)
+    }
+
     fn parse(child: &[u8]) -> Option<Self> {
         let (lease, suffix) = std::str::from_utf8(child).ok()?.split_once('.')?;
         let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         (!lease.is_empty() && lease.bytes().all(hex)).then_some(())?;
-        let number = suffix.get(1..)?.parse().ok()?;
-        let seat = match suffix.get(..1)? {
+        let (kind, number) = suffix.split_at_checked(1)?;
+        let reader = number.strip_suffix(".r").filter(|_| kind == "n");
+        let shared = reader.is_some();
+        let number = reader.unwrap_or(number);
+        // One way to write each, or two keys could be one permit.
+        let plain = number == "0" || number.starts_with(|first: char| ('1'..='9').contains(&first));
+        let number = number.parse().ok().filter(|_| plain)?;
+        let seat = match kind {
             "r" => Self::Shared(number),
             "p" => Self::Permit(number),
+            "n" => Self::Nested { number, shared },
             _ => return None,
         };
-        // One way to write each, or two keys could be one permit.
-        (seat.to_string() == format!(".{suffix}")).then_some(seat)
+        Some(seat)
     }
 }
 
@@ -91,6 +120,9 @@ impl fmt::Display for Seat {
             Self::Exclusive => Ok(()),
             Self::Shared(number) => write!(f, ".r{number}"),
             Self::Permit(number) => write!(f, ".p{number}"),
+            Self::Nested { number, shared } => {
+                write!(f, ".n{number}{}", if *shared { ".r" } else { "" })
+            }
         }
     }
 }

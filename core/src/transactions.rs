@@ -1,17 +1,16 @@
 //! Transactions: one function for each kind of transaction of the protocol. All are flat (rule P6).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::ids::{ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends, edges_of};
-use crate::request::{Compare, Failure, Kv, Op, Refusal, Txn, TxnAnswer};
+use crate::ids::{CallId, ContenderId, Key, LeaseId, Revision, SessionId, contends};
+use crate::request::{Compare, Kv, Op, Txn, TxnAnswer};
 
 /// Locks in one bundle: two operations each, and etcd takes 128 a branch unless configured otherwise. A name is at most 1 KiB
 /// and a record a few hundred bytes, so a full bundle stays well below the 512 KiB of rule P6.
 pub const LOCKS: usize = 64;
 
 /// Keys that a put reads where other contenders are expected. Where there are more, a later read finds out.
-const MANY: u32 = 512;
+const MANY: u32 = 256;
 
 /// Names in one read, two operations each, or keys whose records are written together, after which no other contender joins: the
 /// last one may have had 32.
@@ -39,7 +38,7 @@ pub struct Placement {
 /// that the ranges do not show those.
 pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement], tries: bool, before: Txn) -> Txn {
     let mut txn = before;
-    txn.when.extend(unbarred(Some(fence)));
+    txn.when.push(Compare::Modified(fence.key.clone(), fence.modified));
     for Placement { key, family, record, all } in keys {
         txn.then.push(put_one(key, record, lease));
         if tries {
@@ -80,9 +79,11 @@ pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = Placed> {
 pub fn owner<'a>(
     answer: TxnAnswer,
     families: impl Iterator<Item = &'a Key>,
+    counts: impl Fn(&Kv) -> bool,
 ) -> Option<(usize, Kv)> {
     let mut oldest = families.zip(answer.firsts()).enumerate();
-    oldest.find_map(|(at, (family, kv))| Some((at, kv.filter(|kv| contends(family, &kv.key))?)))
+    let owns = |family: &Key, kv: &Kv| contends(family, &kv.key) && counts(kv);
+    oldest.find_map(|(at, (family, kv))| Some((at, kv.filter(|kv| owns(family, kv))?)))
 }
 
 /// Bars the session: what was sent under its earlier revision can no longer apply. Without a revision it creates the session
@@ -129,59 +130,50 @@ pub fn barred(answer: TxnAnswer, lease: LeaseId) -> Barred {
     }
 }
 
-/// Keys of one contender to delete, guarded so that a late delete harms no later incarnation (rule P24).
+/// A contender's key to delete, guarded so that a late delete harms no later incarnation (rule P24).
 #[derive(Debug, Clone)]
 pub struct Deletion {
     pub contender: ContenderId,
     pub session: SessionId,
-    pub keys: Vec<Key>,
-    /// `None`: it is not known whether they are there, only that no put of them can apply any more (rules P10, P34).
+    pub key: Key,
+    /// `None`: it is not known whether it is there, only that no put of it can apply any more (rules P10, P34).
     pub created: Option<Revision>,
-    /// They have edges, or may have, which go with them (rule P38).
-    pub edges: bool,
 }
 
-/// Deletes these keys if all of them are there, and none of which that is not known; else reads them. `root`: what
-/// the keys of edges begin with.
-pub fn delete(root: &str, deletions: &[Deletion]) -> Txn {
+/// Deletes these keys if all of them are there, and none of which that is not known; else reads them.
+pub fn delete(deletions: &[Deletion]) -> Txn {
     let mut txn = Txn::default();
-    for deletion in deletions {
-        for key in &deletion.keys {
-            match deletion.created {
-                Some(created) => {
-                    txn.when.push(Compare::Created(key.clone(), created));
-                    txn.then.push(Op::Delete(key.clone()));
-                }
-                None => txn.when.push(Compare::Absent(key.clone())),
-            }
-            // It makes a write of what else might only read, which no member that lags can answer (rule P20).
-            if deletion.edges || deletion.created.is_none() {
-                txn.then.push(Op::DeleteUnder(edges_of(root, key)));
-            }
-            txn.or_else.push(get(key));
+    for Deletion { key, created, .. } in deletions {
+        match created {
+            Some(created) => txn.when.push(Compare::Created(key.clone(), *created)),
+            None => txn.when.push(Compare::Absent(key.clone())),
         }
+        // Of a key that is not there it makes a write too, which no member that lags can answer (rule P20).
+        txn.then.push(Op::Delete(key.clone()));
+        txn.or_else.push(get(key));
     }
     txn
 }
 
-/// Reads the answer to a delete, and leaves the keys that are still there. All keys of a contender have one create revision.
-pub fn deleted(deletions: &mut [Deletion], answer: TxnAnswer) {
+/// Reads the response to a [`delete`]: takes out the keys that are gone.
+pub fn deleted(deletions: &mut Vec<Deletion>, answer: TxnAnswer) -> Vec<Deletion> {
     let succeeded = answer.succeeded;
     let mut found = answer.firsts();
-    for Deletion { keys, created, .. } in deletions {
-        keys.retain(|_| match found.next().flatten() {
-            Some(kv) if !succeeded => {
-                *created.get_or_insert(kv.create_revision) == kv.create_revision
-            }
-            _ => false,
-        });
-    }
+    let is_gone = |deletion: &mut Deletion| match found.next().flatten() {
+        Some(kv) if !succeeded => {
+            *deletion.created.get_or_insert(kv.create_revision) != kv.create_revision
+        }
+        _ => true,
+    };
+    deletions.extract_if(.., is_gone).collect()
 }
 
 /// A key whose record is to be written again.
 #[derive(Debug)]
 pub struct Description {
     pub contender: ContenderId,
+    /// The call that it is about.
+    pub call: CallId,
     pub key: Key,
     /// The key's mod revision: so its incarnation and its lease are ours.
     pub modified: Revision,
@@ -199,23 +191,10 @@ pub fn describe(keys: &[Description]) -> Txn {
     }
 }
 
-/// Reads the answer to a [`describe`] that wrote nothing: the contenders with a key that is not as it was written here.
-pub fn changed(keys: &[Description], answer: TxnAnswer) -> BTreeSet<ContenderId> {
-    let found = answer.firsts();
-    let modified = found.map(|kv| kv.map(|kv| kv.mod_revision));
-    let changed = keys.iter().zip(modified);
-    let changed = changed.filter(|(it, modified)| *modified != Some(it.modified));
-    changed.map(|(it, _)| it.contender).collect()
-}
-
-/// Puts these keys under another lease if all of them are there, else reads them (rule P39).
-pub fn retain(keys: &[(Key, Revision)], lease: LeaseId, record: &Arc<[u8]>) -> Txn {
-    let puts = keys.iter().map(|(key, _)| put_one(key, record, lease));
-    Txn {
-        when: keys.iter().map(exists).collect(),
-        then: puts.collect(),
-        or_else: keys.iter().map(|(key, _)| get(key)).collect(),
-    }
+/// Reads the response to a [`describe`] that wrote nothing: whether each key is as it was last written here.
+pub fn unchanged(keys: &[Description], answer: TxnAnswer) -> Vec<bool> {
+    let found = answer.firsts().zip(keys);
+    found.map(|(kv, it)| kv.is_some_and(|kv| kv.mod_revision == it.modified)).collect()
 }
 
 /// Reads all keys that begin with this, or only those up to that create revision, with their values if asked.
@@ -226,70 +205,6 @@ pub fn read_under(prefix: Key, up_to: Option<Revision>, values: bool) -> Op {
 /// A transaction without conditions.
 pub fn reads(ops: Vec<Op>) -> Txn {
     Txn { then: ops, ..Txn::default() }
-}
-
-/// Puts an edge while the keys it leads from and to are there, and the session was not barred since (rule P38). Without a
-/// fence, because the session key is gone, the keys alone must do.
-pub fn publish(
-    fence: Option<&Fence>,
-    lease: LeaseId,
-    ends: [&Incarnation; 2],
-    edge: (Key, Arc<[u8]>),
-) -> Txn {
-    let put = put_one(&edge.0, &edge.1, lease);
-    fenced(fence, ends.map(exists).into(), vec![put])
-}
-
-/// Deletes the edges of one call if the whole cycle still stands: its success is the proof that it did (rule P38).
-pub fn abort(fence: Option<&Fence>, cycle: Vec<Compare>, edges: Vec<Key>) -> Txn {
-    let deletes = edges.into_iter().map(Op::Delete);
-    fenced(fence, cycle, deletes.collect())
-}
-
-/// How a write of edges ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    Applied,
-    /// Nothing was applied, and nothing will be.
-    Refused,
-    /// It may have been applied, or the session key is not as it was known: a barrier is due.
-    Unknown,
-}
-
-/// Reads the answer to [`publish`] or [`abort`].
-pub fn written(fence: Option<&Fence>, result: Result<TxnAnswer, Failure>) -> Outcome {
-    match result {
-        Ok(answer) if answer.succeeded => Outcome::Applied,
-        Ok(answer) => {
-            let found = answer.firsts().next().flatten();
-            let modified = found.map(|kv| kv.mod_revision);
-            match fence {
-                Some(fence) if modified != Some(fence.modified) => Outcome::Unknown,
-                _ => Outcome::Refused,
-            }
-        }
-        Err(Failure::Unavailable(_)) => Outcome::Refused,
-        Err(Failure::Refused(kind, _)) if kind != Refusal::NoSpace => Outcome::Refused,
-        Err(_) => Outcome::Unknown,
-    }
-}
-
-/// Unless these conditions hold, and the session was not barred since, reads the session key (rule P10).
-fn fenced(fence: Option<&Fence>, conditions: Vec<Compare>, then: Vec<Op>) -> Txn {
-    let read = fence.map(|fence| get(&fence.key));
-    Txn {
-        when: unbarred(fence).into_iter().chain(conditions).collect(),
-        then,
-        or_else: read.into_iter().collect(),
-    }
-}
-
-fn unbarred(fence: Option<&Fence>) -> Option<Compare> {
-    fence.map(|fence| Compare::Modified(fence.key.clone(), fence.modified))
-}
-
-fn exists((key, created): &Incarnation) -> Compare {
-    Compare::Created(key.clone(), *created)
 }
 
 fn put_one(key: &Key, value: &Arc<[u8]>, lease: LeaseId) -> Op {

@@ -149,7 +149,7 @@ use proc_macro2::TokenStream;
 /// 3. The body runs as long as the lock is held, and not longer than `at_most`, counted from when the call has the lock.
 ///    If the lock is lost, the body is dropped at its next await and the call ends in `LockError::Lost`. `return` and `?`
 ///    end the body only: the lock is released all the same.
-/// 4. The body is dropped, then the lock is released; with `at_least`, etcd keeps it for the rest of that time. An error
+/// 4. The body is dropped, then the lock is released; with `at_least`, once that time is over. An error
 ///    of the release never replaces the body's result.
 /// 5. `map_err` or `on_error` run last, when the body is gone: they may use `Copy` arguments and references.
 ///

@@ -116,7 +116,7 @@
 //! | `etcd_locked_held` | gauge: how many calls of this process hold their locks, until they give them back, lost or not | `lock` |
 //! | `etcd_locked_hold_seconds` | histogram: how long a lock was held, in the same sense | `lock` |
 //! | `etcd_locked_handovers_total` | counter: locks that were got from another call | `lock`; `kind`: `local`, handed over in this process; `remote`, after another client of etcd |
-//! | `etcd_locked_lost_total` | counter: calls whose locks were lost | `lock`; `cause`: `expired`, `revoked`, `deleted`, … as in [`LossCause`] |
+//! | `etcd_locked_lost_total` | counter: calls whose locks were lost | `lock`; `cause`: `expired`, `gone`, … as in [`LossCause`] |
 //! | `etcd_locked_deadlocks_total` | counter: calls that were refused to end a deadlock | `lock` |
 //! | `etcd_locked_history_lost_total` | counter: how often etcd has lost its history, and with it every lock | |
 //! | `etcd_locked_reachable` | gauge: 1 while etcd answers, 0 once it is lost | |

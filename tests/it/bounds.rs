@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use etcd_locked::{Acquire, Current, LockError, Locks, current, etcd_locked};
+use etcd_locked::{Acquire, Current, LockError, Locks, LossCause, current, etcd_locked};
 
 use crate::corner::{Corner, pass, refused_after_its_wait, take};
 use crate::limit::{self, within};
@@ -116,8 +116,10 @@ fn a_guard_limits_its_bodies_and_stays_held() {
                 tokio::task::yield_now().await;
             }
         };
-        let late: Result<(), _> = within("the limit", held.hold(busy)).await;
+        let both = async { tokio::join!(held.hold(busy), held.lost()) };
+        let (late, cause): (Result<(), _>, _) = within("the limit", both).await;
         assert_matches!(late, Err(LockError::HoldLimit { .. }));
+        assert_eq!(cause, LossCause::HoldLimit);
         let mut ran = false;
         let later = held.hold(async { ran = true }).await;
         assert_matches!(later, Err(LockError::HoldLimit { .. }));

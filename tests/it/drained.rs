@@ -6,7 +6,7 @@ use std::time::Duration;
 use etcd_locked::{Drained, LockError, Locks, LossCause};
 use tokio::time::Instant;
 
-use crate::corner::{Corner, connect, spawn, take};
+use crate::corner::{Corner, connect, pass, spawn, take};
 use crate::etcd::Etcd;
 use crate::limit::{self, run, within, within_time};
 use crate::logs;
@@ -98,11 +98,39 @@ async fn shutdown_after(what: &str, goes: impl FnOnce(&mut Etcd)) {
     drop(retained);
     let drained = shut_down(what, &locks).await;
     assert!(!kept.is_held());
-    assert_eq!(left(&drained), ["\"kept\""], "{drained:?}");
+    assert_eq!(left(&drained), ["\"kept\"", "\"retained\""], "{drained:?}");
     assert_eq!(drained.leases(), 1, "{drained:?}");
     assert_eq!((drained.ended(), drained.cut_off()), (0, 0), "{drained:?}");
     let queued = within("the waiter's refusal", queued).await.expect("no panic");
     assert_matches!(queued, Err(LockError::ShuttingDown | LockError::Backend { .. }));
+}
+
+/// More keys than one transaction moves, and a body that a shutdown ends; all for less than the TTL.
+#[limit::test]
+async fn names_stay_locked_for_their_time_after_a_shutdown() {
+    const NAMES: usize = 70;
+    const LEAST: Duration = Duration::from_secs(6);
+    let corner = Corner::new().await;
+    let locks = corner.locks_with_ttl(TTL).await;
+    let began = Instant::now();
+    for name in 0..NAMES {
+        pass("a free name", locks.lock(format!("rest/{name}")).at_least(LEAST)).await;
+    }
+    let call = locks.lock("rest/body").at_least(LEAST);
+    let body = take("a free name", call).await;
+    let body = tokio::spawn(async move { body.hold(pending::<()>()).await });
+    let held = corner.keys(&corner.prefix).await;
+    let drained = shut_down("many names", &locks).await;
+    assert!(drained.is_complete(), "{drained:?}");
+    assert_matches!(within("the body's end", body).await.unwrap(), Err(LockError::Lost { .. }));
+    let left = corner.keys(&corner.prefix).await;
+    assert_eq!(left.len(), NAMES + 1);
+    for (held, left) in held.iter().zip(&left) {
+        assert_eq!((&left.text, left.created), (&held.text, held.created));
+        assert!(left.lease != held.lease && !left.value.is_empty());
+    }
+    corner.until_empty().await;
+    assert!(began.elapsed() >= LEAST && began.elapsed() < TTL / 2, "{:?}", began.elapsed());
 }
 
 #[test]

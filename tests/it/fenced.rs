@@ -215,7 +215,7 @@ async fn an_overtaken_holder_is_refused() {
     within("the loss", first.lost()).await;
     let late = commit(&pool, &first, "a, late").await.unwrap_err();
     let FencedError::Lock(LockError::Lost { cause, .. }) = late else { panic!("{late:?}") };
-    assert_eq!(cause, LossCause::Deleted);
+    assert_eq!(cause, LossCause::Gone);
     assert_eq!(writer(&pool, "orders/7").await, "b");
     next.locked().begin_fenced(&pool).await.unwrap();
 }

@@ -3,7 +3,7 @@
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use etcd_client::PutOptions;
@@ -11,8 +11,8 @@ use etcd_locked::{LockError, Locks, LossCause, current, etcd_locked};
 use etcd_locked_devkit::{Direction, Proxy};
 use etcd_locked_tests::monotonic_ns;
 use tokio::sync::Notify;
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::interval;
+use tokio::task::JoinHandle;
+use tokio::time::{interval, sleep, timeout};
 
 use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::{Etcd, on_embedded};
@@ -22,47 +22,40 @@ use crate::limit::{self, run, within, within_time};
 /// the lock for about a second.
 const NOTICE: Duration = Duration::from_secs(12);
 
-/// Engines that lose a lock at the same time.
-const ENGINES: usize = 20;
+/// After this time a holder surely watches its key.
+const GUARDED: Duration = Duration::from_millis(2_500);
 
-/// Sets its flag when it is dropped.
-struct Dropped(Arc<AtomicBool>);
-
-impl Drop for Dropped {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
+/// How often a busy body is polled.
+const TICK: Duration = Duration::from_millis(5);
 
 #[etcd_locked("orders/<id>", locks = locks)]
-async fn stay(locks: &Locks, id: u64, inside: &Notify, dropped: Dropped) -> Result<(), LockError> {
-    let _dropped = &dropped;
+async fn stay(locks: &Locks, id: u64, inside: &Notify, alive: Arc<()>) -> Result<(), LockError> {
+    let _alive = &alive;
     inside.notify_one();
     pending().await
 }
 
-/// A call that never ends by itself, and whether its body has been dropped.
+/// A call that never ends by itself, and a value that its body shares until it is dropped.
 struct Staying {
     call: JoinHandle<Result<(), LockError>>,
-    dropped: Arc<AtomicBool>,
+    alive: Arc<()>,
 }
 
 impl Staying {
     async fn begin(locks: &Locks) -> Staying {
-        let (inside, dropped) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+        let (inside, alive) = (Arc::new(Notify::new()), Arc::new(()));
         let call = tokio::spawn({
-            let (locks, inside, dropped) =
-                (locks.clone(), inside.clone(), Dropped(dropped.clone()));
-            async move { stay(&locks, 7, &inside, dropped).await }
+            let (locks, inside, alive) = (locks.clone(), inside.clone(), alive.clone());
+            async move { stay(&locks, 7, &inside, alive).await }
         });
         within("the holder inside", inside.notified()).await;
-        Staying { call, dropped }
+        Staying { call, alive }
     }
 
     /// Awaits the loss.
     async fn lost(self) -> LossCause {
         let ended = within_time(NOTICE, "the loss", self.call).await.expect("no panic");
-        assert!(self.dropped.load(Ordering::SeqCst), "the body outlives its call");
+        assert_eq!(Arc::strong_count(&self.alive), 1, "the body outlives its call");
         let Err(LockError::Lost { cause, .. }) = ended else { panic!("{ended:?}") };
         cause
     }
@@ -89,7 +82,7 @@ async fn an_overwritten_key_ends_the_body() {
 
 /// Runs a body that is polled all the time, and notes the time of its last poll.
 async fn busy(last: &AtomicU64) {
-    let mut tick = interval(Duration::from_millis(5));
+    let mut tick = interval(TICK);
     let mut work = pin!(async {
         loop {
             tick.tick().await;
@@ -151,38 +144,53 @@ fn a_holder_without_answers_stops_and_lets_others_in() {
     run(cut_off(|proxy| proxy.freeze(Direction::Answers)));
 }
 
-/// Many engines at once, because events and answers arrive in either order.
 #[limit::test]
 async fn an_operators_act_is_always_the_cause() {
-    for wanted in [LossCause::Revoked, LossCause::Deleted] {
-        let mut bodies = JoinSet::new();
-        let mut corners = Vec::new();
-        for _ in 0..ENGINES {
-            let corner = Corner::new().await;
-            let held = take("a free name", corner.locks().await.lock("orders/7")).await;
-            corners.push(corner);
-            bodies.spawn(async move {
-                let ended = held.hold(pending::<()>()).await;
-                [ended.err(), held.release().await.err()]
-            });
-        }
-        for corner in corners {
-            lose(&corner, wanted).await;
-        }
-        for errors in within("all losses", bodies.join_all()).await {
-            for error in errors {
-                let Some(LockError::Lost { cause, .. }) = error else { panic!("{error:?}") };
-                assert_eq!(cause, wanted);
-            }
+    for lease in [false, true] {
+        let (corner, [locks]) = Corner::with_engines().await;
+        let held = take("a free name", locks.lock("orders/7")).await;
+        lose(&corner, lease).await;
+        let ended = within("the loss", held.hold(pending::<()>())).await;
+        for error in [ended.err(), held.release().await.err()] {
+            let Some(LockError::Lost { cause, .. }) = error else { panic!("{error:?}") };
+            assert_eq!(cause, LossCause::Gone);
         }
     }
 }
 
-/// Has an operator delete the key of a name, or revoke its lease.
-async fn lose(corner: &Corner, cause: LossCause) {
-    match cause {
-        LossCause::Revoked => drop(corner.revoke("orders/7").await),
-        _ => corner.take_away("orders/7").await,
+/// No renewal is answered, so whatever waits for one comes hundreds of ticks after the body's last poll.
+#[limit::test]
+async fn a_stop_ends_hold_and_lost_in_the_same_step() {
+    let (corner, proxy) = Corner::with_proxy().await;
+    let locks = connect(corner.config_via([proxy.endpoint()])).await;
+    let held = take("a free name", locks.lock("orders/7")).await;
+    sleep(GUARDED).await;
+    let last = AtomicU64::new(0);
+    let since_last = || Duration::from_nanos(monotonic_ns() - last.load(Ordering::SeqCst));
+    let hold = async { (held.hold(busy(&last)).await, since_last()) };
+    let lost = async {
+        let (mut lost, mut late) = (pin!(held.lost()), 0);
+        while timeout(TICK, &mut lost).await.is_err() {
+            late += u32::from(since_last() > 4 * TICK);
+        }
+        (late, since_last())
+    };
+    let operator = async {
+        proxy.freeze(Direction::Requests);
+        corner.take_away("orders/7").await;
+    };
+    let all = async { tokio::join!(hold, lost, operator) };
+    let ((ended, hold), (late, lost), ()) = within("the loss", all).await;
+    println!("after the last poll `hold` ends in {hold:?}, `lost()` in {lost:?}");
+    assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Gone);
+    assert!(late < 40, "{late} ticks between the body's last poll and `lost()`");
+}
+
+/// Has an operator delete the key of a name, or revoke its `lease`.
+async fn lose(corner: &Corner, lease: bool) {
+    match lease {
+        true => drop(corner.revoke("orders/7").await),
+        false => corner.take_away("orders/7").await,
     }
 }
 
@@ -237,15 +245,15 @@ async fn going(
 
 #[limit::test]
 async fn a_body_that_goes_on_spares_the_next_holder() {
-    for cause in [LossCause::Deleted, LossCause::Revoked] {
+    for lease in [false, true] {
         let (corner, [mine, theirs]) = Corner::with_engines().await;
         let (call, inside, done) = going(&mine).await;
-        lose(&corner, cause).await;
+        lose(&corner, lease).await;
         within("the loss", inside.notified()).await;
         let next = take("the next lock", theirs.lock("orders/7")).await;
         let theirs = corner.owner("orders/7").await.created;
         done.notify_one();
-        assert_eq!(within("the end", call).await.expect("no panic").unwrap(), cause);
+        assert_eq!(within("the end", call).await.expect("no panic").unwrap(), LossCause::Gone);
         assert_eq!(corner.owner("orders/7").await.created, theirs);
         assert!(next.is_held());
         next.release().await.unwrap();
@@ -260,7 +268,7 @@ async fn a_shutdown_ends_a_body_that_goes_on() {
         let (corner, [locks]) = Corner::with_engines().await;
         let (call, inside, _done) = going(&locks).await;
         if has_lost {
-            lose(&corner, LossCause::Revoked).await;
+            lose(&corner, true).await;
             within("the loss", inside.notified()).await;
         }
         within("the shutdown", locks.shutdown(Duration::ZERO)).await;

@@ -14,9 +14,9 @@ use crate::limit::{self, within};
 
 /// Tasks of each of the two engines.
 const TASKS: u64 = 100;
-/// Long enough that a call waits for more than a second, after which an engine publishes what it waits for.
+/// Long enough that a call waits for more than a second, after which it has a key of its own.
 const BODY: Duration = Duration::from_millis(8);
-/// By then every task waits, and has published that it does.
+/// By then every task waits by a key of its own.
 const LEAD: Duration = Duration::from_millis(1_500);
 const WINDOW: Duration = Duration::from_millis(4_500);
 /// Short, so that an engine that no longer renews loses its locks within the test.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::corner::{Corner, admitted, connect, pass, served, spawn, take};
 use crate::etcd::Etcd;
-use crate::limit::{self, PATIENCE, run, within};
+use crate::limit::{self, PATIENCE, run, within, within_time};
 
 /// How long calls wait for an etcd that is started anew, on a busy machine.
 const PATIENT: Duration = Duration::from_secs(20);
@@ -49,7 +49,8 @@ async fn a_lock_survives_a_restart_of_etcd() {
 async fn a_wiped_etcd_costs_the_locks_and_serves_new_ones() {
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
-    let locks = corner.locks().await;
+    // Bodies must not run on until the next renewal, which is due in 20 seconds.
+    let locks = connect(corner.config().ttl(Duration::from_secs(60))).await;
     // Revisions beyond those of the fresh etcd.
     for _ in 0..20 {
         pass("a free name", locks.lock("orders/8")).await;
@@ -62,11 +63,13 @@ async fn a_wiped_etcd_costs_the_locks_and_serves_new_ones() {
     });
     let wiping = async {
         inside.notified().await;
+        sleep(Duration::from_millis(1_500)).await; // it is watched by then
         etcd.kill();
         etcd.wipe();
         etcd.start_again().await;
     };
-    let (ended, ()) = within("the loss", async { tokio::join!(body, wiping) }).await;
+    let loss = async { tokio::join!(body, wiping) };
+    let (ended, ()) = within_time(Duration::from_secs(10), "the loss", loss).await;
     assert_matches!(ended, Err(LockError::Lost { cause, .. }) if cause == LossCause::Wiped);
     drop(held);
     let again = take("a lock in the new world", locks.lock("orders/7")).await;
@@ -153,7 +156,7 @@ async fn connects_are_few_while_calls_wait_for_etcd() {
         let own = take("a free name", locks.lock(format!("own/{task}"))).await;
         let locks = locks.clone();
         calls.spawn(async move {
-            // It waits for more than a second, and its wait is published to other processes.
+            // It waits for more than a second, by a key that shows what its task holds.
             let nested = own.hold(async { locks.lock("hot").wait(Duration::from_secs(6)).await });
             let refused = nested.await.expect("the outer lock is kept");
             assert_matches!(refused, Err(LockError::Backend { .. } | LockError::Timeout { .. }));

@@ -139,7 +139,7 @@ async fn fenced(locks: &Locks, corner: &Corner) -> Result<LossCause, LockError> 
 async fn fence_and_loss_of_a_proof_are_of_its_own_name() {
     let (corner, [locks]) = Corner::with_engines().await;
     let cause = within("the loss", fenced(&locks, &corner)).await;
-    assert_eq!(cause.unwrap(), LossCause::Deleted);
+    assert_eq!(cause.unwrap(), LossCause::Gone);
 }
 
 #[limit::test]

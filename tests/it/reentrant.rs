@@ -110,7 +110,7 @@ async fn a_loss_of_the_outer_lock_reaches_the_inner() {
     };
     let call = lost(&locks, 7, &entered);
     let (cause, ()) = within("the loss", async { tokio::join!(call, operator) }).await;
-    assert_eq!(cause.unwrap(), LossCause::Deleted);
+    assert_eq!(cause.unwrap(), LossCause::Gone);
     corner.until_empty().await;
 }
 

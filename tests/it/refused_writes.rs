@@ -65,11 +65,11 @@ impl Scene {
         Scene { corner, proxy, root, mine, theirs, kept, _etcd: etcd }
     }
 
-    /// Returns what is logged about the engine behind the proxy, but for the version of the etcd there, and for silence: the proxy is
-    /// frozen, for long on a busy machine.
+    /// Returns what is logged about the engine behind the proxy, but for the version of the etcd there, for silence (the proxy is
+    /// frozen, for long on a busy machine), and for renewals, which a new connection sends at once.
     fn lines(&self) -> Vec<String> {
         let mut lines = about(&self.proxy.endpoint());
-        let others = ["etcd.version", "etcd.lost", "etcd.back"];
+        let others = ["etcd.version", "etcd.lost", "etcd.back", "etcd.renewals_denied"];
         lines.retain(|line| !others.iter().any(|code| line.contains(code)));
         lines
     }

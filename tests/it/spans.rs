@@ -11,7 +11,6 @@ use etcd_locked_tests::{Subscription, subscribe};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
-use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tracing::field::{Field, Visit};
@@ -21,7 +20,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
 use crate::corner::{Corner, connect, take};
-use crate::limit::within;
+use crate::limit::{self, within};
 
 /// Layer that records which spans there were, with their fields. Clones share them.
 #[derive(Clone, Default)]
@@ -88,41 +87,38 @@ async fn look_up(locks: Locks, id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-#[test]
-fn spans_say_what_was_waited_for_and_held() {
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+#[limit::test]
+async fn spans_say_what_was_waited_for_and_held() {
     let spans = Spans::default();
     let _subscriber = spans.subscribe();
-    runtime.block_on(async {
-        let (corner, [locks]) = Corner::with_engines().await;
-        let call = ship(locks.clone(), 7).instrument(info_span!("request"));
-        assert_eq!(within("the call", call).await.unwrap(), Some("lock.held"));
-        let [wait] = &spans.named("lock.wait")[..] else { panic!("one wait") };
-        assert_eq!(wait.parent, Some("request"));
-        assert_eq!(wait.fields["lock.template"], "orders/<id>");
-        assert_eq!(wait.fields["lock.mode"], "exclusive");
-        assert_eq!(wait.fields["lock.outcome"], "granted");
-        wait.fields["lock.waited_ms"].parse::<u64>().unwrap();
-        assert!(!wait.fields.contains_key("lock.name"), "it may be personal");
-        let [held] = &spans.named("lock.held")[..] else { panic!("one hold") };
-        assert_eq!(held.parent, Some("request"));
-        assert_eq!(held.fields["lock.template"], "orders/<id>");
-        assert_eq!(held.fields["lock.outcome"], "done");
-        assert!(held.fields["lock.token"].parse::<i64>().unwrap() > 0);
-        i64::from_str_radix(&held.fields["lock.lease"], 16).unwrap();
-        assert_eq!(spans.named("packing")[0].parent, Some("lock.held"));
+    let (corner, [locks]) = Corner::with_engines().await;
+    let call = ship(locks.clone(), 7).instrument(info_span!("request"));
+    assert_eq!(within("the call", call).await.unwrap(), Some("lock.held"));
+    let [wait] = &spans.named("lock.wait")[..] else { panic!("one wait") };
+    assert_eq!(wait.parent, Some("request"));
+    assert_eq!(wait.fields["lock.template"], "orders/<id>");
+    assert_eq!(wait.fields["lock.mode"], "exclusive");
+    assert_eq!(wait.fields["lock.outcome"], "granted");
+    wait.fields["lock.waited_ms"].parse::<u64>().unwrap();
+    assert!(!wait.fields.contains_key("lock.name"), "it may be personal");
+    let [held] = &spans.named("lock.held")[..] else { panic!("one hold") };
+    assert_eq!(held.parent, Some("request"));
+    assert_eq!(held.fields["lock.template"], "orders/<id>");
+    assert_eq!(held.fields["lock.outcome"], "done");
+    assert!(held.fields["lock.token"].parse::<i64>().unwrap() > 0);
+    i64::from_str_radix(&held.fields["lock.lease"], 16).unwrap();
+    assert_eq!(spans.named("packing")[0].parent, Some("lock.held"));
 
-        // The name is there where it was asked for.
-        let named = connect(corner.config().names_in_spans(true)).await;
-        let mine = take("a free name", locks.lock("orders/8")).await;
-        let refused = within("the call", look_up(named, 8)).await;
-        assert_matches!(refused, Err(LockError::Held { .. }));
-        let last = spans.named("lock.wait").pop().unwrap();
-        assert_eq!(last.fields["lock.name"], "orders/8");
-        assert_eq!(last.fields["lock.mode"], "shared");
-        assert_eq!(last.fields["lock.outcome"], "held");
-        mine.release().await.unwrap();
-    });
+    // The name is there where it was asked for.
+    let named = connect(corner.config().names_in_spans(true)).await;
+    let mine = take("a free name", locks.lock("orders/8")).await;
+    let refused = within("the call", look_up(named, 8)).await;
+    assert_matches!(refused, Err(LockError::Held { .. }));
+    let last = spans.named("lock.wait").pop().unwrap();
+    assert_eq!(last.fields["lock.name"], "orders/8");
+    assert_eq!(last.fields["lock.mode"], "shared");
+    assert_eq!(last.fields["lock.outcome"], "held");
+    mine.release().await.unwrap();
 }
 
 /// Makes a span when it is dropped, below that of this id.
@@ -135,20 +131,17 @@ impl Drop for Cleaning {
 }
 
 /// What guards a body goes after it, and so does its span (invariant I11).
-#[test]
-fn span_of_a_cancelled_hold_outlives_its_body() {
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+#[limit::test]
+async fn span_of_a_cancelled_hold_outlives_its_body() {
     let spans = Spans::default();
     let _subscriber = spans.subscribe();
-    runtime.block_on(async {
-        let (_corner, [locks]) = Corner::with_engines().await;
-        let held = take("a free name", locks.lock("orders/7")).await;
-        let body = held.hold(async {
-            let _cleaning = Cleaning(Span::current().id());
-            pending::<()>().await
-        });
-        assert!(timeout(Duration::ZERO, body).await.is_err());
+    let (_corner, [locks]) = Corner::with_engines().await;
+    let held = take("a free name", locks.lock("orders/7")).await;
+    let body = held.hold(async {
+        let _cleaning = Cleaning(Span::current().id());
+        pending::<()>().await
     });
+    assert!(timeout(Duration::ZERO, body).await.is_err());
     assert_eq!(spans.named("cleaning")[0].parent, Some("lock.held"));
 }
 
@@ -169,32 +162,29 @@ impl SpanExporter for Ended {
     }
 }
 
-#[test]
-fn a_waiters_trace_leads_to_the_holders() {
-    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+#[limit::test]
+async fn a_waiters_trace_leads_to_the_holders() {
     let ended = Ended::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(ended.clone()).build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("tests"));
     let _subscriber = subscribe(Registry::default().with(layer));
     // The link is made after a second. A machine may be slow, so the holder takes its time.
     for seconds in [2, 4, 8] {
-        runtime.block_on(async {
-            let (corner, [mine, theirs]) = Corner::with_engines().await;
-            let (done, done_too) = (Notify::new(), Notify::new());
-            done_too.notify_one();
-            let rest = async {
-                corner.until_contenders("jobs/nightly", 1).await;
-                let ends = async {
-                    corner.until_contenders("jobs/nightly", 2).await;
-                    sleep(Duration::from_secs(seconds)).await;
-                    done.notify_one();
-                };
-                tokio::join!(work(&theirs, "nightly", &done_too), ends).0
+        let (corner, [mine, theirs]) = Corner::with_engines().await;
+        let (done, done_too) = (Notify::new(), Notify::new());
+        done_too.notify_one();
+        let rest = async {
+            corner.until_contenders("jobs/nightly", 1).await;
+            let ends = async {
+                corner.until_contenders("jobs/nightly", 2).await;
+                sleep(Duration::from_secs(seconds)).await;
+                done.notify_one();
             };
-            let both = async { tokio::join!(work(&mine, "nightly", &done), rest) };
-            let (held, waited) = within("both calls", both).await;
-            held.and(waited).unwrap();
-        });
+            tokio::join!(work(&theirs, "nightly", &done_too), ends).0
+        };
+        let both = async { tokio::join!(work(&mine, "nightly", &done), rest) };
+        let (held, waited) = within("both calls", both).await;
+        held.and(waited).unwrap();
         let spans = std::mem::take(&mut *ended.0.lock().unwrap());
         let waits: Vec<_> = spans.iter().filter(|it| it.name == "lock.wait").collect();
         let [holders, waiters] = waits[..] else { panic!("{waits:?}") };

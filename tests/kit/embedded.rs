@@ -25,7 +25,7 @@ async fn clones_of_a_config_share_their_etcd() {
         .unwrap();
     assert_eq!(deleted.deleted(), 1);
     let taken = two.lock("jobs/nightly").wait(Duration::from_secs(10)).await;
-    assert_eq!(held.lost().await, etcd_locked::LossCause::Deleted);
+    assert_eq!(held.lost().await, etcd_locked::LossCause::Gone);
     taken.unwrap().release().await.unwrap();
     other.release().await.unwrap();
 }

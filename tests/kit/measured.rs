@@ -115,7 +115,7 @@ async fn records_waits_holds_losses_and_waiters() -> Result<(), LockError> {
     etcd.advance(Duration::from_secs(5)).await;
     let late = waiter.await.expect("no panic");
     assert_matches!(late, Err(LockError::Timeout { .. }));
-    let lost = "etcd_locked_lost_total cause=deleted lock=measured/<id>";
+    let lost = "etcd_locked_lost_total cause=gone lock=measured/<id>";
     assert_eq!(of(lost).1, 0.0, "there before the first loss");
     etcd.lose("measured/7").await.expect("it is held");
     let ended = holder.await.expect("no panic");

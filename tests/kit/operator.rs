@@ -10,7 +10,7 @@ async fn deleted_lock_passes_to_the_next_waiter() {
     let packing = Packing::of(7);
     let next = tokio::spawn(ship(7));
     etcd.lose("orders/7").await.unwrap();
-    assert_eq!(packing.loss().await, Some(LossCause::Deleted));
+    assert_eq!(packing.loss().await, Some(LossCause::Gone));
     assert!(next.is_finished());
     assert_eq!(next.await.unwrap().unwrap(), 7);
     assert_eq!(etcd.held().await, [""; 0]);
@@ -37,8 +37,7 @@ async fn revoking_leases_loses_their_locks() {
     let packing = Packing::of(7);
     let waiting = tokio::spawn(ship(7));
     etcd.revoke_all().await;
-    let cause = packing.loss().await;
-    assert_matches!(cause, Some(LossCause::Deleted | LossCause::Revoked));
+    assert_eq!(packing.loss().await, Some(LossCause::Gone));
     assert!(!theirs.is_held());
     // The waiter goes on under a new session.
     etcd.advance(secs(1)).await;

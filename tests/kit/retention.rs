@@ -60,3 +60,48 @@ async fn reentrant_call_retains_the_outer_lock() {
     etcd.advance(secs(6)).await;
     report(7).await.unwrap();
 }
+
+/// Two in a minute, over all processes.
+#[etcd_locked("mails", wait = "none", permits = 2, at_least = "60s")]
+async fn mail() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[tokio::test]
+async fn retained_permits_limit_the_rate() {
+    let etcd = start().await;
+    for _ in 0..2 {
+        mail().await.unwrap();
+        mail().await.unwrap();
+        assert!(mail().await.unwrap_err().is_held());
+        etcd.advance(secs(61)).await;
+    }
+}
+
+#[tokio::test]
+async fn retained_name_that_is_lost_is_free() {
+    let etcd = start().await;
+    for _ in 0..2 {
+        report(7).await.unwrap();
+        assert_eq!(etcd.held().await, ["reports/7"]);
+        etcd.lose("reports/7").await.unwrap();
+        assert!(etcd.held().await.is_empty());
+        report(8).await.unwrap();
+        etcd.revoke_all().await;
+        assert!(etcd.held().await.is_empty());
+    }
+}
+
+/// The caller is dropped, or the last handle on its engine: the time goes on.
+#[tokio::test]
+async fn retained_name_needs_neither_caller_nor_handle() {
+    let etcd = start().await;
+    let other = etcd.second().await.unwrap();
+    drop(other.lock("reports/7").at_least(secs(60)).await.unwrap());
+    drop(other);
+    etcd.advance(secs(55)).await;
+    assert_eq!(etcd.held().await, ["reports/7"]);
+    assert!(report(7).await.unwrap_err().is_held());
+    etcd.advance(secs(6)).await;
+    report(7).await.unwrap();
+}

@@ -1,11 +1,15 @@
-//! Rows of one worker, alone on its etcd: memory, single tries, shutdowns and retention.
+//! Rows of one worker, alone on its etcd: memory, single tries, shutdowns, retention and users.
 
+use std::time::Instant;
+
+use etcd_locked_devkit::Cluster;
 use serde_json::Value;
 
 use super::crew::{Crew, Options, number_of};
 use super::figures::{Spread, Target, bytes, number, rate, time};
 use super::row::{Line, Outcome};
-use super::server::Server;
+use super::server::{Server, setup};
+use super::side::{Crowd, Side};
 use super::{Pace, note};
 use crate::Result;
 use crate::kind::Kind;
@@ -145,4 +149,44 @@ pub(crate) fn retention(pace: &Pace) -> Result<Outcome> {
         time,
         Target::AtMost(1.1),
     )]))
+}
+
+/// B23: locks of a user who is not root, whose right to each key of a lease etcd checks with each put.
+pub(crate) fn users(pace: &Pace) -> Result<Outcome> {
+    const USER: &Options<'_> = &[("user", &"shop"), ("names", &10_000)];
+    let mut outcome = Outcome::default();
+    for tasks in pace.either(&[64, 256, 1_024][..], &[64]) {
+        let (server, cluster) = (Server::start()?, guarded()?);
+        let crowd = Crowd { processes: 1, tasks: *tasks, names: *tasks };
+        let start = |at: &str, user| Side::start(Kind::Ours, "calls", crowd, at, user, pace);
+        let mut ours = start(&cluster.endpoints().concat(), &USER[..1])?;
+        let mut theirs = start(&server.endpoint(), &[])?;
+        for _ in 0..pace.pairs {
+            ours.round()?;
+            theirs.round()?;
+        }
+        let work = format!("{tasks} tasks, a name each, as a user who is not root");
+        let (against, least) = ("without authentication", Target::AtLeast(0.8));
+        outcome.lines.push(Line::pairs(work, &ours.rates, against, &theirs.rates, rate, least)?);
+    }
+    let cluster = guarded()?;
+    let puts = || {
+        let put = |_| {
+            let from = Instant::now();
+            cluster.members()[0].gateway().put("other", "")?;
+            Ok(from.elapsed().as_secs_f64())
+        };
+        Spread::of(&(0..pace.either(1_000, 100)).map(put).collect::<Result<Vec<_>>>()?)
+    };
+    let before = puts()?;
+    let _holder = Crew::at_work(Kind::Ours, 1, "hold", &cluster.endpoints().concat(), USER)?;
+    let work = "a put of root's while a user holds 10,000 locks";
+    outcome.lines.push(Line::medians(work, puts()?, "before", before, time, None));
+    Ok(outcome)
+}
+
+/// Starts an etcd that asks every client who it is.
+fn guarded() -> Result<Cluster> {
+    let mut cluster = Cluster::start_with(1, setup().direct())?;
+    cluster.enable_auth("shop", "shop", &["locks/", "locks%s/"]).map(|()| cluster)
 }

@@ -11,7 +11,7 @@ use crate::Result;
 use crate::kind::Kind;
 
 const PROCESSES: usize = 2;
-/// By then every task waits, and its engine has published that it does.
+/// By then every task waits, by a key of its own.
 const LEAD: Duration = Duration::from_secs(3);
 /// Processor time of a lock, as a multiple of that with the fewest tasks: what noise may add to no growth.
 const MOST: Target = Target::AtMost(1.2);

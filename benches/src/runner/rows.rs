@@ -134,6 +134,7 @@ pub(crate) const ROWS: &[Row] = &[
     own("B19", herd::PEERS, herd::run),
     own("B20", &[Kind::Bare, Kind::Unobserved, Kind::Observed], telemetry::run),
     own("B21", &[Kind::Fenced], fences::run),
+    own("B23", &[], alone::users),
     // The longest comes last.
     own("B10", &[], endurance::run),
 ];

@@ -15,7 +15,7 @@ use super::usage::processor_within;
 use super::witness::Witness;
 use super::{Fault, serve};
 
-/// Long enough that a hundred tasks wait for more than a second, after which an engine publishes what they wait for.
+/// Long enough that a hundred tasks wait for more than a second, after which each has a key of its own.
 const BODY: Duration = Duration::from_millis(20);
 
 /// What the tasks of one round share.

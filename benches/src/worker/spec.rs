@@ -53,6 +53,9 @@ pub(crate) struct Spec {
     /// Of the lease, if not the default
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) ttl: Option<Duration>,
+    /// Whose locks they are, if etcd asks; the password is the same
+    #[arg(long)]
+    pub(super) user: Option<String>,
     /// Whether nested calls hold an outer lock
     #[arg(long, action = ArgAction::Set, default_value_t = false)]
     pub(super) outer: bool,
@@ -66,10 +69,13 @@ pub(crate) struct Spec {
 
 impl Spec {
     pub(super) fn config(&self) -> etcd_locked::Config {
-        let config = etcd_locked::Config::new(&self.endpoints);
-        match self.ttl {
-            Some(ttl) => config.ttl(ttl),
-            None => config,
+        let mut config = etcd_locked::Config::new(&self.endpoints);
+        if let Some(user) = &self.user {
+            config = config.user(user, user);
         }
+        if let Some(ttl) = self.ttl {
+            config = config.ttl(ttl);
+        }
+        config
     }
 }

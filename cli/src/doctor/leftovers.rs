@@ -100,7 +100,7 @@ struct Sessions {
     unleased: Leftovers,
 }
 
-/// Reads the session keys, and the edges below them, page by page.
+/// Reads the session keys page by page.
 async fn sessions(client: &Client, root: &str) -> Result<Sessions, Failure> {
     let mut found = Sessions::default();
     // `0` comes after `/`, with which the root ends.

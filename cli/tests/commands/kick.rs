@@ -46,7 +46,7 @@ fn kick_takes_a_lock_from_its_holder_and_the_next_one_gets_it() {
     let LockError::Lost { cause, .. } = lost else {
         panic!("{lost:?}");
     };
-    assert_eq!(cause, LossCause::Deleted);
+    assert_eq!(cause, LossCause::Gone);
     let served = scene.runtime.block_on(next).expect("no panic");
     scene.release(served.expect("served"));
 }

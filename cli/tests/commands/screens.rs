@@ -25,10 +25,10 @@ const KEYS: [(&str, Option<(u32, &str)>); 9] = [
     ("locks/reports/7.r0", Some((5717, "reports::show"))),
 ];
 
-/// What the calls of two of them wait for, and the create revision of what each holds.
-const EDGES: [(&str, &str); 2] = [
-    ("locks%s/w/locks/orders/7/1%/locks/accounts/3/1%5", "2"),
-    ("locks%s/w/locks/accounts/3/2%/locks/orders/7/2%4", "3"),
+/// What the tasks of two of them hold, which wait.
+const HOLDS: [(&str, &str); 2] = [
+    ("locks/orders/7/2", r#","holds":[["locks/accounts/3/2",3]]"#),
+    ("locks/accounts/3/1", r#","holds":[["locks/orders/7/1",2]]"#),
 ];
 
 fn shop() -> Scene {
@@ -37,8 +37,11 @@ fn shop() -> Scene {
         let client = Client::connect([scene.etcd.endpoint()], None).await;
         let mut client = client.expect("a client");
         let records = KEYS.map(|(key, process)| (key, process.map_or_else(String::new, record)));
-        let edges = EDGES.map(|(key, held)| (key, held.to_owned()));
-        for ((key, value), lease) in records.into_iter().chain(edges).zip(LEASE..) {
+        for ((key, mut value), lease) in records.into_iter().zip(LEASE..) {
+            if let Some((_, holds)) = HOLDS.iter().find(|(of, _)| *of == key) {
+                let group = value.find(r#","group""#).expect("a group");
+                value.insert_str(group, holds);
+            }
             let id = LeaseGrantOptions::new().with_id(lease);
             client.lease_grant(600, Some(id)).await.expect("a lease");
             let options = PutOptions::new().with_lease(lease);

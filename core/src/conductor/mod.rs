@@ -1,44 +1,69 @@
-//! Conductor: routes each input to the machine it is about, and what follows to the next, from one work list.
+//! Conductor: routes each input to the machine it is about, and looks at every machine that has changed.
 //!
-//! It is the only one that knows several machines. This file has the state, the loop, the dispatch of answers, and the stages of a
-//! shutdown; its siblings have the rest: [`serving`] the way of a call, retention and deadlocks, [`answers`] what is sent for
-//! sessions and contenders, and what answers and events lead to. Nothing recurses: a name whose head may have a next step goes on
-//! the work list.
-//!
-//! Where a method returns an `Option`, `None` says that what it was about is gone.
+//! It is the only one that knows several machines. This file has the state, the loop, and the dispatch of responses; [`calls`] has
+//! the way of a call through its names, [`answers`] what responses and events mean, [`sessions`] what sessions need. Nothing
+//! recurses: a name that has changed is looked at from one list.
 
 mod answers;
-mod serving;
+mod calls;
+mod cycles;
+mod sessions;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::batch::Batch;
-use crate::calls::Calls;
+use crate::call::Calls;
 #[cfg(feature = "simulation")]
 use crate::contender::Contender;
-use crate::contender::Contenders;
-use crate::deadlock::{Cycle, Edge, Edges, Searches};
-use crate::exchanges::Exchanges;
+use crate::deadlock::{Cycle, Searches};
 use crate::ids::{
-    CallId, ContenderId, Incarnation, Key, LeaseId, Name, RequestId, Revision, SessionId,
-    session_root,
+    CallId, ContenderId, Incarnation, Key, LeaseId, NameId, RequestId, SessionId, session_root,
 };
 use crate::input::{Input, Settings};
 use crate::loss::LossCause;
 use crate::moment::Moment;
-use crate::observe::{Observe, Read};
+use crate::name::Names;
+use crate::outbox::Outbox;
 use crate::output::{Output, Refused};
-use crate::request::{Failure, Request, Response};
-use crate::session::{Session, Sessions};
+use crate::pool::Sessions;
+use crate::request::{Cause, Failure, Request, Response};
+use crate::session::Session;
 use crate::shutdown::Shutdown;
 use crate::steps::step;
-use crate::timers::{Timer, Timers};
+use crate::timers::Timers;
 use crate::transactions::{self, Deletion, Description};
-use crate::wait_queue::{WaitQueue, WaitQueues};
+use crate::view::{Read, View};
 
-/// A refused exchange is sent again after the pause of this many failures (rule P34).
+/// An operation that etcd refused is sent again after the pause of this many failures (rule P34).
 const SLOWLY: u32 = 4;
+
+/// Timers that one input fires at most, where one that concerns many calls counts as many. That keeps a step below some milliseconds.
+/// What is left is due at once.
+const BUDGET: usize = 256;
+
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Timer {
+    /// A call's wait, or the wait for its release, is over; or it looks for a cycle.
+    Call(CallId),
+    /// A contender is to be read, watched or described.
+    Contender(ContenderId),
+    /// A session needs something.
+    Session(SessionId),
+    /// A name has not been wanted for a while: its watch closes.
+    Rest(NameId),
+    /// No call has come for contenders that linger.
+    Linger,
+    /// What was held back is sent.
+    Flush,
+    /// Refused deletes are sent again.
+    Deletes,
+    /// Calls have waited too long for an etcd that is lost.
+    Silence,
+    /// A grace of the shutdown is over.
+    Shutdown,
+}
 
 /// What a request is for.
 #[derive(Debug)]
@@ -49,74 +74,47 @@ enum Exchange {
     List(SessionId),
     /// With a key that must be there unless etcd has lost its history.
     Barrier(SessionId, Option<Incarnation>),
-    /// Puts of contenders, and deletions of others in the same transaction (rule P7).
-    Put(SessionId, Vec<ContenderId>, Vec<Deletion>),
+    /// Puts of contenders of this number of calls, and deletions of others in the same transaction (rule P7).
+    Put(SessionId, usize, Vec<ContenderId>, Vec<Deletion>),
     Delete(Vec<Deletion>),
     Read(Vec<Read>),
     Describe(Vec<Description>),
-    /// A lease for keys that stay after their call; then the keys under it (rule P39).
-    Retain(ContenderId, Option<LeaseId>),
-    /// A write of edges; if it is to cut a cycle, with the victim.
-    Edges(SessionId, Vec<Edge>, Option<(CallId, Cycle)>),
-    Search(ContenderId),
-    /// Whether etcd is there.
-    Probe,
-}
-
-/// Names whose head may have a next step, each once.
-#[derive(Debug, Default)]
-struct Work {
-    order: VecDeque<Name>,
-    names: BTreeSet<Name>,
-}
-
-impl Work {
-    fn push(&mut self, name: &Name) {
-        if self.names.insert(name.clone()) {
-            self.order.push_back(name.clone());
-        }
-    }
-
-    fn pop(&mut self) -> Option<Name> {
-        let name = self.order.pop_front()?;
-        self.names.remove(&name);
-        Some(name)
-    }
-}
-
-/// A caller that waits until a session is open.
-#[derive(Debug)]
-struct Warming {
-    call: CallId,
-    ttl_secs: i64,
-    since: Moment,
+    /// Ranges that searches for cycles want.
+    Search(Vec<(CallId, Key)>),
+    /// The call that is to be taken out of a cycle, and the contenders by which it waits.
+    Abort(CallId, Arc<[ContenderId]>, Cycle),
 }
 
 /// The state of all locks of one process.
 #[derive(Debug)]
 pub struct Core {
     settings: Settings,
-    /// What session keys and edges begin with.
+    /// What session keys begin with.
     root: String,
     /// The moment of the input that is being handled.
     now: Moment,
-    /// What that makes ready is to wait for more, until the next tick; and something does.
-    deferring: bool,
+    /// It is a command, on a caller's thread, which does no work for others; and something of what it made ready waits for more,
+    /// until the next tick.
+    is_command: bool,
     deferred: bool,
+    /// Timers that it may still fire.
+    budget: usize,
     random: u64,
+    /// A name with very many keys below it was reported.
+    has_met_crowd: bool,
     calls: Calls,
-    queues: WaitQueues,
-    contenders: Contenders,
+    names: Names,
     sessions: Sessions,
-    warming: Vec<Warming>,
-    batch: Batch,
-    observe: Observe,
-    edges: Edges,
+    outbox: Outbox,
+    view: View,
     searches: Searches,
-    timers: Timers,
-    exchanges: Exchanges<Exchange>,
+    timers: Timers<Timer>,
+    /// Requests without an answer: when each was sent, and what it is for.
+    under_way: BTreeMap<RequestId, (Moment, Exchange)>,
+    last_request: u64,
+    /// Since when etcd is lost, if it is, and why.
+    lost: Option<(Moment, Option<Cause>)>,
     shutdown: Shutdown,
-    work: Work,
     outputs: VecDeque<Output>,
 }
 
@@ -126,23 +124,23 @@ impl Core {
         Self {
             root: session_root(&settings.prefix),
             now: Moment::after_boot(Duration::ZERO),
-            deferring: false,
+            is_command: false,
             deferred: false,
+            budget: 0,
             random: settings.seed | 1,
-            exchanges: Exchanges::new(settings.connect_timeout, settings.silence.clone()),
-            sessions: Sessions::new(settings.contenders_per_session),
-            warming: Vec::new(),
+            has_met_crowd: false,
+            sessions: Sessions::new(settings.keys_per_session),
             settings,
             calls: Calls::default(),
-            queues: WaitQueues::default(),
-            contenders: Contenders::default(),
-            batch: Batch::default(),
-            observe: Observe::default(),
-            edges: Edges::default(),
+            names: Names::default(),
+            outbox: Outbox::default(),
+            view: View::default(),
             searches: Searches::default(),
             timers: Timers::default(),
+            under_way: BTreeMap::new(),
+            last_request: 0,
+            lost: None,
             shutdown: Shutdown::default(),
-            work: Work::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -150,26 +148,23 @@ impl Core {
     /// Takes one input in; `now` never goes back.
     pub fn handle(&mut self, now: Moment, input: Input) {
         self.now = now;
-        let brought = matches!(input, Input::Acquire(_) | Input::Release { .. } | Input::Cancel(_));
-        self.deferring = self.settings.defers && brought;
-        // A thread that was held up handles a call after the timers that were due: expired waits form no cycles.
-        if matches!(input, Input::Acquire(_)) {
-            self.take_steps();
-            self.flush_sessions();
-        }
+        self.is_command =
+            matches!(input, Input::Acquire(_) | Input::Release { .. } | Input::Cancel(_));
+        self.budget = if self.is_command { 0 } else { BUDGET };
         match input {
             Input::Acquire(acquire) => self.acquire(acquire),
-            Input::Cancel(call) => drop(self.withdraw(call)),
-            Input::Release { call, how, fenced } => drop(self.release(call, how, fenced)),
-            Input::Keep { call, until } => self.calls.keep_until(call, until),
+            Input::Cancel(call) => self.withdraw(call),
+            Input::Release { call, how, fenced } => self.release(call, how, fenced),
+            Input::Moved(call) => self.moved(call),
             Input::Warm { call, .. } if self.shutdown.has_begun() => {
-                self.turn_down(call, Refused::ShuttingDown)
+                self.turn_down(call, Refused::ShuttingDown);
             }
-            Input::Warm { call, ttl_secs } => {
-                self.warming.push(Warming { call, ttl_secs, since: now });
-            }
-            Input::Answer { request, result } => drop(self.answer(request, result)),
-            Input::Watch { watch, event } => drop(self.watch_event(watch, event)),
+            Input::Warm { call, ttl_secs } => self.sessions.warm(now, call, ttl_secs),
+            Input::Answer { request, result } => self.answer(request, result),
+            Input::Lost { since, cause } => self.lost = Some((since, cause)),
+            Input::Back => self.back(),
+            Input::Wiped => self.lose_history(),
+            Input::Watch { watch, event } => self.watch_event(watch, event),
             Input::Shutdown { until } => {
                 if let Some(until) = self.shutdown.begin(until) {
                     self.timers.set(Timer::Shutdown, until);
@@ -177,16 +172,19 @@ impl Core {
                 self.turn_away(false);
             }
             Input::Inspect => {
-                let held = self.contenders.iter();
-                for (id, _) in held.filter(|(_, it)| it.ownership().is_some()) {
-                    self.timers.set(Timer::Read(id), now);
+                let held = self.names.iter().flat_map(|(name, it)| {
+                    it.held().map(move |(number, _)| ContenderId { number, name })
+                });
+                for id in held.collect::<Vec<_>>() {
+                    self.read_at(id, now);
                 }
             }
             Input::Tick => {}
         }
-        self.take_steps();
+        self.settle();
         self.flush();
         self.finish_shutdown();
+        self.mind_silence();
         if std::mem::take(&mut self.deferred) {
             self.timers.set_by(Timer::Flush, now);
         }
@@ -197,18 +195,21 @@ impl Core {
         self.outputs.pop_front()
     }
 
-    /// When to call `handle` again at the latest.
+    /// When to call `handle` again at the latest; a moment that has passed if timers are due that the last input has left.
     pub fn next_timeout(&self) -> Option<Moment> {
         self.timers.next()
     }
 
-    /// Takes the steps of all names on the work list, and of all timers that are due.
-    fn take_steps(&mut self) {
+    /// Looks at all names that have changed, and fires the timers that are due, as far as the budget goes.
+    fn settle(&mut self) {
         loop {
             step();
-            if let Some(name) = self.work.pop() {
-                self.serve(&name);
-            } else if let Some(timer) = self.timers.pop(self.now) {
+            if let Some(name) = self.names.next_dirty() {
+                self.serve(name);
+            } else if self.budget > 0
+                && let Some(timer) = self.timers.pop(self.now)
+            {
+                self.budget -= 1;
                 self.fire(timer);
             } else {
                 return;
@@ -218,36 +219,30 @@ impl Core {
 
     fn fire(&mut self, timer: Timer) {
         match timer {
-            Timer::Wait(call) => self.wait_over(call),
-            Timer::Confirm(contender) => {
-                let refused = self.calls.refusal(contender);
-                let why = refused.unwrap_or_else(|| Refused::Backend(self.exchanges.cause()));
-                self.confirm(contender, Err(why));
-            }
-            Timer::Linger => self.delete_lingered(),
-            Timer::Cycle(call) => drop(self.look_for_cycle(call)),
-            Timer::Retention(contender) => drop(self.retain_on(contender)),
+            Timer::Call(call) => self.call_due(call),
+            Timer::Contender(id) => self.contender_due(id),
             Timer::Session(session) => drop(self.sessions.wake(session)),
-            Timer::Read(contender) => drop(self.read_due(contender)),
-            Timer::Describe(contender) => drop(self.describe_due(contender)),
-            Timer::Rest(name) => self.rest(&name),
+            Timer::Rest(name) => self.rest(name),
+            Timer::Linger => self.delete_lingered(BUDGET),
             Timer::Flush => {}
-            Timer::Deletes => {
-                self.batch.retry_refused();
-                self.edges.retry_refused();
-            }
+            Timer::Deletes => self.outbox.retry_refused(),
             Timer::Silence => {
-                if let Some(came) = self.exchanges.gives_up(self.now) {
-                    let why = Refused::Backend(self.exchanges.cause());
-                    for call in self.calls.waiting_since(came) {
+                if self.is_silent() {
+                    let came = self.now - self.settings.connect_timeout;
+                    let why = self.silence();
+                    for call in self.calls.waiting_since(came, BUDGET) {
+                        self.budget = self.budget.saturating_sub(1);
                         self.refuse(call, why.clone());
                     }
-                    self.refuse_warming(&why, |it| it.since <= came);
+                    if self.calls.first_waiting().is_some_and(|first| first <= came) {
+                        self.timers.set(Timer::Silence, self.now);
+                    }
+                    self.refuse_warming(came, None, &why);
                 }
             }
             Timer::Shutdown => {
                 if self.shutdown.stop() {
-                    for call in self.calls.all_holding() {
+                    for call in self.calls.holding() {
                         self.lose_call(call, LossCause::Shutdown);
                     }
                     self.turn_away(true);
@@ -257,67 +252,45 @@ impl Core {
     }
 
     /// etcd answered a request, or did not.
-    fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) -> Option<()> {
-        let before = self.exchanges.failures();
-        let sent = self.exchanges.answered(self.now, request, &result)?;
-        let failures = self.exchanges.failures();
-        if failures > before {
-            let pause = self.pause(failures);
-            self.exchanges.hold_off(self.now + pause);
-            self.timers.set(Timer::Flush, self.now + pause);
-        } else if failures < before {
-            self.reopen_windows();
-        }
-        let revision = result.as_ref().ok().and_then(Response::revision);
-        let stale = revision.is_some_and(|revision| sent.is_ahead_of(revision));
-        if let Ok(Response::Txn(answer)) = &result
-            && self.exchanges.loses_history(&sent, answer)
-        {
-            self.lose_history();
-        }
-        let at = sent.at;
-        match sent.exchange {
+    fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
+        let Some((at, exchange)) = self.under_way.remove(&request) else { return };
+        match exchange {
             Exchange::Grant(id) => self.granted(id, at, result.and_then(Response::granted)),
-            Exchange::Renewal(id) => self.renewed(id, at, stale, result),
+            Exchange::Renewal(id) => self.renewed(id, at, result),
             Exchange::Revocation(lease) => self.revoked(lease, &result),
-            Exchange::List(id) => drop(self.listed(id, at, result)),
+            Exchange::List(id) => self.listed(id, at, result),
             Exchange::Barrier(id, witness) => {
                 self.barrier_answered(id, witness, result.and_then(Response::txn));
             }
-            Exchange::Put(session, ids, deletions) => {
+            Exchange::Put(session, calls, ids, deletions) => {
+                self.sessions.wake(session).into_iter().for_each(|it| it.puts().done(calls));
                 self.put(session, ids, deletions, result.and_then(Response::txn));
             }
             Exchange::Delete(deletions) => {
-                self.batch.delete_done(deletions.len());
+                self.outbox.delete_done(deletions.len());
                 self.deleted(deletions, result.and_then(Response::txn));
             }
             Exchange::Read(reads) => match result.and_then(Response::txn) {
-                Ok(answer) if !stale => self.read(reads, answer),
-                Err(Failure::Refused(..)) => self.read_again(&reads, stale, SLOWLY),
-                _ => self.read_again(&reads, stale, self.exchanges.failures()),
+                Ok(answer) if !answer.stale => self.read(reads, answer),
+                Err(Failure::Refused(..)) => self.read_again(&reads, false, SLOWLY),
+                result => self.read_again(&reads, result.is_ok(), 0),
             },
-            Exchange::Describe(keys) => {
-                self.described(&keys, result.and_then(Response::txn));
+            Exchange::Describe(keys) => self.described(&keys, result.and_then(Response::txn)),
+            Exchange::Search(reads) => self.searched(reads, result.and_then(Response::txn)),
+            Exchange::Abort(call, own, cycle) => {
+                self.aborted(call, &own, &cycle, result.and_then(Response::txn));
             }
-            Exchange::Retain(id, lease) => drop(self.retained(id, lease, result)),
-            Exchange::Edges(session, edges, cut) => {
-                self.edges_written(session, &edges, cut, result.and_then(Response::txn));
-            }
-            Exchange::Search(id) => self.searched(id, result.and_then(Response::txn)),
-            Exchange::Probe => {}
         }
-        self.refuse_cleared();
-        Some(())
     }
 
     /// Sends what is ready, as much in one transaction as fits, and as many as the windows allow: first what others wait for.
     fn flush(&mut self) {
         self.flush_sessions();
         while self.may_send()
-            && !self.waits_for_more(self.batch.is_ready())
-            && let Some(deletions) = self.batch.next_delete()
+            && !self.waits_for_more(self.outbox.has_ready_deletes())
+            && let Some(deletions) = self.outbox.next_delete()
         {
-            let txn = transactions::delete(&self.root, &deletions);
+            let txn = transactions::delete(&deletions);
             self.send(Request::Txn(txn), Exchange::Delete(deletions));
         }
         while self.may_send()
@@ -327,102 +300,114 @@ impl Core {
         }
         self.flush_reads();
         self.flush_descriptions();
-        self.flush_edges();
-        self.mind_silence();
+        self.flush_searches();
     }
 
     /// Whether what is ready waits for what other calls bring, until the next tick.
-    pub(super) fn waits_for_more(&mut self, ready: bool) -> bool {
-        let waits = self.deferring && ready;
+    fn waits_for_more(&mut self, ready: bool) -> bool {
+        let waits = self.defers() && ready;
         self.deferred |= waits;
         waits
     }
 
-    /// etcd answers again: what it was sent before, and may never answer, holds nothing back any more.
-    fn reopen_windows(&mut self) {
+    fn defers(&self) -> bool {
+        self.settings.defers && self.is_command
+    }
+
+    /// etcd answers again: what it was sent before, and may never answer, holds nothing back any more. Renewals go first, because
+    /// they show whether it has been wiped meanwhile.
+    fn back(&mut self) {
+        self.lost = None;
+        let has_bodies = |(_, it): &(SessionId, &Session)| it.bodies() > 0;
+        let renewed = self.sessions.iter().filter(has_bodies);
+        for id in renewed.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.renew(id);
+        }
+        self.outbox.reopen_windows();
+        self.view.reopen_window();
+        self.searches.reopen_window();
         self.sessions.reopen_windows();
-        self.batch.reopen_window();
-        self.observe.reopen_window();
     }
 
     fn may_send(&self) -> bool {
-        self.exchanges.may_send(self.now)
+        self.lost.is_none()
+    }
+
+    /// Whether etcd has been lost for as long as calls wait for it.
+    fn is_silent(&self) -> bool {
+        let patience = self.settings.connect_timeout;
+        self.lost.as_ref().is_some_and(|(since, _)| self.now - *since >= patience)
+    }
+
+    /// What a call learns that etcd does not serve.
+    fn silence(&self) -> Refused {
+        let cause = self.lost.as_ref().and_then(|(_, cause)| cause.as_ref());
+        Refused::Backend(cause.unwrap_or(&self.settings.silence).clone())
     }
 
     fn send(&mut self, request: Request, exchange: Exchange) {
-        let id = self.exchanges.send(self.now, &request, exchange);
+        self.last_request += 1;
+        let id = RequestId::from(self.last_request);
+        self.under_way.insert(id, (self.now, exchange));
         self.outputs.push_back(Output::Send { id, request });
     }
 
-    /// While calls wait, sees to it that silence is noticed: asks etcd something if nothing else is to be sent (rule P32).
+    /// Sets the timer of calls that wait for an etcd that is lost (rule P32).
     fn mind_silence(&mut self) {
-        let Some(first) = self.first_waiting() else {
-            return self.timers.cancel(&Timer::Silence);
-        };
-        // What is deferred asks something too.
-        if !self.deferring && self.exchanges.needs_probe(self.now) {
-            // No key has this name.
-            let key = Key::from(&*self.root);
-            let txn = transactions::reads(vec![transactions::get(&key)]);
-            self.send(Request::Txn(txn), Exchange::Probe);
+        match (&self.lost, self.first_waiting()) {
+            (Some((since, _)), Some(first)) => {
+                let over = first.max(*since) + self.settings.connect_timeout;
+                self.timers.set(Timer::Silence, over);
+            }
+            _ => self.timers.cancel(&Timer::Silence),
         }
-        let check = self.exchanges.next_check(self.now, first);
-        self.timers.set_by(Timer::Silence, check);
+    }
+
+    /// Returns true if calls wait: then the transport finds out whether etcd is silent.
+    pub fn has_waiters(&self) -> bool {
+        self.first_waiting().is_some()
     }
 
     /// Whether any key is to be deleted that etcd has not refused to delete.
     fn has_deletes(&self) -> bool {
         let is_delete = |it: &Exchange| match it {
             Exchange::Delete(_) => true,
-            Exchange::Put(_, _, deletions) => !deletions.is_empty(),
+            Exchange::Put(.., deletions) => !deletions.is_empty(),
             _ => false,
         };
-        self.batch.has_deletions() || self.exchanges.iter().any(is_delete)
+        self.outbox.has_deletions() || self.under_way.values().any(|(_, it)| is_delete(it))
     }
 
     /// When the first caller came that waits for a lock, or for a session.
     fn first_waiting(&self) -> Option<Moment> {
-        let warming = self.warming.first().map(|it| it.since);
+        let warming = self.sessions.first_warming();
         self.calls.first_waiting().into_iter().chain(warming).min()
     }
 
-    /// Reports open sessions to the callers that wait for one; sees to it that there will be one for the others.
-    fn serve_warming(&mut self) {
-        for it in std::mem::take(&mut self.warming) {
-            let id = self.sessions.choose(self.now, it.ttl_secs);
-            match self.sessions.get(id).is_some_and(Session::is_open) {
-                true => self.outputs.push_back(Output::Ready(it.call)),
-                false => self.warming.push(it),
-            }
-        }
-    }
-
-    /// Refuses callers that wait for a session.
-    fn refuse_warming(&mut self, why: &Refused, which: impl Fn(&Warming) -> bool) {
-        let refused = self.warming.extract_if(.., |it| which(it));
-        for Warming { call, .. } in refused.collect::<Vec<_>>() {
+    /// Refuses the callers that wait for a session of this TTL, or of any, and came by then.
+    fn refuse_warming(&mut self, then: Moment, ttl_secs: Option<i64>, why: &Refused) {
+        for call in self.sessions.stop_warming(then, ttl_secs) {
             self.turn_down(call, why.clone());
         }
     }
 
     /// Refuses the calls that wait, those of tasks that hold a lock only if `nested`.
     fn turn_away(&mut self, nested: bool) {
-        for call in self.calls.waiting_since(self.now) {
+        for call in self.calls.waiting_since(self.now, usize::MAX) {
             if nested || !self.calls.is_nested(call) {
                 self.refuse(call, Refused::ShuttingDown);
             }
         }
-        self.refuse_warming(&Refused::ShuttingDown, |_| true);
+        self.refuse_warming(self.now, None, &Refused::ShuttingDown);
     }
 
-    /// Once no body is left that can rely on a session, or the grace is over, sends the sessions off; once that is done, reports it.
+    /// Once no body is left that can rely on a session, or the grace is over, ends the sessions; once that is done, reports it.
     fn finish_shutdown(&mut self) {
         let waits = self.first_waiting().is_some();
         if !self.shutdown.has_begun() || self.shutdown.is_finished() || waits {
             return;
         }
         let has_body = |(_, it): (SessionId, &Session)| it.bodies() > 0 && !it.is_lost();
-        // Retained keys count as a body until they have a lease of their own.
         let busy = self.sessions.iter().any(has_body);
         if busy && !self.shutdown.has_stopped() {
             return;
@@ -435,7 +420,8 @@ impl Core {
             self.flush();
         }
         let of_leases = |it: &Exchange| matches!(it, Exchange::Grant(_) | Exchange::Revocation(_));
-        let leases = self.exchanges.iter().any(of_leases) || self.sessions.has_revocations();
+        let mut exchanges = self.under_way.values().map(|(_, it)| it);
+        let leases = exchanges.any(of_leases) || self.sessions.has_revocations();
         if over || !(busy || self.has_deletes() || leases) {
             self.shutdown.finish();
             self.outputs.push_back(Output::Finished);
@@ -457,22 +443,17 @@ impl Core {
     fn pause(&mut self, failures: u32) -> Duration {
         self.jittered(Duration::from_millis(50 << failures.min(SLOWLY)))
     }
-
-    /// The same after an exchange that ended like this: a refusal is an answer, and yet sent again slowly.
-    fn pause_after(&mut self, result: &Result<Response, Failure>) -> Duration {
-        match result {
-            Err(Failure::Refused(..)) => self.pause(SLOWLY),
-            _ => self.pause(self.exchanges.failures()),
-        }
-    }
 }
 
 /// What a core has, for checkers. Nothing here decides anything.
 impl Core {
-    /// The contenders.
+    /// The contenders, each with its name.
     #[cfg(feature = "simulation")]
-    pub fn contenders(&self) -> impl Iterator<Item = &Contender> {
-        self.contenders.iter().map(|(_, contender)| contender)
+    pub fn contenders(&self) -> impl Iterator<Item = (&Key, &Contender)> {
+        let all = self.names.iter();
+        all.flat_map(|(_, name)| {
+            name.contenders().map(move |(_, contender)| (&name.text, contender))
+        })
     }
 
     /// The sessions.
@@ -482,38 +463,31 @@ impl Core {
     }
 
     /// The calls that wait for a name, in order.
-    pub fn waiters(&self, name: &Name) -> Vec<CallId> {
-        let queue = self.queues.get(name).into_iter();
-        queue.flat_map(WaitQueue::waiters).collect()
-    }
-
-    /// How often a waiting call went to the end of its queues; `None`: it does not wait.
-    pub fn requeued(&self, call: CallId) -> Option<u32> {
-        Some(self.calls.waiting(call)?.requeued)
+    pub fn waiters(&self, name: &str) -> Vec<CallId> {
+        let mut names = self.names.iter().filter(|(_, it)| &*it.text == name);
+        names.next().into_iter().flat_map(|(_, name)| name.waiters()).collect()
     }
 
     /// The victim and the keys of a cycle that this request is to cut, if it is to.
-    pub fn abort_under_way(&self, request: RequestId) -> Option<(CallId, Vec<(Key, Revision)>)> {
-        match self.exchanges.get(request)? {
-            Exchange::Edges(_, _, Some((call, cycle))) => Some((*call, cycle.keys().collect())),
+    pub fn abort_under_way(&self, request: RequestId) -> Option<(CallId, Vec<Incarnation>)> {
+        match &self.under_way.get(&request)?.1 {
+            Exchange::Abort(call, _, cycle) => Some((*call, cycle.keys().cloned().collect())),
             _ => None,
         }
     }
 
     /// How many timers are set, and how many exchanges are under way.
     pub fn pending(&self) -> (usize, usize) {
-        (self.timers.len(), self.exchanges.iter().count())
+        (self.timers.len(), self.under_way.len())
     }
 
     /// What is left although no call wants anything; `None`: nothing.
     pub fn leftovers(&self) -> Option<String> {
-        let names: Vec<&Name> = self.queues.iter().map(|(name, _)| name).collect();
-        let idle = self.observe.is_idle()
-            && self.edges.is_empty()
+        let names: Vec<&Key> = self.names.iter().map(|(_, name)| &name.text).collect();
+        let is_idle = self.view.is_idle()
+            && self.searches.is_empty()
             && !self.has_deletes()
-            && self.contenders.is_empty()
-            && self.calls.is_empty()
-            && names.is_empty();
-        (!idle).then(|| format!("{names:?} {:?} {:?}", self.contenders, self.calls))
+            && self.calls.is_empty();
+        (!is_idle || !names.is_empty()).then(|| format!("{names:?} {:?}", self.calls))
     }
 }

@@ -1,8 +1,9 @@
 //! Admission: no older contender excludes the key any more (rules P2, P11, P14, P15).
 
-use etcd_locked_core::{Event, Op, Output, Refused, Request, RequestId, Revision, Wait};
+use etcd_locked_core::{Event, Mode, Op, Output, Refused, Request, RequestId, Revision, Wait};
+use etcd_locked_sim::etcd::unknown;
 
-use crate::rig::{Rig, deletes};
+use crate::rig::{Rig, TTL, deletes};
 
 /// A core that waits for `locks/a` behind `zy` and `zz`, and has read who is before it.
 fn third() -> Rig {
@@ -106,6 +107,38 @@ fn try_for_a_contended_name_is_refused() {
     rig.acquire(2, "locks/a", Wait::Once);
     rig.serve();
     assert!(matches!(rig.refused(2), Refused::Held { .. }));
+}
+
+/// The put of a call that has gone is no holder: its outcome decides, whatever the try wants.
+#[test]
+fn try_waits_for_the_outcome_of_a_cancelled_put() {
+    for (mode, ttl_secs) in [(Mode::Exclusive, TTL + 1), (Mode::Shared, TTL)] {
+        for is_ambiguous in [false, true] {
+            let mut rig = Rig::warm();
+            rig.acquire(1, "locks/a", Wait::Forever);
+            let (id, put) = rig.take_put();
+            let answer = rig.store.apply(rig.now, &put);
+            rig.cancel(1);
+            rig.call(2, &["locks/a"], mode, Wait::Once, ttl_secs, &[]);
+            rig.answer(id, if is_ambiguous { Err(unknown()) } else { answer });
+            rig.live(crate::SOON);
+            rig.granted(2);
+        }
+    }
+}
+
+#[test]
+fn try_waits_for_the_deletion_of_an_own_key() {
+    let mut rig = Rig::warm();
+    rig.share(1, "locks/a", Mode::Shared, Wait::Forever);
+    rig.serve();
+    rig.release(1);
+    let delete = rig.take_that(|request| !deletes(request).is_empty());
+    rig.acquire(2, "locks/a", Wait::Once);
+    rig.serve();
+    rig.carry_out(delete);
+    rig.live(crate::SOON);
+    rig.granted(2);
 }
 
 /// A watch on all contenders brings an event for each, so a waiter with many predecessors watches the last alone (rule P15).

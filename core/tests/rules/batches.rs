@@ -141,7 +141,8 @@ fn stuck_transactions_hold_nothing_back_once_etcd_answers() {
     let (first, _) = rig.take_put();
     rig.answer(first, Err(unknown()));
     rig.pass(Duration::from_millis(200));
-    let barrier = rig.sent.pop_back().expect("etcd is asked");
+    rig.come_back();
+    let barrier = rig.sent.pop_back().expect("a barrier");
     rig.carry_out(barrier);
     let before = rig.sent.len();
     rig.acquire(100, "locks/100", Wait::Forever);

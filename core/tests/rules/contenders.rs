@@ -16,6 +16,7 @@ fn unanswered_put_is_barred_before_the_next() {
 
     rig.acquire(2, "locks/b", Wait::Forever);
     rig.pass(SOON);
+    rig.come_back();
     let (id, barrier) = rig.take();
     assert_eq!(puts(&barrier), ["locks%s/a1"]);
     assert!(rig.sent.is_empty(), "nothing is put while the barrier is under way");
@@ -44,6 +45,7 @@ fn name_is_closed_while_its_delete_is_unresolved() {
         assert!(rig.sent.is_empty(), "only the delete is sent");
         rig.answer(id, Err(unknown()));
         rig.pass(crate::SOON);
+        rig.come_back();
     }
     rig.serve();
     assert!(matches!(rig.output(1), Some(Output::Released { result: Ok(()), .. })));
@@ -274,6 +276,7 @@ fn put_behind_one_that_nobody_wants_any_more_is_sent() {
     rig.fail_all(unavailable);
     rig.cancel(1);
     rig.pass(SOON);
+    rig.come_back();
     let (_, put) = rig.take();
     assert_eq!(puts(&put), ["locks/b/a1"]);
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use etcd_locked_core::{Refused, Request, Wait};
+use etcd_locked_core::{Mode, Refused, Request, Search, Wait};
 
 use crate::CallId;
-use crate::town::{Town, is_abort, is_publication, is_search};
+use crate::town::{Town, is_abort, is_delete_of_b, is_search};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -132,61 +132,71 @@ fn wait_that_is_over_closes_no_cycle_in_a_process() {
     }
 }
 
+/// The group has keys at neither name, so the call passes it once it has a key of its own.
 #[test]
-fn group_steps_back_inside_a_process() {
+fn nested_call_passes_a_group_that_has_no_keys() {
     let mut town = Town::of(1);
     town.take(0, 0, &["a"]);
     town.ask(0, 1, &["b", "a"], &[]);
-    town.ask(0, 2, &["a"], &[]);
     town.ask(0, 10, &["b"], &[0]);
-    assert!(town.is_granted(0, 10), "the group is behind it now");
-    town.release(0, 10);
-    town.release(0, 0);
-    town.live(SECOND);
-    assert!(town.is_granted(0, 2) && !town.is_granted(0, 1), "at the end of all its queues");
-    town.release(0, 2);
-    town.live(SECOND);
-    assert!(town.is_granted(0, 1));
-    assert!(town.refusals().is_empty());
-}
-
-/// Its keys have been put, as another process has the other name.
-#[test]
-fn group_that_has_keys_takes_them_back() {
-    let mut town = Town::of(2);
-    town.take(1, 9, &["c"]);
-    town.take(0, 0, &["a"]);
-    town.ask(0, 3, &["d", "c"], &[]);
-    town.ask(0, 1, &["b", "a"], &[]);
-    assert_eq!(town.keys("d").len(), 1);
-    town.ask(0, 10, &["d", "b"], &[0]);
-    // The one group is no hindrance but for its turn, the other waits for what the task holds.
-    assert!(town.refusals().is_empty() && town.keys("b").is_empty());
-    town.release(1, 9);
-    town.until(|town| town.is_granted(0, 3));
-    town.release(0, 3);
-    town.until(|town| town.is_granted(0, 10));
+    let took = town.until(|town| town.is_granted(0, 10));
+    assert!(took < 2 * SECOND, "{took:?}");
     town.release(0, 10);
     town.release(0, 0);
     town.until(|town| town.is_granted(0, 1));
     assert!(town.refusals().is_empty());
 }
 
+/// Of a group and a nested call that wait for each other only the latter is refused: the task of the group holds nothing.
 #[test]
-fn group_steps_back_for_another_process() {
+fn nested_call_behind_a_group_is_refused() {
     for names in [["a", "b"], ["b", "a"]] {
         let mut town = Town::of(2);
         town.take(0, 0, &["a"]);
         town.ask(1, 1, &names, &[]);
         town.ask(0, 10, &["b"], &[0]);
-        assert!(!town.is_granted(0, 10), "the group is before it");
-        let took = town.until(|town| town.is_granted(0, 10));
+        let took = town.until(|town| !town.refusals().is_empty());
         assert!(took < SOON, "{took:?}");
-        town.release(0, 10);
+        assert_eq!(deadlocked(&town), [10]);
         town.release(0, 0);
         town.until(|town| town.is_granted(1, 1));
-        assert!(town.refusals().is_empty());
     }
+}
+
+/// One task after the other holds `a` and wants `b`, where the group is ahead.
+#[test]
+fn group_is_served_beside_steady_nested_traffic() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.ask(1, 1, &["a", "b"], &[]);
+    let mut outer = 0;
+    for round in 1..=3 {
+        let (next, inner) = (10 + round, 100 + round);
+        town.ask(0, inner, &["b"], &[outer]);
+        town.ask(0, next, &["a"], &[]);
+        town.until(|town| town.refusals().iter().any(|(call, _)| *call == inner));
+        town.release(0, outer);
+        town.until(|town| town.is_granted(0, next) || town.is_granted(1, 1));
+        if town.is_granted(1, 1) {
+            return;
+        }
+        outer = next;
+    }
+    panic!("the group is not served");
+}
+
+/// They put keys in one transaction. Each is ahead of the other's task at one name.
+#[test]
+fn cycle_of_nested_groups_is_cut_once() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.take(1, 1, &["b"]);
+    town.ask(0, 10, &["b", "c"], &[0]);
+    town.ask(1, 11, &["a", "c"], &[1]);
+    let took = town.until(|town| !town.refusals().is_empty());
+    assert!(took < SOON, "{took:?}");
+    assert_eq!(deadlocked(&town), [11]);
+    assert_eq!(town.keys("c"), ["locks/c/a1"]);
 }
 
 /// The key of one begins as the other name does.
@@ -239,24 +249,24 @@ fn cycle_that_dissolves_before_its_abort_is_none() {
     }
 }
 
-/// All keys are as they were, only that the one's task does not wait any more: its place is another call's.
+/// The call that waits for `b` is cancelled, and its key is there still: what its task held passes to no call that does not wait.
 #[test]
-fn cycle_is_none_if_the_waiting_key_serves_another_call() {
-    let mut town = Town::of(2);
-    town.take(0, 0, &["a"]);
-    town.take(1, 1, &["b"]);
-    town.ask(0, 3, &["b"], &[]);
-    town.ask(0, 10, &["b"], &[0]);
-    town.ask(1, 11, &["a"], &[1]);
-    town.withhold = is_abort;
-    town.until(|town| town.withheld.iter().any(|it| it.from == 1));
-    town.withheld.retain(|it| it.from == 1);
-    let keys = town.keys("b");
-    town.cancel(0, 10);
-    assert_eq!(town.keys("b"), keys);
-    town.let_through();
-    town.live(SOON);
-    assert!(deadlocked(&town).is_empty());
+fn cancelled_wait_makes_no_cycle() {
+    for other in [false, true] {
+        let mut town = Town::of(2);
+        town.take(0, 0, &["a"]);
+        town.take(1, 1, &["b"]);
+        town.ask(0, 10, &["b"], &[0]);
+        town.ask(0, 3, &[if other { "a" } else { "b" }], &[]);
+        town.live(SECOND);
+        town.withhold = is_delete_of_b;
+        town.cancel(0, 10);
+        town.release(0, 0);
+        town.ask(1, 11, &["a"], &[1]);
+        town.live(SOON);
+        assert!(deadlocked(&town).is_empty(), "{:?}", town.refusals());
+        assert!(town.is_granted(if other { 0 } else { 1 }, if other { 3 } else { 11 }));
+    }
 }
 
 #[test]
@@ -267,7 +277,7 @@ fn abort_without_an_answer_refuses_no_call() {
         town.until(|town| town.withheld.len() == 1);
         town.lose(carried_out);
         town.withhold = |_| false;
-        town.serve();
+        town.live(SECOND / 2);
         assert!(deadlocked(&town).is_empty());
         let key = town.keys("n0");
         assert_eq!(key.len(), 2, "it waits on, or again: {key:?}");
@@ -316,7 +326,7 @@ fn calls_in_no_cycle_send_nothing_about_cycles() {
     let mut town = Town::of(2);
     town.take(0, 0, &["a"]);
     town.take(1, 1, &["b"]);
-    town.withhold = |request| is_abort(request) || is_publication(request) || is_search(request);
+    town.withhold = |request| is_abort(request) || is_search(request);
     town.ask(0, 3, &["b"], &[]);
     town.ask(1, 4, &["a", "c"], &[]);
     town.ask(1, 10, &["c"], &[1]);
@@ -327,4 +337,100 @@ fn calls_in_no_cycle_send_nothing_about_cycles() {
     town.until(|town| town.is_granted(1, 10));
     town.live(SOON);
     assert!(town.withheld.is_empty(), "{:?}", town.withheld);
+}
+
+#[test]
+fn waiting_key_of_a_nested_call_lists_what_its_task_holds() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a", "c"]);
+    town.take(0, 2, &["d"]);
+    town.take(1, 1, &["b"]);
+    town.ask(0, 10, &["b"], &[0, 2]);
+    let mut held = town.holds("locks/b/a1");
+    held.sort();
+    assert_eq!(held, ["locks/a/a1", "locks/c/a1", "locks/d/a1"]);
+    town.release(1, 1);
+    town.until(|town| town.is_granted(0, 10));
+    town.live(2 * SECOND);
+    assert!(town.holds("locks/b/a1").is_empty(), "it waits no more");
+}
+
+/// The second waits behind the first of its process, which has the key in line.
+#[test]
+fn nested_call_has_a_key_of_its_own_after_a_second() {
+    for (mode, key) in [(Mode::Exclusive, "locks/b/a1.n0"), (Mode::Shared, "locks/b/a1.n0.r")] {
+        let mut town = Town::of(2);
+        town.take(0, 0, &["a"]);
+        town.take(1, 1, &["b"]);
+        town.ask(0, 3, &["b"], &[]);
+        town.ask_as(0, 10, mode, &["b"], &[0], Wait::Forever);
+        town.live(SECOND * 9 / 10);
+        assert_eq!(town.keys("b").len(), 2);
+        town.live(SECOND / 2);
+        assert_eq!(town.keys("b")[2], key);
+        assert_eq!(town.holds(key), ["locks/a/a1"]);
+        town.cancel(0, 10);
+        assert_eq!(town.keys("b").len(), 2, "it goes with its call");
+    }
+}
+
+#[test]
+fn nested_call_that_gets_the_lock_by_hand_over_deletes_its_key() {
+    let mut town = Town::of(1);
+    town.take(0, 0, &["a"]);
+    town.take(0, 1, &["b"]);
+    town.ask(0, 10, &["b"], &[0]);
+    town.live(2 * SECOND);
+    assert_eq!(town.keys("b"), ["locks/b/a1", "locks/b/a1.n0"]);
+    town.release(0, 1);
+    assert!(town.is_granted(0, 10));
+    assert_eq!(town.keys("b"), ["locks/b/a1"]);
+    town.release(0, 10);
+    town.live(SECOND);
+    assert!(town.keys("b").is_empty());
+}
+
+#[test]
+fn waiting_key_is_inherited_neither_from_a_nested_call_nor_by_one() {
+    for holds in [&[0][..], &[]] {
+        let mut town = Town::of(2);
+        town.take(0, 0, &["a"]);
+        town.take(1, 1, &["b"]);
+        town.ask(0, 10, &["b"], holds);
+        let created = |town: &Town| town.store.kv(b"locks/b/a1").map(|kv| kv.create_revision);
+        let first = created(&town);
+        town.ask(0, 11, &["b"], if holds.is_empty() { &[0] } else { &[] });
+        town.cancel(0, 10);
+        assert!(created(&town) > first);
+    }
+}
+
+/// A key that is listed is deleted instead, and put again for the next call.
+#[test]
+fn listed_key_is_not_handed_over() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.take(1, 1, &["b"]);
+    town.ask(0, 10, &["b"], &[0]);
+    town.ask(0, 3, &["a"], &[]);
+    let created = |town: &Town| town.store.kv(b"locks/a/a1").map(|kv| kv.create_revision);
+    let first = created(&town);
+    town.withhold = is_delete_of_b;
+    town.cancel(0, 10);
+    town.release(0, 0);
+    assert!(town.is_granted(0, 3) && created(&town) > first);
+}
+
+/// The name has more contenders than a search reads.
+#[test]
+fn search_that_reaches_a_bound_reports_it_once() {
+    let mut town = Town::of(2);
+    town.take(0, 0, &["a"]);
+    town.take(1, 1, &["b"]);
+    for n in 0..Search::CONTENDERS {
+        town.contend(&format!("locks/a/other{n}"));
+    }
+    town.ask(0, 10, &["b"], &[0]);
+    town.live(SOON);
+    assert_eq!(town.bounded(0), 1);
 }

@@ -314,9 +314,8 @@ fn group_loses_its_lease_once() {
     rig.pass(Duration::from_secs(TTL as u64));
     rig.lost(1);
     assert!(rig.output(1).is_none());
-    rig.release(1);
-    assert!(matches!(rig.output(1), Some(Output::Released { result: Err(_), .. })));
-    assert!(rig.output(1).is_none());
+    rig.give_back(1);
+    assert!(rig.released(1).is_ok() && rig.output(1).is_none());
 }
 
 #[test]

@@ -106,8 +106,10 @@ fn names_are_read_in_turn_where_no_list_is_to_be_had() {
         let (list, _) = due(&mut rig);
         rig.store.delete(b"locks/a/a1");
         rig.answer(list, answer);
+        rig.pass(SOON);
+        rig.come_back();
         assert_eq!(count(&mut rig, MINUTE, reads), 1, "both in one");
-        assert_eq!(rig.lost(1), LossCause::Deleted);
+        assert_eq!(rig.lost(1), LossCause::Gone);
     }
 }
 

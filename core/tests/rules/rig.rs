@@ -9,6 +9,7 @@ use etcd_locked_core::{
     Wait, WatchEvent, WatchId,
 };
 use etcd_locked_sim::etcd::{Etcd, settings};
+use etcd_locked_sim::transport::Transport;
 
 use crate::{CallId, stack};
 
@@ -21,6 +22,7 @@ const WARM: CallId = 1_000_000;
 #[derive(Debug)]
 pub(crate) struct Rig {
     pub(crate) core: Core,
+    transport: Transport,
     pub(crate) store: Etcd,
     pub(crate) now: Moment,
     /// Requests without an answer, the oldest first.
@@ -30,6 +32,10 @@ pub(crate) struct Rig {
     watches: BTreeMap<WatchId, (Key, bool)>,
     /// How many were opened.
     opened: usize,
+    /// Names that were reported for the keys below them.
+    pub(crate) crowded: Vec<Key>,
+    /// Steps that the last input took.
+    pub(crate) steps: u64,
 }
 
 impl Rig {
@@ -42,12 +48,13 @@ impl Rig {
         Self::of(None, Some(max))
     }
 
-    fn of(contenders_per_session: Option<usize>, max_waiters: Option<usize>) -> Self {
-        Self::with(Settings { contenders_per_session, max_waiters, defers: false, ..settings(1) })
+    fn of(keys_per_session: Option<usize>, max_waiters: Option<usize>) -> Self {
+        Self::with(Settings { keys_per_session, max_waiters, defers: false, ..settings(1) })
     }
 
     fn with(settings: Settings) -> Self {
         Self {
+            transport: Transport::new(settings.connect_timeout),
             core: Core::new(settings),
             store: Etcd::new(),
             now: Moment::after_boot(Duration::from_secs(100)),
@@ -55,6 +62,8 @@ impl Rig {
             outputs: Vec::new(),
             watches: BTreeMap::new(),
             opened: 0,
+            crowded: Vec::new(),
+            steps: 0,
         }
     }
 
@@ -64,14 +73,13 @@ impl Rig {
     }
 
     /// The same; a session takes at most this many keys.
-    pub(crate) fn spreading(limit: usize) -> Self {
-        Self::of(Some(limit), None).warmed()
+    pub(crate) fn spreading(limit: impl Into<Option<usize>>) -> Self {
+        Self::of(limit.into(), None).warmed()
     }
 
     /// With an open session, and requests that leave with the next tick; a session takes at most this many keys.
     pub(crate) fn deferring(limit: impl Into<Option<usize>>) -> Self {
-        let settings =
-            Settings { contenders_per_session: limit.into(), defers: true, ..settings(1) };
+        let settings = Settings { keys_per_session: limit.into(), defers: true, ..settings(1) };
         Self::with(settings).warmed()
     }
 
@@ -83,15 +91,35 @@ impl Rig {
     }
 
     /// One turn of the contract.
-    pub(crate) fn submit(&mut self, input: Input) {
-        for output in stack::handle(&mut self.core, self.now, input) {
+    pub(crate) fn submit(&mut self, mut input: Input) {
+        if let Input::Answer { request, result } = &mut input {
+            self.transport.end(self.now, *request, result);
+        }
+        let probe = self.transport.probe(self.now);
+        let command = matches!(input, Input::Acquire(_) | Input::Release { .. } | Input::Cancel(_));
+        while !command && let Some(news) = self.transport.news() {
+            self.step(news);
+        }
+        self.step(input);
+        self.sent.extend(probe);
+        self.transport.wait(self.now, self.core.has_waiters());
+    }
+
+    fn step(&mut self, input: Input) {
+        let (outputs, steps) = stack::handle(&mut self.core, self.now, input);
+        self.steps = steps;
+        for output in outputs {
             match output {
-                Output::Send { id, request } => self.sent.push_back((id, request)),
+                Output::Send { id, request } => {
+                    self.transport.send(self.now, id, &request);
+                    self.sent.push_back((id, request));
+                }
                 Output::Watch { id, prefix, puts, .. } => {
                     self.opened += 1;
                     self.watches.insert(id, (prefix, puts));
                 }
                 Output::Unwatch(id) => drop(self.watches.remove(&id)),
+                Output::Crowded(name) => self.crowded.push(name),
                 output => self.outputs.push(output),
             }
         }
@@ -155,7 +183,7 @@ impl Rig {
         self.call(call, &[name], mode, wait, TTL, &[outer]);
     }
 
-    fn call(
+    pub(crate) fn call(
         &mut self,
         call: CallId,
         names: &[&str],
@@ -198,12 +226,6 @@ impl Rig {
     pub(crate) fn release_as(&mut self, call: CallId, how: Release, fenced: bool) {
         let call = call.into();
         self.submit(Input::Release { call, how, fenced });
-    }
-
-    /// The names of a call stay locked for so long from now on.
-    pub(crate) fn retain(&mut self, call: CallId, time: Duration) {
-        let (call, until) = (call.into(), self.now + time);
-        self.submit(Input::Keep { call, until });
     }
 
     pub(crate) fn shut_down(&mut self, grace: Duration) {
@@ -256,6 +278,14 @@ impl Rig {
         }
     }
 
+    /// etcd answers its probes: it is back.
+    pub(crate) fn come_back(&mut self) {
+        while let Some(at) = self.sent.iter().position(|(id, _)| Transport::is_probe(*id)) {
+            let probe = self.sent.remove(at).expect("a probe");
+            self.carry_out(probe);
+        }
+    }
+
     /// Time passes, and nothing arrives.
     pub(crate) fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
@@ -301,6 +331,12 @@ impl Rig {
         self.opened
     }
 
+    /// Takes the refusals of all calls, and counts them.
+    pub(crate) fn refusals(&mut self) -> usize {
+        let refused = |it: &mut Output| matches!(it, Output::Refused { .. });
+        self.outputs.extract_if(.., refused).count()
+    }
+
     /// The oldest output about a call; what is about others stays.
     pub(crate) fn output(&mut self, call: CallId) -> Option<Output> {
         let at = self.outputs.iter().position(|output| match output {
@@ -337,13 +373,6 @@ impl Rig {
         }
     }
 
-    /// Whether the body of a call must not be polled, although its caller does not know how its lock was lost.
-    #[track_caller]
-    pub(crate) fn is_only_stopped(&mut self, call: CallId) -> bool {
-        let stopped = |it: &Output| matches!(it, Output::Stopped(of) if of.get() == call);
-        self.outputs.iter().any(stopped) && self.output(call).is_none()
-    }
-
     #[track_caller]
     pub(crate) fn released(&mut self, call: CallId) -> Result<(), Refused> {
         match self.output(call) {
@@ -375,8 +404,8 @@ impl Rig {
 
     /// The contenders of a name.
     pub(crate) fn contenders(&self, name: &str) -> Vec<&Contender> {
-        let has = |of: &&Contender| of.names().iter().any(|own| own.as_str() == name);
-        self.core.contenders().filter(has).collect()
+        let own = self.core.contenders().filter(|(of, _)| &***of == name);
+        own.map(|(_, contender)| contender).collect()
     }
 
     /// The create revision of the only contender of a name.

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use etcd_locked_core::{
-    Input, LossCause, Mode, Op, Refusal, Refused, Request, RequestId, Response, Revision, Session,
-    Wait,
+    Input, LossCause, Op, Refusal, Refused, Request, RequestId, Response, Revision, Session, Wait,
 };
 use etcd_locked_sim::etcd::{refused, unknown};
 
@@ -32,7 +31,7 @@ fn deadline_counts_from_when_a_renewal_was_sent() {
     let (renewal, request) = rig.take();
     assert!(matches!(request, Request::KeepAlive { .. }));
     rig.pass(SOON);
-    rig.answer(renewal, Ok(Response::KeptAlive { ttl: WHOLE, revision: None }));
+    rig.answer(renewal, Ok(Response::KeptAlive { ttl: WHOLE, revision: None, stale: false }));
     assert_eq!(deadline.stop(), Some(sent + WHOLE.mul_f64(0.99) - WHOLE / 10));
 }
 
@@ -43,7 +42,7 @@ fn late_renewal_does_not_bring_a_lost_lock_back() {
     rig.pass(WHOLE / 3);
     let (renewal, _) = rig.take();
     rig.now = rig.now + WHOLE;
-    rig.answer(renewal, Ok(Response::KeptAlive { ttl: WHOLE, revision: None }));
+    rig.answer(renewal, Ok(Response::KeptAlive { ttl: WHOLE, revision: None, stale: false }));
     assert_eq!(rig.lost(1), LossCause::Expired);
     assert!(deadline.is_over(rig.now) && deadline.stop().is_none());
     let renews = |request: &Request| matches!(request, Request::KeepAlive { .. });
@@ -61,6 +60,7 @@ fn late_bundle_does_not_bring_a_lost_session_back() {
     assert_eq!(rig.lost(1), LossCause::Expired);
     rig.sent.clear();
     let answer = etcd_locked_core::TxnAnswer {
+        stale: false,
         revision: Revision::new(99).expect("a value"),
         succeeded: false,
         answers: Vec::new(),
@@ -191,7 +191,7 @@ fn session_without_its_key_keeps_its_bodies_alone() {
 fn session_without_an_answer_to_its_barrier_retires() {
     let mut rig = Rig::warm();
     rig.acquire(1, "locks/a", Wait::For(WHOLE * 3));
-    for _ in 0..WHOLE.as_millis() / 100 + 20 {
+    for _ in 0..WHOLE.as_millis() * 3 / 200 {
         rig.pass(Duration::from_millis(100));
         for (id, request) in std::mem::take(&mut rig.sent) {
             let writes = matches!(request, Request::Txn(_))
@@ -200,7 +200,7 @@ fn session_without_an_answer_to_its_barrier_retires() {
             rig.answer(id, result);
         }
     }
-    rig.serve();
+    rig.live(SOON);
     assert!(!rig.store.leases().contains(&0xa1));
 }
 
@@ -213,16 +213,14 @@ fn lease_is_revoked_only_after_its_bodies_are_dropped() {
     rig.answer(renewal, Err(refused(Refusal::LeaseNotFound)));
     assert!(grant.deadline.is_over(rig.now), "at once");
     rig.serve();
-    assert_eq!(rig.lost(1), LossCause::Revoked);
+    assert_eq!(rig.lost(1), LossCause::Gone);
     rig.live(SOON);
     assert!(rig.has("locks/a/a1"));
     rig.acquire(2, "locks/a", Wait::Forever);
     rig.live(SOON);
     assert!(rig.output(2).is_none(), "not before the body is dropped");
     rig.give_back(1);
-    let cause = LossCause::Revoked;
-    assert!(matches!(rig.released(1), Err(Refused::Lost { cause: of }) if of == cause));
-    assert!(!rig.has("locks/a/a1"));
+    assert!(rig.released(1).is_ok() && !rig.has("locks/a/a1"));
     rig.granted(2);
 }
 
@@ -270,21 +268,14 @@ fn holder_loses_a_key_that_is_overwritten() {
     assert_eq!(rig.lost(1), LossCause::Overwritten);
 }
 
-/// A revocation deletes the key first, so the lease may be gone too.
+/// The renewal may never be answered; if the lease is gone too, its answer ends the other locks.
 #[test]
-fn body_stops_at_once_and_a_renewal_shows_the_cause() {
-    for cause in [LossCause::Deleted, LossCause::Revoked] {
-        let mut rig = watcher();
-        match cause {
-            LossCause::Revoked => rig.store.revoke(0xa1),
-            _ => rig.store.delete(b"locks/a/a1"),
-        }
-        rig.report();
-        assert!(rig.is_only_stopped(1));
-        let renewal = renewal(&mut rig);
-        rig.carry_out(renewal);
-        assert_eq!(rig.lost(1), cause);
-    }
+fn key_that_is_gone_is_lost_at_once() {
+    let mut rig = watcher();
+    rig.store.delete(b"locks/a/a1");
+    rig.report();
+    assert_eq!(rig.lost(1), LossCause::Gone);
+    renewal(&mut rig);
 }
 
 /// What is held of one name under several leases is watched under each.
@@ -296,10 +287,10 @@ fn readers_of_each_session_are_told() {
     rig.live(2 * SECOND);
     rig.store.delete(b"locks/a/a2.r1");
     rig.report();
-    assert!(rig.is_only_stopped(2));
+    assert_eq!(rig.lost(2), LossCause::Gone);
     rig.store.delete(b"locks/a/a1.r0");
     rig.report();
-    assert!(rig.is_only_stopped(1));
+    assert_eq!(rig.lost(1), LossCause::Gone);
 }
 
 /// The writer watches what is ahead of it, the reader what it holds.
@@ -319,54 +310,6 @@ fn reader_is_told_though_a_writer_of_its_process_waits() {
 }
 
 #[test]
-fn renewal_sent_before_a_deletion_says_nothing_of_it() {
-    let mut rig = watcher();
-    rig.pass(WHOLE / 3);
-    let (early, request) = renewal(&mut rig);
-    let answer = rig.store.apply(rig.now, &request);
-    rig.now = rig.now + Duration::from_millis(1);
-    rig.store.revoke(0xa1);
-    rig.report();
-    rig.answer(early, answer);
-    assert!(rig.is_only_stopped(1));
-    let late = renewal(&mut rig);
-    rig.carry_out(late);
-    assert_eq!(rig.lost(1), LossCause::Revoked);
-}
-
-#[test]
-fn cause_of_a_loss_is_known_by_the_stop_time() {
-    let silent = |rig: &mut Rig| rig.fail_all(unknown);
-    let late = |rig: &mut Rig| rig.pass(WHOLE);
-    for etcd_is in [silent, late] {
-        let mut rig = watcher();
-        rig.store.delete(b"locks/a/a1");
-        rig.report();
-        etcd_is(&mut rig);
-        assert_eq!(rig.lost(1), LossCause::Deleted);
-    }
-}
-
-#[test]
-fn reader_that_leaves_others_learns_how_its_session_was_lost() {
-    let mut rig = Rig::warm();
-    for call in [1, 2] {
-        rig.share(call, "locks/a", Mode::Shared, Wait::Forever);
-        rig.serve();
-        rig.granted(call);
-    }
-    rig.store.revoke(0xa1);
-    rig.pass(WHOLE / 3);
-    rig.serve();
-    let cause = LossCause::Revoked;
-    for call in [1, 2] {
-        assert_eq!(rig.lost(call), cause);
-        rig.release(call);
-        assert!(matches!(rig.released(call), Err(Refused::Lost { cause: of }) if of == cause));
-    }
-}
-
-#[test]
 fn call_learns_that_session_keys_are_forbidden() {
     let mut rig = Rig::new();
     rig.acquire(1, "locks/a", Wait::Forever);
@@ -380,16 +323,18 @@ fn call_learns_that_session_keys_are_forbidden() {
 /// A put of a user who is not root costs etcd more for each key of its lease. A lost session takes its locks along (rule P27).
 #[test]
 fn locks_of_a_user_are_spread_over_sessions() {
-    let mut rig = Rig::spreading(3);
-    for call in 0..30 {
-        rig.hold(call, &format!("locks/{call}"));
+    for (limit, each) in [(None, 30), (Some(3), 3)] {
+        let mut rig = Rig::spreading(limit);
+        for call in 0..30 {
+            rig.hold(call, &format!("locks/{call}"));
+        }
+        let sessions = rig.sessions();
+        assert!(sessions.iter().all(|session| session.bodies() == each));
+        rig.store.revoke(sessions[0].lease().expect("a value"));
+        rig.live(WHOLE);
+        let gone = (0..30).filter(|call| rig.output(*call).is_some()).count();
+        assert_eq!(gone, each);
     }
-    let sessions = rig.sessions();
-    assert!(sessions.len() == 10 && sessions.iter().all(|session| session.bodies() == 3));
-    rig.store.revoke(sessions[0].lease().expect("a value"));
-    rig.live(WHOLE);
-    let gone = (0..30).filter(|call| rig.output(*call).is_some()).count();
-    assert_eq!(gone, 3);
 }
 
 #[test]
@@ -459,7 +404,7 @@ fn idle_holder_notices_a_restore_by_its_next_renewal() {
     rig.store.restore(rig.now, snapshot);
     rig.contend("locks/a/zz");
     rig.live(WHOLE / 3);
-    assert!(matches!(rig.lost(1), LossCause::Wiped | LossCause::Deleted));
+    assert!(matches!(rig.lost(1), LossCause::Wiped | LossCause::Gone));
 }
 
 #[test]
@@ -505,17 +450,24 @@ fn named(why: Refused) -> Vec<u8> {
 
 #[test]
 fn error_never_names_a_dead_session_of_its_own_process() {
-    for wait in [Wait::Once, Wait::For(Duration::from_secs(2))] {
-        let mut rig = behind_its_own_dead_session();
-        rig.acquire(2, "locks/a", wait);
+    let mut rig = behind_its_own_dead_session();
+    rig.acquire(2, "locks/a", Wait::For(Duration::from_secs(2)));
+    rig.serve();
+    for _ in 0..40 {
+        rig.pass(Duration::from_millis(50));
         rig.serve();
-        for _ in 0..40 {
-            rig.pass(Duration::from_millis(50));
-            rig.serve();
-        }
-        assert!(rig.has("locks/a/a1"), "or there is nothing to name");
-        assert_eq!(named(rig.refused(2)), b"");
     }
+    assert!(rig.has("locks/a/a1"), "or there is nothing to name");
+    assert_eq!(named(rig.refused(2)), b"");
+}
+
+#[test]
+fn try_waits_until_a_dead_session_of_its_own_process_ends() {
+    let mut rig = behind_its_own_dead_session();
+    rig.acquire(2, "locks/a", Wait::Once);
+    rig.live(2 * WHOLE);
+    assert!(!rig.has("locks/a/a1"), "its lease has run out");
+    rig.granted(2);
 }
 
 #[test]
@@ -534,6 +486,7 @@ fn doubt(rig: &mut Rig, name: &str) {
     let (put, _) = rig.take_put();
     rig.answer(put, Err(unknown()));
     rig.pass(SOON);
+    rig.come_back();
 }
 
 /// The barrier under way shows nothing of a suspicion that is younger.
@@ -581,5 +534,22 @@ fn session_without_its_key_is_renewed_at_once() {
     rig.carry_out(barrier);
     let renewal = renewal(&mut rig);
     rig.carry_out(renewal);
-    assert_eq!(rig.lost(1), LossCause::Revoked);
+    assert_eq!(rig.lost(1), LossCause::Gone);
+}
+
+/// Another call's thread comes first after the stop time: it grants nothing, and reports no loss of others.
+#[test]
+fn command_after_the_stop_time_grants_and_loses_nothing() {
+    let mut rig = Rig::warm();
+    for call in 1..=100 {
+        rig.hold(call, &format!("locks/{call}"));
+    }
+    rig.acquire(101, "locks/1", Wait::Forever);
+    rig.now = rig.now + WHOLE;
+    rig.release(1);
+    rig.acquire(102, "locks/2", Wait::Forever);
+    assert!(rig.steps < 20 && rig.is_due());
+    assert!(rig.output(101).is_none() && rig.output(2).is_none());
+    rig.pass(Duration::ZERO);
+    assert_eq!(rig.lost(2), LossCause::Expired);
 }

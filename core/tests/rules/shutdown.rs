@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_locked_core::{LossCause, Output, Refused, Wait};
+use etcd_locked_core::{Input, LossCause, Op, Output, Refused, Request, Response, Txn, Wait};
 use etcd_locked_sim::etcd::unknown;
 
 use crate::SOON;
@@ -71,4 +71,42 @@ fn shutdown_ends_although_etcd_is_gone() {
         rig.fail_all(unknown);
     }
     assert!(rig.is_finished());
+}
+
+/// Two calls hold their names during a shutdown; the key of the first has just got a lease of its own.
+fn moved() -> Rig {
+    let mut rig = Rig::warm();
+    rig.hold(1, "locks/a");
+    rig.hold(2, "locks/b");
+    rig.live(SOON * 5); // from now on the keys are watched
+    rig.shut_down(SOON * 10);
+    let reserved = rig.store.apply(rig.now, &Request::Reserve(60));
+    let (lease, _) = reserved.and_then(Response::granted).expect("a lease");
+    let put = Op::Put { key: "locks/a/a1".into(), value: [].into(), lease };
+    let txn = Txn { then: vec![put], ..Txn::default() };
+    rig.store.apply(rig.now, &Request::Txn(txn)).expect("a lease");
+    rig.report();
+    rig.submit(Input::Moved(1.into()));
+    rig
+}
+
+#[test]
+fn moved_key_outlives_its_session() {
+    let mut rig = moved();
+    rig.give_back(2);
+    assert!(rig.is_finished() && rig.has("locks/a/a1") && !rig.has("locks/b/a1"));
+    assert_eq!(rig.store.leases().len(), 1, "the session is revoked");
+}
+
+/// A new key of this process would have the same name, and replace it.
+#[test]
+fn name_of_a_moved_key_stays_closed() {
+    let mut rig = moved();
+    rig.acquire_inside(3, "locks/a", 2);
+    rig.live(SOON * 2);
+    assert!(rig.output(3).is_none() && !rig.is_finished());
+    rig.live(SOON * 10);
+    assert!(matches!(rig.refused(3), Refused::ShuttingDown));
+    rig.give_back(2);
+    assert!(rig.is_finished() && rig.has("locks/a/a1"));
 }

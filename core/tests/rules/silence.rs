@@ -42,7 +42,7 @@ fn holder_notices_a_deleted_key_though_its_watch_is_silent() {
     rig.live(Duration::from_secs(3));
     rig.store.delete(b"locks/a/a1");
     rig.live(Duration::from_secs(66));
-    assert_eq!(rig.lost(1), LossCause::Deleted);
+    assert_eq!(rig.lost(1), LossCause::Gone);
 }
 
 /// Reads that show many keys come without leases (etcd#22209): the holder reads its own key once more, with its lease.

@@ -3,16 +3,16 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use etcd_locked_core::{Core, Input, Moment, Output};
+use etcd_locked_core::{Core, Input, Moment, Output, taken};
 
 /// Bytes.
 const STACK: usize = 256 << 10;
 
-/// Hands an input to a core, and takes its outputs.
-pub(crate) fn handle(core: &mut Core, now: Moment, input: Input) -> Vec<Output> {
+/// Hands an input to a core. Returns its outputs, and the steps that it took.
+pub(crate) fn handle(core: &mut Core, now: Moment, input: Input) -> (Vec<Output>, u64) {
     let turn = || {
         core.handle(now, input);
-        std::iter::from_fn(|| core.poll()).collect()
+        (std::iter::from_fn(|| core.poll()).collect(), taken())
     };
     thread::scope(|scope| {
         let thread =

@@ -5,16 +5,13 @@ use std::time::Duration;
 
 use etcd_locked_core::{
     Acquire, Core, Event, Grant, Input, Key, Kv, Mode, Moment, Name, Op, Output, Refused, Release,
-    Request, RequestId, Txn, Wait, WatchEvent, WatchId,
+    Request, RequestId, Revision, Search, Txn, Wait, WatchEvent, WatchId, holds_of,
 };
 use etcd_locked_sim::etcd::{Etcd, settings, unknown};
 
 use crate::{CallId, stack};
 
 const TTL: i64 = 30;
-
-/// What the keys of edges begin with.
-const EDGES: &str = "locks%s/w/";
 
 /// A request that the test withholds.
 #[derive(Debug)]
@@ -64,7 +61,7 @@ impl Town {
 
     fn submit(&mut self, n: usize, input: Input) {
         let process = &mut self.processes[n];
-        for output in stack::handle(&mut process.core, self.now, input) {
+        for output in stack::handle(&mut process.core, self.now, input).0 {
             match output {
                 Output::Send { id, request } => process.sent.push_back((id, request)),
                 Output::Watch { id, prefix, from, puts } => {
@@ -255,28 +252,29 @@ impl Town {
             .collect()
     }
 
+    /// How often a process has reported that a search left keys out.
+    pub(crate) fn bounded(&self, n: usize) -> usize {
+        let outputs = self.processes[n].outputs.iter();
+        outputs.filter(|output| matches!(output, Output::Bounded)).count()
+    }
+
     /// All keys below a name, the oldest first.
     pub(crate) fn keys(&self, name: &str) -> Vec<String> {
-        self.keys_under(&format!("locks/{name}/"))
-    }
-
-    /// The edges at etcd, each as `<held key>%/<waiting key>`.
-    pub(crate) fn edges(&self) -> Vec<String> {
-        let edges = self.keys_under(EDGES).into_iter();
-        let ends = |key: String| {
-            let ends = key.strip_prefix(EDGES).expect("an edge");
-            let (ends, _) = ends.rsplit_once('%').expect("a revision");
-            ends.to_owned()
-        };
-        edges.map(ends).collect()
-    }
-
-    fn keys_under(&self, prefix: &str) -> Vec<String> {
         let mut keys: Vec<&Kv> = self.store.kvs().collect();
-        keys.retain(|kv| kv.key.starts_with(prefix.as_bytes()));
+        keys.retain(|kv| kv.key.starts_with(format!("locks/{name}/").as_bytes()));
         keys.sort_by_key(|kv| kv.create_revision);
         let text = |kv: &&Kv| String::from_utf8_lossy(&kv.key).into_owned();
         keys.iter().map(text).collect()
+    }
+
+    /// The keys that the value of a key lists as held by the task of its call.
+    pub(crate) fn holds(&self, key: &str) -> Vec<String> {
+        let value = self.store.kv(key.as_bytes()).map(|kv| kv.value.clone());
+        let holds = holds_of(&value.unwrap_or_default()).into_iter();
+        let there = |(key, created): &(Key, Revision)| {
+            self.store.kv(key.as_bytes()).is_some_and(|kv| kv.create_revision == *created)
+        };
+        holds.filter(there).map(|(key, _)| key.to_string()).collect()
     }
 }
 
@@ -287,25 +285,22 @@ fn txn(request: &Request) -> Option<&Txn> {
     }
 }
 
-/// Whether a request puts edges.
-pub(crate) fn is_publication(request: &Request) -> bool {
-    let edge = |op: &Op| matches!(op, Op::Put { key, .. } if key.starts_with(EDGES));
-    txn(request).is_some_and(|txn| txn.then.iter().any(edge))
-}
-
-/// Whether a request deletes edges alone: at the end of a wait, or to cut a cycle.
-pub(crate) fn is_withdrawal(request: &Request) -> bool {
-    let edge = |op: &Op| matches!(op, Op::Delete(key) if key.starts_with(EDGES));
-    txn(request).is_some_and(|txn| !txn.then.is_empty() && txn.then.iter().all(edge))
-}
-
-/// Whether a request takes a call out of a cycle: it relies on what it has read of all its keys.
+/// Whether a request takes a call out of a cycle: it reads the records of the keys that it relies on.
 pub(crate) fn is_abort(request: &Request) -> bool {
-    is_withdrawal(request) && txn(request).is_some_and(|txn| txn.when.len() > 2)
+    let reads = |op: &Op| matches!(op, Op::Get { values: true, .. });
+    let deletes = |op: &Op| matches!(op, Op::Delete(_));
+    txn(request).is_some_and(|txn| txn.then.iter().any(reads) && txn.then.iter().any(deletes))
+}
+
+/// Whether a request deletes keys below this name, and cuts no cycle.
+pub(crate) fn is_delete_of_b(request: &Request) -> bool {
+    let deletes = |op: &Op| matches!(op, Op::Delete(key) if key.starts_with("locks/b/"));
+    txn(request).is_some_and(|txn| txn.then.iter().any(deletes)) && !is_abort(request)
 }
 
 /// Whether a request is a read of a search for cycles.
 pub(crate) fn is_search(request: &Request) -> bool {
-    let many = |op: &Op| matches!(op, Op::Range { limit: Some(128), .. });
+    let many =
+        |op: &Op| matches!(op, Op::Range { limit: Some(Search::CONTENDERS), values: true, .. });
     txn(request).is_some_and(|txn| txn.then.iter().any(many))
 }

@@ -28,8 +28,7 @@ fn late_extension_does_not_revive() {
 fn first_cause_of_a_loss_stands() {
     let causes = [
         LossCause::Expired,
-        LossCause::Revoked,
-        LossCause::Deleted,
+        LossCause::Gone,
         LossCause::Overwritten,
         LossCause::Wiped,
         LossCause::Shutdown,
@@ -48,7 +47,7 @@ fn first_cause_of_a_loss_stands() {
     }
     let deadline = Deadline::new(at(10));
     assert_eq!(deadline.lost(at(10)), Some(LossCause::Expired));
-    assert_eq!(deadline.lose(LossCause::Revoked), LossCause::Expired);
+    assert_eq!(deadline.lose(LossCause::Gone), LossCause::Expired);
 }
 
 #[test]
@@ -68,6 +67,10 @@ fn key_says_its_seat() {
         ("694d8a.p0", Seat::Permit(0)),
         ("694d8a.p65535", Seat::Permit(65535)),
         // What this library would not write is taken for exclusive.
+        ("694d8a.n0", Seat::Nested { number: 0, shared: false }),
+        ("694d8a.n3.r", Seat::Nested { number: 3, shared: true }),
+        ("694d8a.n3.r0", Seat::Exclusive),
+        ("694d8a.p3.r", Seat::Exclusive),
         ("zz", Seat::Exclusive),
         (".r0", Seat::Exclusive),
         ("694D8A.r0", Seat::Exclusive),
@@ -79,7 +82,8 @@ fn key_says_its_seat() {
     ] {
         assert_eq!(Seat::of_key(format!("l/a/{child}").as_bytes()), seat, "{child}");
     }
-    for seat in [Seat::Exclusive, Seat::Shared(3), Seat::Permit(7)] {
+    let nested = [false, true].map(|shared| Seat::Nested { number: 5, shared });
+    for seat in [Seat::Exclusive, Seat::Shared(3), Seat::Permit(7)].into_iter().chain(nested) {
         assert_eq!(Seat::of_key(format!("a0{seat}").as_bytes()), seat);
     }
 }

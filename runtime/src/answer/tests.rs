@@ -21,7 +21,7 @@ fn every_error() -> Vec<LockError> {
     vec![
         LockError::Held { name: name(), holder: holder(), unleased: unleased() },
         LockError::Timeout { name: name(), holder: holder(), unleased: unleased(), waited },
-        LockError::Lost { name: name(), cause: LossCause::Deleted },
+        LockError::Lost { name: name(), cause: LossCause::Gone },
         LockError::HoldLimit { name: name(), limit: waited },
         LockError::Deadlock { name: name(), cycle },
         LockError::Overloaded { name: name() },

@@ -64,7 +64,7 @@ pub(crate) enum OnLost {
     Continue,
 }
 
-/// Hold limit of one body: wakes the body's task when it is over.
+/// Hold limit of one body, or of what waits for a loss: wakes its task when it is over.
 #[derive(Debug)]
 pub(crate) struct Stopwatch {
     pub(crate) engine: Engine,
@@ -80,7 +80,7 @@ impl Stopwatch {
     }
 
     /// Ready once the limit is over; else wakes the task when it is.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_over() {
             return Poll::Ready(());
         }
@@ -131,7 +131,7 @@ impl Gate {
         cx: &mut Context<'_>,
     ) -> Poll<Result<T, LockError>> {
         let mut polled = Poll::Pending;
-        let mut admitted = ready!(self.admit(cx));
+        let mut admitted = self.admit(cx);
         if admitted.is_ok() {
             self.begun = true;
             let mut poll = || polled = body.as_mut().poll(cx);
@@ -150,10 +150,9 @@ impl Gate {
         Poll::Ready(ended)
     }
 
-    /// Tells whether the body may be polled now; if so, a loss will wake its task. Pending: the lock is lost, and its task is woken once
-    /// the cause is known.
+    /// Tells whether the body may be polled now; if so, a loss will wake its task.
     #[inline(never)]
-    fn admit(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+    fn admit(&mut self, cx: &mut Context<'_>) -> Result<(), LockError> {
         let locks = self.current.locks();
         let begun = self.begun;
         let continues = begun && self.on_lost == OnLost::Continue;
@@ -171,15 +170,14 @@ impl Gate {
         };
         // The lock of a body around excludes other calls only for what is polled inside that body.
         if !self.current.is_inside_outer() {
-            return Poll::Ready(lost_by(LossCause::Released));
+            return lost_by(LossCause::Released);
         }
-        Poll::Ready(match locks.lost() {
+        match locks.lost() {
             Some(cause) if !continues => lost_by(cause),
-            None if !continues && locks.are_stopped() => return Poll::Pending,
             Some(_) if locks.are_cut_off() => lost_by(LossCause::Shutdown),
             _ if self.stopwatch.as_ref().is_some_and(Stopwatch::is_over) => Err(self.over()),
             _ => Ok(()),
-        })
+        }
     }
 
     /// Tells whether the body, which is not done, may go on; if so, the end of its limit will wake its task.

@@ -1,6 +1,9 @@
 //! Grant: the locks of a call with the right to release them, whatever its names. Not generic, so it is compiled once.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -12,6 +15,7 @@ use crate::clock::Moment;
 use crate::engine::{Engine, OwnedLocks, Ownership, Release};
 use crate::metrics::Measurement;
 use crate::values::error::LockError;
+use crate::values::loss::LossCause;
 
 /// Locks that a call was granted. Dropped, they are released in the background.
 #[derive(Debug)]
@@ -62,14 +66,24 @@ impl Grant {
 
     pub(crate) fn gate(&self, on_lost: OnLost) -> Gate {
         let current = Current::of(self.locks.clone(), self.engine.clone());
-        let stopwatch = self.limit.map(|(over, limit)| Stopwatch {
-            engine: self.engine.clone(),
-            over,
-            limit,
-            alarm: None,
-        });
         let span = span::held(&self.locks, &self.engine);
-        Gate::new(current, stopwatch, on_lost, span)
+        Gate::new(current, self.stopwatch(), on_lost, span)
+    }
+
+    fn stopwatch(&self) -> Option<Stopwatch> {
+        let (over, limit) = self.limit?;
+        Some(Stopwatch { engine: self.engine.clone(), over, limit, alarm: None })
+    }
+
+    /// Completes when the locks are lost, or when bodies may run no longer.
+    pub(crate) async fn until_lost(&self) -> LossCause {
+        let mut lost = pin!(self.locks.until_lost());
+        let mut stopwatch = self.stopwatch();
+        poll_fn(|cx| match (lost.as_mut().poll(cx), &mut stopwatch) {
+            (Poll::Pending, Some(limit)) => limit.poll(cx).map(|()| LossCause::HoldLimit),
+            (polled, _) => polled,
+        })
+        .await
     }
 
     /// Tells whether the locks belong to a call around this one.
@@ -79,10 +93,7 @@ impl Grant {
 
     /// Releases the locks and waits for the confirmation; see [`LockGuard::release`](crate::LockGuard::release).
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
-        let lost = match self.locks.are_held() {
-            true => None,
-            false => Some(self.locks.until_lost().await),
-        };
+        let lost = self.locks.lost();
         let (name, again) = (self.locks.first.name.clone(), self.is_again());
         let confirmation = self.give_back(Release::Confirmed);
         match (lost, confirmation) {

@@ -99,9 +99,10 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
         self.grant.locks.remaining()
     }
 
-    /// Completes when the lock is lost, with the cause; never, if it is not. Cancel safe.
+    /// Completes when the lock is lost, with the cause; never, if it is not. Where [`at_most`](crate::Acquire::at_most) was given, it
+    /// completes when that has passed too ([`LossCause::HoldLimit`]), though the lock stays until it is released. Cancel safe.
     pub async fn lost(&self) -> LossCause {
-        self.grant.locks.until_lost().await
+        self.grant.until_lost().await
     }
 
     /// A condition for etcd transactions of your own: true only as long as this very ownership lasts, or, with
@@ -115,9 +116,8 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
         fence(&self.grant.locks, &self.grant.locks.first)
     }
 
-    /// Releases the lock and waits until etcd has confirmed that, for two seconds at most; then the engine goes on by itself. If the key has
-    /// just been deleted, it first waits for the cause of the loss, four seconds at most. A lock that the task held already
-    /// ([`reentrant`](crate::Acquire::reentrant)) is not released.
+    /// Releases the lock and waits until etcd has confirmed that, for two seconds at most; then the engine goes on by itself. A lock that
+    /// the task held already ([`reentrant`](crate::Acquire::reentrant)) is not released.
     ///
     /// # Errors
     /// [`LockError::Lost`] if the lock had been lost before; [`LockError::Backend`] if etcd did not confirm in time. The lock is given up

@@ -114,7 +114,7 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
         self
     }
 
-    /// Bounds what runs by way of [`LockGuard::hold`], from when the call has its lock, as the option
+    /// Bounds what runs by way of [`LockGuard::hold`], or until [`LockGuard::lost`], from when the call has its lock, as the option
     /// [`at_most`](crate::options#at_most) says. The lock itself stays until it is released.
     pub fn at_most(mut self, limit: Duration) -> Self {
         self.wanted.at_most = Some(limit);

@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 
 use super::effects::{Effect, Taker};
+use super::kept::{Kept, KeptCall};
 use super::losses::Losses;
 use super::ownership::{OwnedLock, OwnedLocks, Ownership, Reply};
 use super::runner::{Runner, contain};
@@ -38,11 +39,13 @@ use crate::values::loss::LossCause;
 use crate::values::name::Name;
 use crate::values::token::Token;
 
-/// Keys under one session where etcd checks a user's rights to each of them with each put (rule P27).
-const CONTENDERS_PER_SESSION: usize = 32;
+/// Keys under one session where etcd checks a user's right to each of them with each put (rule P27).
+const KEYS_PER_SESSION: usize = 32;
 /// Up to so many predecessors a waiter watches all of a name's keys, behind more only the last of them (rule P15). Watching only the
 /// last cost 16 processes 6 to 8 % of their calls a second.
 const NEAR: usize = 16;
+/// Kept locks that are released in one step.
+const AT_ONCE: usize = 64;
 
 /// What enters the engine.
 #[derive(Debug)]
@@ -54,6 +57,8 @@ pub(super) enum Message {
         asked: Asked,
     },
     Watch(Seen),
+    /// The keys of these calls are under a lease of their own.
+    Moved(Vec<CallId>),
     /// Time has passed.
     Time,
 }
@@ -78,6 +83,7 @@ pub(super) enum Command {
         fenced: bool,
         reply: Option<Reply>,
     },
+    /// The locks of a call are not released before `until`.
     Keep {
         call: CallId,
         until: Moment,
@@ -128,6 +134,7 @@ pub(super) struct Driver {
     pub(super) effects: Vec<Effect>,
     pub(super) waiting: BTreeMap<CallId, (Arc<[Name]>, Taker)>,
     pub(super) held: BTreeMap<CallId, Held>,
+    pub(super) kept: Kept,
     /// What has been lost in this step.
     losses: Losses,
     releasing: BTreeMap<CallId, (Name, Reply)>,
@@ -135,18 +142,27 @@ pub(super) struct Driver {
     stopping: Vec<oneshot::Sender<Drained>>,
     /// What the shutdown has come to so far; `None` before it.
     drained: Option<Drained>,
-    /// How many lost histories of etcd are in the log.
-    histories: u64,
+    /// Calls wait, as the transport knows it.
+    waits: bool,
     finished: bool,
 }
 
 /// The locks of a call.
 pub(super) struct Held {
     pub(super) locks: Arc<OwnedLocks>,
-    /// How many histories of etcd had ended when they were granted.
-    histories: u64,
     /// Their loss is reported.
     reported: bool,
+    /// When they may be released.
+    keep: Option<Moment>,
+}
+
+impl Held {
+    /// Returns until when they are to be kept without a body. A lock that is lost is not kept.
+    fn keeps(&self, now: Moment) -> Option<Moment> {
+        let until = self.keep.filter(|until| *until > now)?;
+        let lost = self.locks.lost();
+        matches!(lost, None | Some(LossCause::Released | LossCause::Shutdown)).then_some(until)
+    }
 }
 
 impl Driver {
@@ -164,13 +180,19 @@ impl Driver {
             connect_timeout: config.connect_timeout,
             silence: client.silence(),
             describe: held_after,
-            contenders_per_session: config.source().has_limits().then_some(CONTENDERS_PER_SESSION),
+            keys_per_session: config.source().has_limits().then_some(KEYS_PER_SESSION),
             near: NEAR,
             max_waiters: config.max_waiters,
             defers: !client.answers_at_once(),
             seed: RandomState::new().hash_one(process),
         };
         let (runtime, alarm) = on;
+        let driver = runner.clone();
+        runtime.spawn(Client::mind(Arc::downgrade(&client), move || {
+            if let Some(driver) = driver.upgrade() {
+                driver.submit(Message::Time);
+            }
+        }));
         let driver = runner.clone();
         let submit: Submit = Arc::new(move |event| {
             if let Some(driver) = driver.upgrade() {
@@ -190,11 +212,12 @@ impl Driver {
             effects: Vec::new(),
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
+            kept: Kept::default(),
             losses: Losses::default(),
             releasing: BTreeMap::new(),
             warming: BTreeMap::new(),
             stopping: Vec::new(),
-            histories: 0,
+            waits: false,
             drained: None,
             finished: false,
         }
@@ -211,6 +234,15 @@ impl Driver {
     }
 
     pub(super) fn handle(&mut self, message: Message) {
+        // A caller's thread does no work for others.
+        while !matches!(message, Message::Command(_))
+            && let Some(news) = self.client.reach.news()
+        {
+            if matches!(news, Input::Wiped) {
+                self.effects.push(Effect::LogHistory);
+            }
+            self.step(news);
+        }
         match message {
             Message::Command(command) => self.carry_out(command),
             Message::Answer { request, result, asked } => {
@@ -220,7 +252,6 @@ impl Driver {
                 };
                 let measured = asked.answered(&result, || self.clock.now(), etcd);
                 self.effects.extend(measured.map(Effect::Run));
-                self.report_history();
                 self.step(Input::Answer { request, result });
             }
             Message::Watch(event) => {
@@ -228,9 +259,21 @@ impl Driver {
                     self.step(Input::Watch { watch, event });
                 }
             }
-            Message::Time => self.step(Input::Tick),
+            Message::Moved(calls) => {
+                self.kept.moved(&calls);
+                calls.into_iter().for_each(|call| self.step(Input::Moved(call)));
+            }
+            Message::Time => {
+                self.release_kept();
+                self.step(Input::Tick);
+            }
         }
-        if let Some(due) = self.core.next_timeout() {
+        self.move_kept();
+        let waits = self.core.has_waiters();
+        if mem::replace(&mut self.waits, waits) != waits {
+            self.client.reach.wait(waits);
+        }
+        if let Some(due) = self.core.next_timeout().into_iter().chain(self.kept.next()).min() {
             self.alarm.set(self.now, due);
         }
     }
@@ -267,6 +310,13 @@ impl Driver {
                         false => drained.ended += 1,
                     }
                 }
+                if let Some(held) = &held
+                    && let Some(until) = held.keeps(self.clock.now())
+                {
+                    self.effects.extend(reply.map(Effect::Confirmed));
+                    let locks = Arc::clone(&held.locks);
+                    return self.kept.add(call, KeptCall { until, locks });
+                }
                 match (reply, held) {
                     (Some(reply), Some(held)) => {
                         let name = held.locks.first.name.clone();
@@ -280,7 +330,11 @@ impl Driver {
                 }
                 self.step(Input::Release { call, how, fenced });
             }
-            Command::Keep { call, until } => self.step(Input::Keep { call, until }),
+            Command::Keep { call, until } => {
+                if let Some(held) = self.held.get_mut(&call) {
+                    held.keep = held.keep.max(Some(until));
+                }
+            }
             Command::Warm { call, ttl_secs, reply } => {
                 self.warming.insert(call, reply);
                 self.step(Input::Warm { call, ttl_secs });
@@ -288,9 +342,13 @@ impl Driver {
             Command::Shutdown { grace, reply } => {
                 self.stopping.push(reply);
                 self.drained.get_or_insert_default();
+                self.kept.shut_down();
                 self.step(Input::Shutdown { until: self.clock.now() + grace });
             }
-            Command::Orphaned => self.step(Input::Shutdown { until: self.clock.now() }),
+            Command::Orphaned => {
+                self.kept.shut_down();
+                self.step(Input::Shutdown { until: self.clock.now() });
+            }
             #[cfg(feature = "testing")]
             Command::Inspect(inspection) => (inspection.0)(self),
         }
@@ -315,21 +373,11 @@ impl Driver {
                     self.effects.push(Effect::Failed(reply, why, None));
                 }
             }
-            Output::Stopped(call) => {
-                if let Some(held) = self.held.get(&call) {
-                    held.locks.stop();
-                }
-            }
             Output::Lost { call, cause } => {
+                let cause = LossCause::from(cause);
                 if let Some(held) = self.held.get_mut(&call) {
                     held.reported = true;
-                    let (locks, histories) = (Arc::clone(&held.locks), held.histories);
-                    let cause = LossCause::from(cause);
-                    // One lost history costs many locks, and their sessions find out one after the other.
-                    if cause == LossCause::Wiped && histories == self.client.history.epoch() {
-                        self.client.history.end();
-                    }
-                    self.report_history();
+                    let locks = Arc::clone(&held.locks);
                     if locks.note_loss(cause) {
                         self.effects.push(Effect::Wake(Arc::clone(&locks)));
                     }
@@ -337,6 +385,8 @@ impl Driver {
                     if locks.lost() != Some(LossCause::Released) {
                         self.losses.add(locks, cause);
                     }
+                } else if cause != LossCause::Shutdown && self.kept.lose(call) {
+                    self.release_unclaimed(call);
                 }
             }
             Output::Released { call, result } => {
@@ -353,6 +403,8 @@ impl Driver {
                 let reply = self.warming.remove(&call);
                 self.effects.extend(reply.map(Effect::Confirmed));
             }
+            Output::Crowded(name) => self.effects.push(Effect::LogCrowd(name)),
+            Output::Bounded => self.effects.push(Effect::LogBound),
             Output::Finished => {
                 self.finished = true;
                 self.report_losses();
@@ -369,15 +421,6 @@ impl Driver {
         }
     }
 
-    /// Logs that etcd has lost its history, once for each time.
-    fn report_history(&mut self) {
-        let histories = self.client.history.epoch();
-        if self.histories != histories {
-            self.histories = histories;
-            self.effects.push(Effect::LogHistory);
-        }
-    }
-
     /// Ends what calls still hold or wait for: the engine reports no loss any more, and a body that runs on without its lock
     /// ends now.
     fn close(&mut self) {
@@ -390,6 +433,7 @@ impl Driver {
                 self.effects.push(Effect::Wake(locks));
             }
         }
+        drained.left.extend(mem::take(&mut self.kept).names().cloned());
         let waiting = mem::take(&mut self.waiting).into_values();
         let refused = waiting.map(|(_, reply)| Effect::Refused(reply, Refused::ShuttingDown, None));
         self.effects.extend(refused);
@@ -455,11 +499,34 @@ impl Driver {
         let taken = (self.process, self.now);
         let locks = OwnedLocks::new(call, all, deadline, clock, denied, engine, taken);
         let locks = Arc::new(locks);
-        let histories = self.client.history.epoch();
-        let held = Held { locks: locks.clone(), histories, reported: false };
+        let held = Held { locks: locks.clone(), reported: false, keep: None };
         self.held.insert(call, held);
         let granted = Effect::Granted(reply, Ownership::new(locks));
         self.effects.push(granted);
+    }
+
+    /// Releases kept locks whose time is over, a few at a time.
+    fn release_kept(&mut self) {
+        let now = self.clock.now();
+        for _ in 0..AT_ONCE {
+            let Some(call) = self.kept.take_due(now) else { return };
+            // Not handed over: calls of other processes may have waited for the whole time.
+            self.step(Input::Release { call, how: Release::Unconfirmed, fenced: true });
+        }
+    }
+
+    /// Starts the moves of kept locks that a shutdown needs.
+    fn move_kept(&mut self) {
+        while let Some(next) = self.kept.next_move(self.clock.now()) {
+            let (client, clock, runner) =
+                (self.client.clone(), self.clock.clone(), self.runner.clone());
+            self.runtime.spawn(async move {
+                let calls = next.complete(&client, &*clock).await;
+                if let Some(runner) = runner.upgrade() {
+                    runner.submit(Message::Moved(calls));
+                }
+            });
+        }
     }
 
     /// Releases locks whose caller has gone, so that no ownership can.

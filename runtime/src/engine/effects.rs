@@ -15,7 +15,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use etcd_locked_core::{Blocker, Cause, Owner, Refused};
+use etcd_locked_core::{Blocker, Cause, Key, Owner, Refused};
 use tokio::sync::oneshot;
 
 use super::losses::Losses;
@@ -54,6 +54,10 @@ pub(super) enum Effect {
         name: Name,
         confirmed: bool,
     },
+    /// A lock name has very many keys of other names below it.
+    LogCrowd(Key),
+    /// A search for a deadlock has left keys out.
+    LogBound,
     /// etcd has lost its history.
     LogHistory,
     /// A measurement, or an answer to the test kit.
@@ -88,6 +92,15 @@ impl Effect {
                 true => tracing::debug!(parent: None, lock = %name, "released"),
                 false => tracing::debug!(parent: None, lock = %name, "not released yet"),
             },
+            Self::LogCrowd(name) => tracing::warn!(
+                parent: None,
+                code = "name.nested",
+                lock = %shown(&name, KEY),
+                "a lock name has very many others below it: it is read once a second only"
+            ),
+            Self::LogBound => {
+                tracing::warn!(parent: None, code = "deadlock.bound", "a search for a deadlock has left keys out");
+            }
             Self::LogHistory => {
                 tracing::error!(
                     parent: None,
@@ -134,7 +147,6 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             })),
         },
         (Refused::Overloaded, Some(name)) => LockError::Overloaded { name },
-        (Refused::Lost { cause }, Some(name)) => LockError::Lost { name, cause: cause.into() },
         (Refused::PermissionDenied(source), name) => LockError::PermissionDenied { name, source },
         (Refused::SessionDenied(source), _) => LockError::PermissionDenied { name: None, source },
         (Refused::Backend(source), _) => LockError::Backend { source },
@@ -144,8 +156,7 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             | Refused::Held { .. }
             | Refused::Timeout { .. }
             | Refused::Deadlock { .. }
-            | Refused::Overloaded
-            | Refused::Lost { .. },
+            | Refused::Overloaded,
             _,
         ) => LockError::ShuttingDown,
     }

@@ -396,6 +396,6 @@ fn host() -> String {
 }
 
 /// Rounds up to whole seconds, in which etcd counts TTLs.
-fn whole_secs(ttl: Duration) -> i64 {
+pub(super) fn whole_secs(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)
 }

@@ -3,6 +3,7 @@
 mod driver;
 mod effects;
 mod handle;
+mod kept;
 mod losses;
 #[cfg(feature = "opentelemetry")]
 mod owner;

@@ -115,8 +115,6 @@ struct Own {
     /// Credentials or certificates are refused now, and so are renewals of leases.
     denied: Arc<AtomicBool>,
     cause: OnceLock<LossCause>,
-    /// A key is gone; the cause follows.
-    stopped: AtomicBool,
     /// A shutdown has cut the locks off, so a body that goes on without its lock must end too.
     cut_off: AtomicBool,
     wake: Arc<Notify>,
@@ -184,7 +182,6 @@ impl OwnedLocks {
             clock,
             denied,
             cause: OnceLock::new(),
-            stopped: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
             wake: Arc::new(Notify::new()),
             fenced: AtomicBool::new(false),
@@ -240,14 +237,14 @@ impl OwnedLocks {
         self.locks().map(|lock| (&lock.name, lock.token))
     }
 
-    /// Reads the clock; returns how the locks were lost, if that is known: the cause may follow their end by a renewal's time.
+    /// Reads the clock; returns how the locks were lost, if they were.
     pub(crate) fn lost(&self) -> Option<LossCause> {
         self.grounds().find_map(Own::lost)
     }
 
     /// Reads the clock; returns whether the locks are held.
     pub(crate) fn are_held(&self) -> bool {
-        self.lost().is_none() && !self.are_stopped()
+        self.lost().is_none()
     }
 
     /// Reads the clock; returns how long the locks are held if nothing renews them.
@@ -256,16 +253,6 @@ impl OwnedLocks {
             true => self.grounds().map(Own::remaining).min().unwrap_or_default(),
             false => Duration::ZERO,
         }
-    }
-
-    /// Returns whether a key is known to be gone, whether or not its cause is. Does not read the clock, as `are_held` does.
-    pub(crate) fn are_stopped(&self) -> bool {
-        self.grounds().any(|own| own.stopped.load(Ordering::Acquire))
-    }
-
-    /// Notes that a key is gone: no poll from now on. The cause follows.
-    pub(super) fn stop(&self) {
-        self.own.iter().for_each(|own| own.stopped.store(true, Ordering::Release));
     }
 
     /// Whether a loss was noted before the locks were given back.
@@ -325,7 +312,6 @@ impl OwnedLocks {
 
 impl Own {
     fn lost(&self) -> Option<LossCause> {
-        // The clock decides for stopped locks too: what stands still may be the engine that was to say the cause.
         if self.cause.get().is_none()
             && let Some(cause) = self.deadline.lost(self.clock.now())
         {

@@ -14,7 +14,7 @@ use crate::values::name::Name;
 /// Names of an engine's calls, one entry for each name of each call.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Held, and not lost.
+    /// Held or kept, and not lost.
     pub(crate) held: Vec<String>,
     /// Waited for: behind another call of this process, behind another process, or for etcd.
     pub(crate) waiting: Vec<String>,
@@ -26,9 +26,11 @@ impl Engine {
         let (reply, answer) = oneshot::channel();
         self.probe(move |engine| {
             let (held, waiting) = (engine.held_locks(), engine.waiting_names());
+            let kept = texts(engine.kept.names());
             engine.effects.push(Effect::Run(Box::new(move || {
                 let held = held.iter().filter(|locks| locks.are_held());
-                let held = texts(held.flat_map(|locks| locks.locks().map(|lock| &lock.name)));
+                let mut held = texts(held.flat_map(|locks| locks.locks().map(|lock| &lock.name)));
+                held.extend(kept);
                 let _ = reply.send(Names { held, waiting }); // the asker may have gone
             })));
         });

@@ -40,8 +40,8 @@ pub(super) fn compact(etcd: &Etcd) {
     });
 }
 
-/// The names that clients of other kinds hold and wait for, and those that `at_least` keeps: an engine of ours has a session key on its
-/// lease, they have not.
+/// The names that clients of other kinds hold and wait for, and those that `at_least` keeps after a shutdown: an engine of ours has a
+/// session key on its lease, they have not.
 pub(super) fn foreign(etcd: &Etcd, prefix: &str) -> Names {
     etcd.with_store(|store| {
         let sessions = format!("{}%s/", prefix.strip_suffix('/').unwrap_or(prefix));

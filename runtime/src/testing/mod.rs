@@ -256,7 +256,7 @@ impl Etcd {
     }
 
     /// The names that are held, sorted: by calls of the engines started here, as they see it, and by foreign clients; and those that
-    /// [`at_least`](crate::Acquire::at_least) keeps, once etcd keeps them.
+    /// [`at_least`](crate::Acquire::at_least) keeps.
     pub async fn held(&self) -> Vec<String> {
         self.names().await.held
     }

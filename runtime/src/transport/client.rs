@@ -3,13 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use etcd_client::Error;
 use etcd_locked_core::{
-    Cause, Failure, Key, LeaseId, Op, Refusal, Request, Response, Revision, Txn, TxnAnswer,
+    Cause, Failure, Key, LeaseId, Op, Refusal, Request, Response, Revision, Sent, Txn, TxnAnswer,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -19,7 +19,6 @@ use super::endpoint::{Connection, Endpoint, Means};
 use super::errors::{
     Class, all, classify, named, silence, unopened, unserved, wants_another_connection,
 };
-use super::history::History;
 use super::page::Page;
 use super::reach::Reach;
 use super::refusals::Refusals;
@@ -45,9 +44,6 @@ const AUTOPSY: Duration = Duration::from_millis(300);
 /// Which part of a renewal's time an endpoint may be silent for before the next one is asked too.
 const RENEWAL_PARTS: u32 = 3;
 
-/// How often etcd is asked whether it is back.
-const AGAIN: Duration = Duration::from_secs(2);
-
 /// Longer than any configuration that makes sense, and short enough for every clock.
 const FOREVER: Duration = Duration::from_secs(86_400);
 
@@ -55,8 +51,7 @@ pub(crate) struct Client {
     ring: Arc<Ring>,
     means: Means,
     scout: Arc<Scout>,
-    pub(crate) history: Arc<History>,
-    pub(crate) reach: Reach,
+    pub(crate) reach: Arc<Reach>,
     pub(crate) renewals: Renewals,
     /// Credentials or certificates are refused now, and so are renewals of leases.
     pub(crate) denied: Arc<AtomicBool>,
@@ -90,9 +85,8 @@ impl Client {
         Ok(Arc::new(Self {
             ring,
             scout: Arc::new(scout),
-            history: Arc::clone(&means.clusters.history),
+            reach: Arc::clone(&means.clusters.reach),
             means,
-            reach: Reach::new(clock.clone(), target.name()),
             renewals: Renewals::new(clock.clone()),
             denied: Arc::default(),
             refusals: Refusals::default(),
@@ -106,13 +100,18 @@ impl Client {
     /// One exchange: one endpoint after the other while none was reached. An unknown outcome is reported at once and
     /// makes the next exchange go elsewhere; only reads and renewals are resent here (rules P8, P32).
     pub(crate) async fn exchange(self: &Arc<Self>, request: Request) -> Result<Response, Failure> {
-        let began = self.clock.now();
-        let result = self.carry_out(request).await;
-        self.note(began, &result);
+        let sent = self.reach.begin(&request);
+        self.conclude(request, sent).await
+    }
+
+    /// The same of one that has begun.
+    async fn conclude(&self, request: Request, sent: Sent) -> Result<Response, Failure> {
+        let mut result = self.carry_out(request, sent).await;
+        self.reach.end(sent, &mut result);
         result
     }
 
-    async fn carry_out(&self, request: Request) -> Result<Response, Failure> {
+    async fn carry_out(&self, request: Request, sent: Sent) -> Result<Response, Failure> {
         match request {
             Request::Grant(ttl_secs) => {
                 let (lease, ttl) = self.grant(ttl_secs).await?;
@@ -125,7 +124,7 @@ impl Client {
             }
             Request::KeepAlive { lease, timeout } => {
                 self.mind_certificate();
-                let kept = self.keep_alive(lease, timeout).await;
+                let kept = self.keep_alive(lease, timeout, sent).await;
                 self.note_denial(&kept);
                 kept
             }
@@ -133,7 +132,7 @@ impl Client {
             Request::List(lease) => {
                 self.in_turn(Effect::None, |connection| keys_under(connection, lease)).await
             }
-            Request::Txn(txn) if txn.only_reads() => self.read(&txn).await,
+            Request::Txn(txn) if txn.only_reads() => self.read(&txn, sent).await,
             Request::Txn(txn) => {
                 if txn.then.iter().any(|op| matches!(op, Op::Put { .. })) {
                     self.acquires()?;
@@ -145,9 +144,7 @@ impl Client {
 
     /// Asks etcd whether it answers, and changes nothing.
     pub(crate) async fn inquire(self: &Arc<Self>) {
-        let began = self.clock.now();
-        let result = self.read(&self.inquiry()).await;
-        self.note(began, &result);
+        let _ = self.exchange(Request::Txn(self.inquiry())).await; // noted, whatever it is
     }
 
     /// A read of a key that is never there.
@@ -155,22 +152,32 @@ impl Client {
         Txn { then: vec![Op::Get { key: self.prefix.clone(), values: false }], ..Txn::default() }
     }
 
-    /// Notes what an exchange says about etcd. While it is lost, it is asked again and again, for an engine that has nothing else to
-    /// ask.
-    fn note(self: &Arc<Self>, began: Moment, result: &Result<Response, Failure>) {
-        let Some(since) = self.reach.note(began, result) else {
-            return;
-        };
-        let (client, clock) = (Arc::downgrade(self), self.clock.clone());
-        tokio::spawn(async move {
-            loop {
-                clock.sleep_until(clock.now() + AGAIN).await;
-                match client.upgrade() {
-                    Some(client) if client.reach.is_lost_since(since) => client.inquire().await,
-                    _ => return,
-                }
+    /// Probes etcd when that is due, and wakes the engine when it does not know whether etcd answers.
+    pub(crate) async fn mind(client: Weak<Self>, wake: impl Fn()) {
+        loop {
+            let Some(this) = client.upgrade() else {
+                return;
+            };
+            let inquiry = Request::Txn(this.inquiry());
+            let (probe, due) = this.reach.probe(&inquiry);
+            if this.reach.has_news() {
+                wake();
             }
-        });
+            let (clock, changed) = (this.clock.clone(), Arc::clone(&this.reach.changed));
+            if let Some(sent) = probe {
+                // Another one may be due before its answer.
+                tokio::spawn(async move { this.conclude(inquiry, sent).await });
+            } else {
+                drop(this);
+            }
+            match due {
+                Some(due) => tokio::select! {
+                    () = clock.sleep_until(due) => {}
+                    () = changed.notified() => {}
+                },
+                None => changed.notified().await,
+            }
+        }
     }
 
     /// Refuses what takes locks while the endpoints are of two clusters; what renews and releases them goes on (rule P35).
@@ -285,27 +292,22 @@ impl Client {
     }
 
     async fn write(&self, txn: &Txn) -> Result<Response, Failure> {
-        let known = self.history.known();
         let answered = self.in_turn(Effect::Once, |connection| send(connection, txn)).await;
         self.refusals.note(self.clock.now(), txn, &answered);
-        let answer = answered?;
-        self.history.written(known, answer.revision);
-        Ok(Response::Txn(answer))
+        Ok(Response::Txn(answered?))
     }
 
     /// A read has no outcome to be unknown, so every endpoint is asked until one answers, and answers as new as what
     /// is known already: a linearizable read can be stale after a member was paused (rule P20). If all are older, the
-    /// newest of them.
-    async fn read(&self, txn: &Txn) -> Result<Response, Failure> {
-        let known = self.history.known();
+    /// newest of them, which is stale: etcd may have been wiped and count anew (rule P35), which is for a write to prove.
+    async fn read(&self, txn: &Txn, sent: Sent) -> Result<Response, Failure> {
         let deadline = self.whole(READ);
         let mut causes = Vec::new();
         let mut stale: Option<TxnAnswer> = None;
         for endpoint in self.ring.round() {
             let call = |connection| send(connection, txn);
             match self.ask(&endpoint, READ, deadline, Proof::Wanted, call).await {
-                Ok(answer) if !known.is_newer_than(answer.revision) => {
-                    self.history.read(known, answer.revision);
+                Ok(answer) if !sent.is_ahead_of(answer.revision) => {
                     return Ok(Response::Txn(answer));
                 }
                 Ok(answer) => {
@@ -320,16 +322,7 @@ impl Client {
             }
             self.move_on(&endpoint);
         }
-        match stale {
-            Some(answer) => {
-                if causes.is_empty() {
-                    // All of them agree: etcd was wiped and counts anew (rule P35), which is for the core to judge.
-                    self.history.all_older(known, answer.revision);
-                }
-                Ok(Response::Txn(answer))
-            }
-            None => Err(unserved(causes)),
-        }
+        stale.map(Response::Txn).ok_or_else(|| unserved(causes))
     }
 
     /// One page of keys, from whichever endpoint answers.
@@ -452,7 +445,12 @@ impl Client {
 
     /// Renews a lease over a stream of its own, all of it within `timeout`. After each part of that without an answer, and after each
     /// failure, one more endpoint is asked; those asked before may still answer, and the first answer counts (rule P30).
-    async fn keep_alive(&self, lease: LeaseId, timeout: Duration) -> Result<Response, Failure> {
+    async fn keep_alive(
+        &self,
+        lease: LeaseId,
+        timeout: Duration,
+        sent: Sent,
+    ) -> Result<Response, Failure> {
         let deadline = self.clock.now() + timeout;
         let kept = self.renewals.take(lease);
         let mut renewal = Renewal::new(Arc::clone(&self.ring), kept);
@@ -482,9 +480,10 @@ impl Client {
                     renewal.answered(&stream);
                     // A stream is opened where a connection was lost, and etcd may have been restored meanwhile: its revision
                     // shows that now, and not at the next renewal (rule P35). The holders are not to wait for that.
-                    if renewed.revision.is_none() {
+                    // A follower's header lags, so it does not tell a wipe from a revoked lease.
+                    if renewed.revision.is_none() || renewed.ttl.is_zero() {
                         let left = deadline - self.clock.now();
-                        let revision = pin!(self.revision());
+                        let revision = pin!(self.revision(sent));
                         renewed.revision = self.within(left / 4, revision).await.flatten();
                     }
                     return Ok(self.kept(lease, renewed, stream));
@@ -492,9 +491,9 @@ impl Client {
                 Some(Some(Err(Failure::Refused(Refusal::LeaseNotFound, _)))) => {
                     self.renewals.forget(lease);
                     // etcd-client keeps the header of this answer to itself.
-                    let revision = self.until(deadline, pin!(self.revision())).await.flatten();
+                    let revision = self.until(deadline, pin!(self.revision(sent))).await.flatten();
                     let ttl = Duration::ZERO;
-                    return Ok(Response::KeptAlive { ttl, revision });
+                    return Ok(Response::KeptAlive { ttl, revision, stale: false });
                 }
                 Some(Some(Err(failure))) => renewal.failed(failure),
                 Some(None) => return Err(renewal.outcome()),
@@ -531,7 +530,16 @@ impl Client {
             Way::Opened(_) => {
                 let known = self.renewals.ttl(lease);
                 let call = |connection| Stream::open(connection, endpoint.clone(), lease, known);
-                self.ask(&endpoint, limit, deadline, Proof::Needless, call).await
+                let renewed = self.ask(&endpoint, limit, deadline, Proof::Needless, call).await;
+                match renewed {
+                    // What another cluster says counts for nothing, not even that there is no such lease (rule P35).
+                    Ok(_) | Err(Failure::Refused(..)) => {
+                        let proof = self.until(deadline, pin!(endpoint.connect())).await;
+                        let silence = Failure::Unknown(endpoint.silence(limit));
+                        proof.unwrap_or(Err(silence)).and(renewed)
+                    }
+                    unanswered => unanswered,
+                }
             }
         };
         if let Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) = &renewed {
@@ -542,9 +550,9 @@ impl Client {
     }
 
     /// The revision that etcd has now; `None`, if that is not to be had quickly.
-    async fn revision(&self) -> Option<Revision> {
+    async fn revision(&self, sent: Sent) -> Option<Revision> {
         let inquiry = self.inquiry();
-        match self.within(AUTOPSY, pin!(self.read(&inquiry))).await {
+        match self.within(AUTOPSY, pin!(self.read(&inquiry, sent))).await {
             Some(Ok(Response::Txn(answer))) => Some(answer.revision),
             _ => None,
         }
@@ -560,7 +568,7 @@ impl Client {
                 self.renewals.keep(lease, ttl, Some(stream));
             }
         }
-        Response::KeptAlive { ttl, revision }
+        Response::KeptAlive { ttl, revision, stale: false }
     }
 
     /// Exchanges begin elsewhere, unless another one has already seen to that.
@@ -695,7 +703,7 @@ mod tests {
         let renewed = client.exchange(Request::KeepAlive { lease, timeout });
         match tokio::time::timeout(timeout, renewed).await.expect("the renewal waits for the read")
         {
-            Ok(Response::KeptAlive { ttl: kept, revision: None }) => assert_eq!(kept, ttl),
+            Ok(Response::KeptAlive { ttl: kept, revision: None, .. }) => assert_eq!(kept, ttl),
             other => panic!("{other:?}"),
         }
     }

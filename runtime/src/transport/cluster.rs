@@ -7,12 +7,14 @@ use std::fmt::Write;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(test)]
+use std::time::Duration;
 
 use etcd_locked_core::{Cause, Failure, Refusal};
 use tokio::sync::watch;
 
 use super::errors::named;
-use super::history::History;
+use super::reach::Reach;
 use crate::values::backend::BackendError;
 use crate::values::text::shown;
 use crate::values::versions::etcd_bugs;
@@ -24,13 +26,12 @@ pub(super) type ClusterId = u64;
 const VERSION: usize = 40;
 
 /// Which cluster each endpoint is of.
-#[derive(Debug, Default)]
 pub(super) struct Clusters {
     seen: Mutex<Seen>,
     /// Some endpoint is of another cluster than the engine's.
     mixed: AtomicBool,
-    /// Another cluster in place of the engine's ends it.
-    pub(super) history: Arc<History>,
+    /// Is notified when another cluster takes the place of the engine's.
+    pub(super) reach: Arc<Reach>,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +70,10 @@ impl Link {
 }
 
 impl Clusters {
+    pub(super) fn new(reach: Arc<Reach>) -> Self {
+        Self { seen: Mutex::default(), mixed: AtomicBool::new(false), reach }
+    }
+
     /// Notes which cluster a configured endpoint is of; an error if the engine must not use it.
     pub(super) fn answered(&self, endpoint: &str, id: ClusterId) -> Result<(), Cause> {
         let mut seen = self.seen();
@@ -83,7 +88,7 @@ impl Clusters {
             seen.home = Some(id);
             // They may still lead to the former home.
             mem::take(&mut seen.members).values().for_each(Link::lose);
-            self.history.end();
+            self.reach.wipe();
         }
         let result = seen.allows(endpoint, id);
         let mixed = self.judge(&seen);
@@ -211,10 +216,16 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::BootClock;
+
+    fn clusters() -> Clusters {
+        let reach = Reach::new(Arc::new(BootClock), String::new(), Duration::MAX);
+        Clusters::new(Arc::new(reach))
+    }
 
     #[test]
     fn cluster_made_anew_is_accepted_once_all_endpoints_are_of_it() {
-        let clusters = Clusters::default();
+        let clusters = clusters();
         clusters.answered("http://a:1", 1).unwrap();
         clusters.answered("http://b:1", 1).unwrap();
         assert!(clusters.answered("http://a:1", 2).is_err());
@@ -234,7 +245,7 @@ mod tests {
 
     #[test]
     fn cluster_made_anew_needs_no_endpoint_that_is_not_configured() {
-        let clusters = Clusters::default();
+        let clusters = clusters();
         clusters.answered("http://a:1", 1).unwrap();
         let member = link(1);
         let lost = member.lost.clone();
@@ -249,7 +260,7 @@ mod tests {
 
     #[test]
     fn member_of_another_cluster_makes_no_configuration_wrong() {
-        let clusters = Clusters::default();
+        let clusters = clusters();
         clusters.answered("http://a:1", 1).unwrap();
         assert!(clusters.joined("http://m:1", 2, link(1)).is_err());
         assert!(!clusters.knows("http://m:1"));

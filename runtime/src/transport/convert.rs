@@ -38,7 +38,7 @@ pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer,
         .map(|(op, answer)| op_answer(op, answer))
         .collect::<Option<_>>()
         .ok_or_else(malformed)?;
-    Ok(TxnAnswer { revision, succeeded, answers })
+    Ok(TxnAnswer { revision, stale: false, succeeded, answers })
 }
 
 /// Lists the keys that hang on a lease, as a member knows them that may be behind, or lead no more. No keys are listed where they

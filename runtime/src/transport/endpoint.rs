@@ -14,6 +14,7 @@ use super::errors::{
     Class, Suspicion, certificate_hint, classify, describe, misconfigured, named, refused, silence,
     spoken, suspicion, unopened,
 };
+use super::reach::Reach;
 use super::scheme::{speaks_plain, speaks_tls};
 use super::target::{Target, Terms};
 use crate::clock::{Clock, by};
@@ -45,11 +46,12 @@ pub(super) struct Means {
 
 impl Means {
     pub(super) fn new(config: &Config, clock: Arc<dyn Clock>) -> Self {
-        let endpoints = Target::of(config).endpoints().len();
-        let share = Share::new(config.connect_timeout, endpoints);
+        let target = Target::of(config);
+        let share = Share::new(config.connect_timeout, target.endpoints().len());
+        let reach = Reach::new(clock.clone(), target.name(), config.connect_timeout);
         Self {
             terms: Terms::new(config, share.each(), clock.clone()),
-            clusters: Arc::default(),
+            clusters: Arc::new(Clusters::new(Arc::new(reach))),
             share: Arc::new(share),
             clock,
         }
@@ -338,6 +340,7 @@ impl Dial {
             Err(error) => return Err(self.unopened(&error).await),
         }
         self.served.store(true, Ordering::Relaxed);
+        self.means.clusters.reach.connect();
         Ok(client)
     }
 

@@ -7,7 +7,6 @@ mod endpoint;
 mod errors;
 mod expiry;
 mod gather;
-mod history;
 mod keyring;
 pub(crate) mod page;
 pub(crate) mod reach;

@@ -1,13 +1,15 @@
-//! Reach of etcd: whether it answers, and one line in the log when it is lost and one when it is back.
+//! Reach of etcd, for all exchanges of a client: whether it answers, and whether its history goes on. One line in the log when etcd
+//! is lost, and one when it is back.
 //!
-//! An exchange that fails alone says little: its member may have died. etcd is lost when an exchange fails that was begun after another
-//! one had failed, and none was answered in between. A refusal is an answer.
+//! The core's value of this name decides. Here it has its clock, its lock and its log.
 
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_locked_core::{Cause, Failure};
+use etcd_locked_core::{Failure, Input, Request, Response, Sent};
+use tokio::sync::Notify;
 
 use crate::clock::{Clock, Moment};
 use crate::metrics;
@@ -23,45 +25,44 @@ pub(crate) struct Reach {
     /// What the log calls etcd.
     name: String,
     state: Mutex<State>,
+    /// The engine does not know the state yet.
+    has_news: AtomicBool,
+    /// Wakes the task that probes: there is news, or something is due.
+    pub(super) changed: Arc<Notify>,
     /// A question is under way that was asked for a status.
     asking: AtomicBool,
 }
 
-#[derive(Default)]
 struct State {
-    /// When etcd answered last.
-    answered: Option<Moment>,
-    /// How many calls were refused since.
+    etcd: etcd_locked_core::Reach,
+    /// Nothing was due when the task that probes looked last.
+    rests: bool,
+    /// Since when etcd is lost, as the log says.
+    lost: Option<Moment>,
+    /// How many calls were refused since etcd answered last.
     refused: u64,
     /// When it was logged last that etcd refuses calls.
     logged: Option<Moment>,
-    outage: Option<Outage>,
-}
-
-/// What has happened since etcd answered last.
-struct Outage {
-    /// When the first exchange failed.
-    since: Moment,
-    /// Another one has failed that began after that.
-    lost: bool,
 }
 
 impl Reach {
-    pub(super) fn new(clock: Arc<dyn Clock>, name: String) -> Self {
-        Self { clock, name, state: Mutex::default(), asking: AtomicBool::new(false) }
+    pub(super) fn new(clock: Arc<dyn Clock>, name: String, connect_timeout: Duration) -> Self {
+        let etcd = etcd_locked_core::Reach::new(connect_timeout);
+        let state = State { etcd, rests: false, lost: None, refused: 0, logged: None };
+        Self {
+            clock,
+            name,
+            state: Mutex::new(state),
+            has_news: AtomicBool::new(false),
+            changed: Arc::default(),
+            asking: AtomicBool::new(false),
+        }
     }
 
     /// Whether etcd has answered, and has not been lost since.
     pub(crate) fn is_reached(&self) -> bool {
         let state = self.state();
-        state.answered.is_some() && !state.is_lost()
-    }
-
-    /// Whether etcd is still lost, since then.
-    pub(super) fn is_lost_since(&self, then: Moment) -> bool {
-        let state = self.state();
-        let outage = state.outage.as_ref();
-        outage.is_some_and(|outage| outage.lost && outage.since == then)
+        state.etcd.answered().is_some() && state.lost.is_none()
     }
 
     /// A call is refused because etcd does not serve it. True if that is to be logged: etcd answers, so no other line says why.
@@ -70,7 +71,7 @@ impl Reach {
         let within = |time, of: Option<Moment>| of.is_some_and(|of| now - of < time);
         let mut state = self.state();
         state.refused += 1;
-        let answers = state.outage.is_none() && within(FRESH, state.answered);
+        let answers = state.lost.is_none() && within(FRESH, state.etcd.answered());
         let logs = answers && !within(REFUSED, state.logged);
         if logs {
             state.logged = Some(now);
@@ -78,56 +79,100 @@ impl Reach {
         logs
     }
 
-    /// An exchange that began then has ended. Returns since when etcd is lost, if that is new; no other loss shares the moment.
-    pub(super) fn note<T>(&self, began: Moment, result: &Result<T, Failure>) -> Option<Moment> {
-        match result {
-            Ok(_) | Err(Failure::Refused(..)) => {
-                self.answered();
-                None
-            }
-            Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => self.failed(began, cause),
-        }
+    /// Notes that calls wait for etcd, or that none does.
+    pub(crate) fn wait(&self, waits: bool) {
+        let now = self.clock.now();
+        self.change(|state| state.etcd.wait(now, waits));
     }
 
-    fn answered(&self) {
+    /// Notes that an exchange begins; [`end`](Self::end) must follow.
+    pub(super) fn begin(&self, request: &Request) -> Sent {
         let now = self.clock.now();
-        let mut state = self.state();
-        state.answered = Some(now);
-        let refused = std::mem::take(&mut state.refused);
-        let Some(outage) = state.outage.take().filter(|outage| outage.lost) else {
-            return;
-        };
-        drop(state);
-        let (lasted, endpoints) = (now - outage.since, &self.name);
-        tracing::warn!(parent: None, code = "etcd.back", endpoints, ?lasted, refused, "etcd is back: it answers again");
-        metrics::reachable(true);
+        self.change(|state| state.etcd.begin(now, request))
     }
 
-    fn failed(&self, began: Moment, cause: &Cause) -> Option<Moment> {
+    /// Notes how an exchange ended, and marks a stale response.
+    pub(super) fn end(&self, sent: Sent, result: &mut Result<Response, Failure>) {
         let now = self.clock.now();
-        let mut state = self.state();
-        let Some(outage) = &mut state.outage else {
-            state.outage = Some(Outage { since: now, lost: false });
-            return None;
-        };
-        if outage.lost || began < outage.since {
-            return None;
-        }
-        outage.lost = true;
-        let since = outage.since;
-        drop(state);
+        let (before, lost, refused) = self.change(|state| {
+            state.etcd.end(now, sent, result);
+            let answered = result.is_ok() || matches!(result, Err(Failure::Refused(..)));
+            let refused = if answered { mem::take(&mut state.refused) } else { 0 };
+            let lost = state.etcd.is_lost_since();
+            (mem::replace(&mut state.lost, lost), lost, refused)
+        });
         let endpoints = &self.name;
-        tracing::warn!(parent: None, code = "etcd.lost", endpoints, %cause, "etcd is lost: calls are refused, and locks are lost with their leases, until it answers again");
-        metrics::reachable(false);
-        Some(since)
+        match (before, lost, result) {
+            (None, Some(_), Err(failure)) => {
+                let cause = failure.cause();
+                tracing::warn!(parent: None, code = "etcd.lost", endpoints, %cause, "etcd is lost: calls are refused, and locks are lost with their leases, until it answers again");
+                metrics::reachable(false);
+            }
+            (Some(since), None, _) => {
+                let lasted = now - since;
+                tracing::warn!(parent: None, code = "etcd.back", endpoints, ?lasted, refused, "etcd is back: it answers again");
+                metrics::reachable(true);
+            }
+            _ => {}
+        }
+    }
+
+    /// A connection was made.
+    pub(super) fn connect(&self) {
+        self.change(|state| state.etcd.connect());
+    }
+
+    /// etcd is another cluster than before.
+    pub(super) fn wipe(&self) {
+        self.change(|state| state.etcd.wipe());
+    }
+
+    /// Returns what the core does not know yet.
+    pub(crate) fn news(&self) -> Option<Input> {
+        if !self.has_news() {
+            return None;
+        }
+        let mut state = self.state();
+        let news = state.etcd.news();
+        self.has_news.store(state.etcd.has_news(), Ordering::Release);
+        news
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::Acquire)
+    }
+
+    /// Returns the exchange that `request` begins, if etcd is to be probed with it now; and when the next one is due.
+    pub(super) fn probe(&self, request: &Request) -> (Option<Sent>, Option<Moment>) {
+        let now = self.clock.now();
+        self.change(|state| {
+            let probe = state.etcd.probe(now, request);
+            let due = state.etcd.due();
+            state.rests = due.is_none();
+            (probe, due)
+        })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        let changed = change(&mut state);
+        let is_due = state.rests && state.etcd.due().is_some();
+        state.rests &= !is_due;
+        let has_news = state.etcd.has_news();
+        let is_new = has_news && !self.has_news.swap(true, Ordering::AcqRel);
+        drop(state);
+        if is_due || is_new {
+            self.changed.notify_one();
+        }
+        changed
     }
 
     /// Whether a status should have etcd asked: then [`asked`](Self::asked) must follow.
     pub(crate) fn wants_asking(&self) -> bool {
         let now = self.clock.now();
         let state = self.state();
-        let fresh = state.answered.is_some_and(|at| now - at < FRESH);
-        let known = fresh || state.is_lost(); // then it is asked anyway
+        let fresh = state.etcd.answered().is_some_and(|at| now - at < FRESH);
+        let known = fresh || state.lost.is_some(); // then it is asked anyway
         drop(state);
         !known && !self.asking.swap(true, Ordering::AcqRel)
     }
@@ -141,39 +186,8 @@ impl Reach {
     }
 }
 
-impl State {
-    fn is_lost(&self) -> bool {
-        self.outage.as_ref().is_some_and(|outage| outage.lost)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::BootClock;
-
-    fn reach() -> Reach {
-        Reach::new(Arc::new(BootClock), "etcd".to_owned())
-    }
-
-    fn silent() -> Result<(), Failure> {
-        Err(Failure::Unknown(Arc::from(Box::from("no answer"))))
-    }
-
-    #[test]
-    fn exchanges_that_fail_together_do_not_lose_etcd() {
-        let reach = reach();
-        reach.note(BootClock.now(), &Ok(()));
-        let together = [BootClock.now(), BootClock.now()];
-        for began in together {
-            assert_eq!(reach.note(began, &silent()), None);
-        }
-        assert!(reach.is_reached());
-        let lost = reach.note(BootClock.now(), &silent());
-        assert!(lost.is_some());
-        assert_eq!(reach.note(BootClock.now(), &silent()), None, "it is lost");
-        assert!(!reach.is_reached());
-        assert_eq!(reach.note(BootClock.now(), &Ok(())), None);
-        assert!(reach.is_reached());
+impl Drop for Reach {
+    fn drop(&mut self) {
+        self.changed.notify_one(); // the task that probes ends
     }
 }

@@ -29,7 +29,8 @@ impl Drained {
     }
 
     /// The locks that calls still had at the end: a guard that was kept, a body that did not end when it was cancelled. The locks
-    /// are lost, and no body is polled under them any more; other processes get them when the TTL of their lease is over.
+    /// are lost, and no body is polled under them any more; other processes get them when the TTL of their lease is over. Those that
+    /// [`at_least`](crate::Acquire::at_least) was to keep are listed too, if etcd did not take them over in time.
     pub fn left(&self) -> &[Name] {
         &self.left
     }

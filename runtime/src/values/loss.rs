@@ -13,12 +13,12 @@ pub enum LossCause {
     /// The lease could not be renewed in time, because etcd refused the user, the password or the certificate, or etcd's own
     /// certificate was refused here. A log line says which.
     Denied,
-    /// The lease is gone at etcd: revoked by an operator, or run out there.
-    Revoked,
-    /// The lock's key is gone, and its lease is not, as far as etcd has answered: an operator deleted it.
-    Deleted,
+    /// The lock's key or lease was removed in etcd, by an operator or by etcd itself.
+    Gone,
     /// Another client put the lock's key.
     Overwritten,
+    /// Its hold limit ([`at_most`](crate::Acquire::at_most)) is over: a guard says so, which has the lock until it is released.
+    HoldLimit,
     /// etcd has lost its history: it was wiped, or restored from a snapshot. Tokens may go backwards.
     Wiped,
     /// The engine was shut down and its grace is over, or the engine has ended by itself.
@@ -35,15 +35,8 @@ pub enum LossCause {
 impl LossCause {
     /// All that the engine loses a lock by.
     #[cfg(feature = "metrics")]
-    pub(crate) const OF_LOCKS: [Self; 7] = [
-        Self::Expired,
-        Self::Denied,
-        Self::Revoked,
-        Self::Deleted,
-        Self::Overwritten,
-        Self::Wiped,
-        Self::Shutdown,
-    ];
+    pub(crate) const OF_LOCKS: [Self; 6] =
+        [Self::Expired, Self::Denied, Self::Gone, Self::Overwritten, Self::Wiped, Self::Shutdown];
 
     /// Its name where it is one word, in small letters, as in metrics.
     #[must_use]
@@ -59,9 +52,9 @@ impl LossCause {
                 "denied",
                 "its lease was not renewed, because credentials or a certificate were refused",
             ),
-            Self::Revoked => ("revoked", "its lease is gone at etcd"),
-            Self::Deleted => ("deleted", "its key was deleted"),
+            Self::Gone => ("gone", "its key or lease was removed in etcd"),
             Self::Overwritten => ("overwritten", "its key was overwritten"),
+            Self::HoldLimit => ("hold_limit", "its hold limit is over"),
             Self::Wiped => ("wiped", "etcd has lost its data"),
             Self::Shutdown => ("shutdown", "the grace of the shutdown is over"),
             #[cfg(feature = "sqlx")]
@@ -78,8 +71,7 @@ impl LossCause {
 impl From<Cause> for LossCause {
     fn from(cause: Cause) -> Self {
         match cause {
-            Cause::Revoked => Self::Revoked,
-            Cause::Deleted => Self::Deleted,
+            Cause::Gone => Self::Gone,
             Cause::Overwritten => Self::Overwritten,
             Cause::Wiped => Self::Wiped,
             Cause::Shutdown => Self::Shutdown,

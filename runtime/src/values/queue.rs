@@ -1,7 +1,6 @@
 //! Queue of one name as etcd has it: which contenders hold it and which wait, in their order.
 
 use std::mem::{discriminant, take};
-use std::num::NonZeroU16;
 
 use etcd_locked_core::{Kv, LeaseId, Mode, Seat, group_of};
 
@@ -155,7 +154,7 @@ impl Contender {
 
     /// How it takes part.
     pub fn sharing(&self) -> Sharing {
-        mode_of(self.seat).into()
+        self.seat.mode().into()
     }
 
     /// Whether it holds the name.
@@ -177,7 +176,7 @@ impl Contender {
 impl Standing {
     /// That of a contender behind others, of whose kinds of seats this has one each.
     fn of(seat: Seat, holder: Option<&Holder>, older: &[Seat]) -> Self {
-        let mode = mode_of(seat);
+        let mode = seat.mode();
         if older.iter().any(|older| mode.is_excluded_by(*older)) {
             return Self::Waits;
         }
@@ -187,15 +186,6 @@ impl Standing {
             true => Self::MayHold,
             false => Self::Holds,
         }
-    }
-}
-
-/// The mode of a seat's call; of how many permits it is one, the seat does not say.
-fn mode_of(seat: Seat) -> Mode {
-    match seat {
-        Seat::Exclusive => Mode::Exclusive,
-        Seat::Shared(_) => Mode::Shared,
-        Seat::Permit(_) => Mode::Permits(NonZeroU16::MIN),
     }
 }
 

@@ -54,13 +54,9 @@ fn replay(seed: u64) -> ExitCode {
         println!("{step}");
     }
     println!("seed {seed}: {} steps, {:?}", played.steps, played.tally);
-    match played.violation {
-        None => ExitCode::SUCCESS,
-        Some(violation) => {
-            println!("{violation}");
-            ExitCode::FAILURE
-        }
-    }
+    let Some(violation) = played.violation else { return ExitCode::SUCCESS };
+    println!("{violation}");
+    ExitCode::FAILURE
 }
 
 fn run(from: u64, seeds: u64, file: Option<&Path>) -> ExitCode {
@@ -83,7 +79,7 @@ fn run(from: u64, seeds: u64, file: Option<&Path>) -> ExitCode {
 /// Plays every schedule of a few clients, as far as a fixed number of choices leads.
 fn exhaust(file: Option<&Path>) -> ExitCode {
     let searches = SEARCHES.map(|(opening, depth)| {
-        let searched = Search::new(opening, depth).run();
+        let searched = Search { opening, depth }.run();
         if let Some((choices, violation)) = &searched.violation {
             eprintln!("{opening:?}, {choices:?}: {violation}");
         }
@@ -98,11 +94,6 @@ fn exhaust(file: Option<&Path>) -> ExitCode {
 fn write_report(report: &str, file: Option<&Path>) -> bool {
     print!("{report}");
     let Some(file) = file else { return true };
-    match std::fs::write(file, report) {
-        Err(error) => {
-            eprintln!("{}: {error}", file.display());
-            false
-        }
-        Ok(()) => true,
-    }
+    let written = std::fs::write(file, report);
+    written.inspect_err(|error| eprintln!("{}: {error}", file.display())).is_ok()
 }

@@ -1,6 +1,6 @@
 //! The simulator: production cores against an etcd, a network and a nemesis that one seed decides.
 //!
-//! `cargo xtask sim` builds and runs it; [`command`] is all of that. The rule tests of the core use its [`etcd`] alone.
+//! `cargo xtask sim` builds and runs it; [`command`] is all of that. The rule tests of the core use its [`etcd`] and its [`transport`] alone.
 
 mod commands;
 mod report;
@@ -11,4 +11,4 @@ mod series;
 mod world;
 
 pub use commands::command;
-pub use world::etcd;
+pub use world::{etcd, transport};

@@ -14,9 +14,13 @@ pub(crate) fn schedules(series: &Series) -> String {
         series.steps,
         series.violations.len(),
     );
-    for (what, many) in &series.tally.0 {
-        // Writing to a string does not fail.
+    // Writing to a string does not fail.
+    for (what, many) in &series.tally.happened {
         let _ = writeln!(text, "| {what:?} | {many} |");
+    }
+    text += "\n| input | most steps | longest |\n|---|---:|---:|\n";
+    for (kind, (steps, took)) in &series.tally.costs {
+        let _ = writeln!(text, "| {kind} | {steps} | {took:.1?} |");
     }
     text
 }

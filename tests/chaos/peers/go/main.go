@@ -202,7 +202,7 @@ func (c *caller) cause() string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if lease, err := c.client.TimeToLive(ctx, c.session.Lease()); err == nil && lease.TTL <= 0 {
-		return "Revoked"
+		return "Gone"
 	}
 	return "Expired"
 }

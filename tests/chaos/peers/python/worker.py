@@ -92,7 +92,7 @@ class Caller:
             # aetcd does not say when it sent the request for the lease, so it is renewed at once.
             await lives.wait(ttl)
             if not await self.body(call, name, lock.revision << 16, lasts, lives):
-                return {"lost": "Revoked" if lives.gone else "Expired"}
+                return {"lost": "Gone" if lives.gone else "Expired"}
             await asyncio.wait_for(lock.release(), 2)
             return "done"
         finally:

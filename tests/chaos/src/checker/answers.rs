@@ -23,7 +23,7 @@ const ANSWERED: u64 = 1_000;
 const SERVED: u64 = ms(5_000);
 /// The wait in milliseconds from which on a call is to be served once its name is free.
 const PATIENT: u64 = 10_000;
-/// How long a published edge may be there after its call.
+/// How long the key of a wait may be there after its call.
 const EDGE: u64 = ms(1_000);
 
 /// The calls for each name, in the order in which they were asked, each with when its key is gone.

@@ -94,7 +94,7 @@ impl Known<'_> {
         let explained = |failure| self.is_explained(call, asked, failure);
         // A call that waits for some milliseconds may be over before etcd has answered at all.
         let patient = call.asked.wait.is_none_or(|wait| wait == 0 || wait >= PATIENT_WAIT);
-        if *result == Outcome::Lost("Revoked".to_owned()) && self.is_revoked_by_etcd(call, asked) {
+        if *result == Outcome::Lost("Gone".to_owned()) && self.is_revoked_by_etcd(call, asked) {
             verdicts.measured.revoked += 1;
         }
         let refused = match call.ended {

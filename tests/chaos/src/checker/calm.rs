@@ -29,7 +29,7 @@ impl Known<'_> {
         // A lock that is lost has not been renewed for a TTL, or its key was gone; a call is refused after some seconds of trying.
         let since = match why {
             Failure::Lost(cause) => {
-                let leases = if cause == "Revoked" { 2 } else { 1 };
+                let leases = if cause == "Gone" { 2 } else { 1 };
                 let blocked = if call.asked.kind == BLOCKING { BLOCKED } else { 0 };
                 to.saturating_sub(leases * ttl + LEARNT + blocked)
             }
@@ -55,7 +55,7 @@ impl Known<'_> {
 
     /// Tells whether a lock of a long lease that was revoked meanwhile is one that etcd itself revoked, though it was renewed.
     pub(super) fn is_revoked_by_etcd(&self, call: &Call, (from, to): (u64, u64)) -> bool {
-        let lost = Failure::Lost("Revoked");
+        let lost = Failure::Lost("Gone");
         let near = || self.faults.iter().filter(|fault| fault.disturbs(from, to, AFTERMATH));
         ms(call.asked.ttl) >= LONG_TTL
             && near().any(Fault::makes_etcd_revoke)

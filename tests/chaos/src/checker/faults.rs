@@ -112,8 +112,7 @@ impl Fault {
             (Reach::Brief, Failure::Lost(_)) => brief,
             (Reach::Key, Failure::Lost(cause)) => {
                 let taken = match cause {
-                    "Revoked" => self.kind == Kind::LeaseRevoked,
-                    "Deleted" => named && self.is_of_one_key(),
+                    "Gone" => self.kind == Kind::LeaseRevoked || (named && self.is_of_one_key()),
                     "Overwritten" => named && self.kind == Kind::KeyOverwritten,
                     _ => false,
                 };
@@ -122,7 +121,7 @@ impl Fault {
             (Reach::Key | Reach::Name, _) => named && failure == Failure::Delayed,
             (Reach::Brief | Reach::Harmless, _) => failure == Failure::Delayed,
             (Reach::One, Failure::Lost(cause)) => {
-                brief || (cause == "Revoked" && self.makes_etcd_revoke())
+                brief || (cause == "Gone" && self.makes_etcd_revoke())
             }
             (Reach::One, Failure::Refused) => false,
             (Reach::Writes, Failure::Lost(_)) => false,

@@ -14,7 +14,7 @@ const RECORD: u64 = ms(1_000);
 /// A body that ends so soon after its key was taken may not have been told.
 const UNTOLD: u64 = ms(250);
 /// Causes of losses by which a process learns that its key or its lease is gone.
-const GONE: &[&str] = &["Deleted", "Revoked", "Overwritten"];
+const GONE: &[&str] = &["Gone", "Overwritten"];
 /// What a process logs once when it learns that etcd has lost what it knew.
 const HISTORY_LOST: &str = "etcd.history_lost";
 
@@ -177,7 +177,7 @@ fn rewinds(events: &[Event], faults: &[Fault]) -> Vec<Rewind> {
             Said::Logged { text, .. } if text.contains(HISTORY_LOST) => false,
             Said::Returned { result: Outcome::Lost(cause), .. } => match cause.as_str() {
                 "Wiped" => false,
-                "Revoked" | "Expired" if *at <= rewind.until => true,
+                "Gone" | "Expired" if *at <= rewind.until => true,
                 _ => continue,
             },
             _ => continue,

@@ -69,7 +69,7 @@ impl Owner {
             Ok((lease, key, token)) => {
                 if !lease.work(&asked.names, token, body).await {
                     let gone = lease.gone.load(Ordering::Acquire);
-                    return Outcome::Lost(if gone { "Revoked" } else { "Expired" }.to_owned());
+                    return Outcome::Lost(if gone { "Gone" } else { "Expired" }.to_owned());
                 }
                 match timeout(Duration::from_secs(2), self.client.unlock(key)).await {
                     Ok(unlocked) => unlocked.map(drop).map_err(|error| error.to_string()),

@@ -6,19 +6,13 @@ use std::time::Duration;
 
 use etcd_locked_core::{Input, Mode, Wait};
 
-use super::stage::{SOON, call, key, plays, stage};
+use super::stage::{SOON, call, plays, stage};
 use crate::world::bench::Bench;
-use crate::world::clients::Call;
+use crate::world::clients::{Call, Stage};
+use crate::world::tally::{Happened, Tally};
 use crate::world::violation::must;
 use crate::world::{CallId, view};
 
-/// Twice as much work may take 2.5 times the steps: double, plus a constant.
-const LINEAR: (u64, u64) = (5, 2);
-/// Where each part depends on all others, twice as much may take 4.5 times the steps: fourfold, plus a constant.
-const QUADRATIC: (u64, u64) = (9, 2);
-
-/// A wait that ends half a second after nested waiters have waited for three.
-const ENDS: Wait = Wait::For(Duration::from_millis(3_500));
 /// How long bodies may run on in a shutdown, and how long its last exchanges may take.
 const GRACE: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -26,17 +20,16 @@ const FAREWELL: Duration = Duration::from_secs(3);
 /// Name of a work, and the steps that it takes for n.
 type Work = (&'static str, fn(usize) -> u64);
 
-/// Runs each work for n and for 2n, and compares the steps.
-fn grow(n: usize, most: (u64, u64), works: &[Work]) {
+/// Runs each work for n and for 2n. Twice as much work may take 2.5 times the steps: double, plus a constant.
+fn grow(n: usize, works: &[Work]) {
     plays(|| {
         for (what, work) in works {
             let (once, twice) = (work(n), work(2 * n));
             println!("{what}: {once} steps for {n}, {twice} for {}", 2 * n);
             must!(
                 Cost,
-                twice * most.1 <= once * most.0,
-                "{what}: {once} steps for {n}, and {twice} for {}",
-                2 * n
+                twice * 2 <= once * 5,
+                "{what}: {once} steps, and {twice} for twice as much"
             );
         }
     });
@@ -57,139 +50,53 @@ fn held(stage: &mut Bench, locks: usize) -> Vec<CallId> {
     calls
 }
 
-fn are_over(stage: &Bench, calls: &[CallId]) -> bool {
-    calls.iter().all(|call| stage.is_over(*call))
-}
-
-/// Tasks that hold a lock of their own and have waited for three seconds for the hot name, which another process holds.
-struct Nested {
-    stage: Bench,
-    hot: CallId,
-    own: Vec<CallId>,
-    calls: Vec<CallId>,
-    steps: u64,
-}
-
-impl Nested {
-    fn waiters(tasks: usize, wait: Wait) -> Self {
-        Self::new(tasks, wait, false, |_| call("hot"))
+/// So many tasks hold a lock each, and each then asks as `ask` says. What each input costs, the crowds show.
+fn cost_no_lock(tasks: usize, ask: impl Fn(usize) -> Call) {
+    let mut stage = stage(2);
+    stage.take_lock(0, "hot");
+    let own = held(&mut stage, tasks);
+    for (task, outer) in own.iter().enumerate() {
+        stage.ask(1, Call { outer: Some(*outer), ..ask(task) });
     }
+    let all = steps_of(&mut stage, |stage| stage.run(Duration::from_secs(6)));
+    let lost = own.iter().find(|call| !stage.has(**call));
+    must!(Progress, lost.is_none(), "{lost:?} has lost its lock");
+    // A search of a chain goes through 16 waits.
+    must!(Cost, all / 6 <= 150 * tasks as u64, "{all} steps in six seconds");
+}
 
-    /// Each task makes the call that `ask` returns; if `behind`, one more call of its process queues first and keeps waiting.
-    fn new(tasks: usize, wait: Wait, behind: bool, ask: fn(usize) -> Call) -> Self {
-        let mut stage = stage(2);
-        let hot = stage.take_lock(0, "hot");
-        if behind {
-            stage.ask(1, call("hot"));
-        }
-        let own = held(&mut stage, tasks);
-        let mut calls = Vec::new();
-        let steps = steps_of(&mut stage, |stage| {
-            for (task, outer) in own.iter().enumerate() {
-                let (outer, hold) = (Some(*outer), Duration::from_millis(1));
-                calls.push(stage.ask(1, Call { outer, hold, wait, ..ask(task) }));
-            }
-            stage.run(Duration::from_secs(3));
+#[test]
+fn thousand_nested_calls_cost_no_lock() {
+    plays(|| {
+        // One call after the other waits for what the next task holds; the last for a name of another process.
+        cost_no_lock(1_000, |task| match task {
+            999 => call("hot"),
+            _ => call(&format!("own-{}", task + 1)),
         });
-        Self { stage, hot, own, calls, steps }
-    }
-
-    /// Adds a reader behind them, to which everything they wait for matters.
-    fn before_a_reader(mut self) -> Self {
-        self.stage.ask(1, Call { mode: Mode::Shared, ..call("hot") });
-        self
-    }
-
-    fn wait_on(mut self) -> u64 {
-        steps_of(&mut self.stage, |stage| stage.run(Duration::from_secs(3)))
-    }
-
-    fn served(mut self) -> u64 {
-        steps_of(&mut self.stage, |stage| {
-            stage.drop_body(self.hot);
-            let served = stage.until(Duration::from_secs(60), |stage| are_over(stage, &self.calls));
-            must!(Progress, served, "nested waiters are not served");
-        })
-    }
-
-    fn give_up(mut self) -> u64 {
-        steps_of(&mut self.stage, |stage| {
-            self.calls.iter().for_each(|call| stage.cancel(*call));
-            stage.run(Duration::from_secs(1));
-        })
-    }
-
-    /// Each has published edges. They are deleted before its caller learns that the wait is over.
-    fn waits_end(mut self) -> u64 {
-        steps_of(&mut self.stage, |stage| {
-            stage.run(Duration::from_secs(1));
-            must!(Progress, are_over(stage, &self.calls), "nested waiters wait on");
-        })
-    }
+        // Groups.
+        cost_no_lock(1_000, |task| {
+            let mut group = call("hot");
+            group.names.push(format!("locks/cold-{task}").into());
+            group
+        });
+    });
 }
 
-fn same(_: usize) -> Call {
-    Call { names: vec![key("hot"), key("cold")], ..call("hot") }
-}
-
-fn of_its_own(task: usize) -> Call {
-    Call { names: vec![key("hot"), key(&format!("cold-{task}"))], ..call("hot") }
-}
-
-fn permits(task: usize) -> Call {
-    let of = u16::try_from(task + 1).ok().and_then(NonZeroU16::new);
-    Call { mode: Mode::Permits(of.expect("few")), ..call("hot") }
-}
-
+/// A search of each waiter reads only what its own task holds, and 32 of them share a transaction.
 #[test]
-fn nested_waiters_cost_the_same_each() {
-    use Wait::Forever;
-    grow(
-        40,
-        LINEAR,
-        &[
-            ("they wait", |tasks| Nested::waiters(tasks, Forever).steps),
-            ("they are served", |tasks| Nested::waiters(tasks, Forever).served()),
-            ("they give up", |tasks| Nested::waiters(tasks, Forever).give_up()),
-            ("their waits end", |tasks| Nested::waiters(tasks, ENDS).waits_end()),
-            ("before a reader", |tasks| {
-                Nested::waiters(tasks, Forever).before_a_reader().wait_on()
-            }),
-            ("their waits end before a reader's", |tasks| {
-                Nested::waiters(tasks, ENDS).before_a_reader().waits_end()
-            }),
-        ],
-    );
-}
-
-#[test]
-fn nested_permits_and_groups_cost_the_same_each() {
-    use Wait::Forever;
-    grow(
-        40,
-        LINEAR,
-        &[
-            ("permits wait", |tasks| Nested::new(tasks, Forever, true, permits).steps),
-            ("waits for permits end", |tasks| Nested::new(tasks, ENDS, true, permits).waits_end()),
-            ("groups wait", |tasks| Nested::new(tasks, Forever, true, same).steps),
-            ("groups give up", |tasks| Nested::new(tasks, Forever, true, same).give_up()),
-            ("waits of groups end", |tasks| Nested::new(tasks, ENDS, true, same).waits_end()),
-        ],
-    );
-    // Each depends on what all before it wait for.
-    grow(
-        40,
-        QUADRATIC,
-        &[("waits of different groups end", |tasks| {
-            Nested::new(tasks, ENDS, true, of_its_own).waits_end()
-        })],
-    );
-}
-
-#[test]
-fn nested_waiters_keep_their_locks() {
-    let Nested { stage, own, .. } = Nested::waiters(160, Wait::Forever);
-    assert!(own.iter().all(|call| stage.has(*call)));
+fn searches_share_transactions() {
+    plays(|| {
+        let mut stage = stage(2);
+        stage.take_lock(0, "hot");
+        for outer in held(&mut stage, 400) {
+            stage.ask(1, Call { outer: Some(outer), ..call("hot") });
+        }
+        stage.run(Duration::from_secs(3));
+        stage.tally = Tally::default();
+        stage.run(Duration::from_secs(10));
+        let many = stage.tally.happened[&Happened::Searched];
+        must!(Cost, many <= 10 * 20, "{many} transactions of searches in ten seconds");
+    });
 }
 
 /// A process that holds so many locks shuts down as `end` says (rule P26).
@@ -215,7 +122,6 @@ fn shutdown(locks: usize, end: impl FnOnce(&mut Bench, &[CallId])) -> u64 {
 fn shutdown_costs_the_same_for_each_lock() {
     grow(
         100,
-        LINEAR,
         &[
             ("bodies end", |locks| {
                 shutdown(locks, |stage, calls| {
@@ -228,26 +134,12 @@ fn shutdown_costs_the_same_for_each_lock() {
             ("bodies are stopped", |locks| shutdown(locks, |_, _| {})),
             ("the session ends", |locks| {
                 shutdown(locks, |stage, _| {
-                    stage.run(Duration::from_secs(1));
+                    stage.run(Duration::from_secs(2)); // until all keys are watched
                     stage.end_sessions(1);
                 })
             }),
         ],
     );
-}
-
-/// Names that stay locked, one after the other (rule P39).
-fn retention(names: usize) -> u64 {
-    let mut stage = stage(2);
-    stage.take_lock(1, "warm");
-    let (hold, at_least) = (Duration::from_millis(2), Some(Duration::from_secs(60)));
-    steps_of(&mut stage, |stage| {
-        for name in 0..names {
-            let id = stage.ask(1, Call { hold, at_least, ..call(&format!("name-{name}")) });
-            let over = stage.until(SOON, |stage| stage.is_over(id));
-            must!(Progress, over, "call {id} is not served");
-        }
-    })
 }
 
 /// Tries for five permits, all at once.
@@ -272,16 +164,15 @@ fn tries(mut stage: Bench, mode: Mode, many: usize) -> u64 {
     steps_of(&mut stage, |stage| {
         let once = || Call { mode, wait: Wait::Once, ..call("busy") };
         let calls: Vec<_> = (0..many).map(|_| stage.ask(1, once())).collect();
-        let is_answered = |stage: &Bench, call: CallId| stage.has(call) || stage.is_over(call);
-        let all = |stage: &Bench| calls.iter().all(|call| is_answered(stage, *call));
+        let is_answered = |call: &Call| matches!(call.stage, Stage::Holding(_) | Stage::Done);
+        let all = |stage: &Bench| calls.iter().all(|id| is_answered(&stage.calls[id]));
         must!(InTime, stage.until(SOON, all), "a single try has no answer");
     })
 }
 
 #[test]
-fn tries_and_retention_cost_the_same_each() {
-    grow(200, LINEAR, &[("names stay locked", retention)]);
-    grow(500, LINEAR, &[("permits", permit_tries), ("readers", shared_tries)]);
+fn single_tries_cost_the_same_each() {
+    grow(500, &[("permits", permit_tries), ("readers", shared_tries)]);
 }
 
 /// A stack overflow would abort this test process.
@@ -294,4 +185,20 @@ fn single_tries_fit_on_a_small_stack() {
     // As small as an engine's thread may have.
     let small = thread::Builder::new().stack_size(256 << 10).spawn(tries);
     small.expect("a thread").join().expect("a scenario that holds");
+}
+
+/// As etcd's user, a process has very many sessions: here one for each lock.
+#[test]
+fn work_on_sessions_is_linear() {
+    let work: Work = ("locks, each with a session", |locks| {
+        let mut stage = Bench::new(3, 2, 0);
+        stage.check_every = 0;
+        steps_of(&mut stage, |stage| {
+            let calls = held(stage, locks);
+            stage.run(Duration::from_secs(20));
+            calls.into_iter().for_each(|call| stage.drop_body(call));
+            stage.run(SOON);
+        })
+    });
+    grow(100, &[work]);
 }

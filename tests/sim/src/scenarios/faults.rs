@@ -20,27 +20,25 @@ const SOON: Duration = Duration::from_secs(2);
 
 /// A put without an answer, and a barrier that etcd refuses for a while (rules P10, P34). Another process has the name in time,
 /// though the session of the first one lives on.
-pub(crate) fn refused_barrier() {
-    let mut stage = stage(2);
-    let held = stage.take_lock(0, "held");
-    stage.faults.answer_lost = 1.0;
-    let asks = stage.ask(0, call("ambiguous"));
-    stage.run(Duration::from_secs(1));
-    stage.store.forbidden = Some("locks%s");
-    stage.faults.answer_lost = 0.0;
-    stage.run(DENIED);
-    stage.store.forbidden = None;
-    stage.cancel(asks);
-    stage.drop_body(asks);
-    let other = stage.ask(1, call("ambiguous"));
-    let served = stage.until(FREE, |stage| stage.has(other));
-    must!(I4, served, "a key blocks the name, which no call has");
-    must!(Truth, stage.has(held), "the lock that was held is lost");
-}
-
 #[test]
 fn refused_barrier_is_sent_again() {
-    plays(refused_barrier);
+    plays(|| {
+        let mut stage = stage(2);
+        let held = stage.take_lock(0, "held");
+        stage.faults.answer_lost = 1.0;
+        let asks = stage.ask(0, call("ambiguous"));
+        stage.run(Duration::from_secs(1));
+        stage.store.forbidden = Some("locks%s");
+        stage.faults.answer_lost = 0.0;
+        stage.run(DENIED);
+        stage.store.forbidden = None;
+        stage.cancel(asks);
+        stage.drop_body(asks);
+        let other = stage.ask(1, call("ambiguous"));
+        let served = stage.until(FREE, |stage| stage.has(other));
+        must!(I4, served, "a key blocks the name, which no call has");
+        must!(Truth, stage.has(held), "the lock that was held is lost");
+    });
 }
 
 /// How long a waiter takes to be served whose watch is older than a restore, if its lock is released so long after that.
@@ -71,20 +69,14 @@ fn served_after(released: Duration) -> Duration {
 
 /// etcd is restored from a snapshot: keys and revision go back, while the leases of the snapshot are still there (rule P35). Watches
 /// are older than the restore, which a write has proved.
-pub(crate) fn watches_after_a_restore() {
-    // By then each process has renewed, and written. At some of these moments a read of the waiter is not near.
-    let moments = (0..10).map(|n| Duration::from_millis(12_000 + n * 700));
-    let slowest = moments.map(served_after).max().unwrap_or_default();
-    must!(
-        InTime,
-        slowest < QUICK,
-        "a lock takes {slowest:?} to pass to another process, long after a restore"
-    );
-}
-
 #[test]
 fn watches_work_again_after_a_restore() {
-    plays(watches_after_a_restore);
+    plays(|| {
+        // By then each process has renewed, and written. At some of these moments a read of the waiter is not near.
+        let moments = (0..10).map(|n| Duration::from_millis(12_000 + n * 700));
+        let slowest = moments.map(served_after).max().unwrap_or_default();
+        must!(InTime, slowest < QUICK, "long after a restore a lock takes {slowest:?} to pass on");
+    });
 }
 
 #[test]

@@ -3,5 +3,5 @@
 //! They drive cores by inputs, outputs and requests alone, on the [`stage`]; work is counted in steps, never in time.
 
 mod costs;
-pub(crate) mod faults;
+mod faults;
 mod stage;

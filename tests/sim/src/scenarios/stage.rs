@@ -23,17 +23,13 @@ pub(super) fn plays(scenario: impl FnOnce()) {
 /// Processes around one etcd. What holds at every step is checked by the schedules: for so many calls it would take long.
 pub(super) fn stage(processes: usize) -> Bench {
     let mut bench = Bench::new(SEED, processes, 0);
-    bench.is_checked = false;
+    bench.check_every = 0;
     bench
 }
 
 /// A call that waits for ever, and holds until the scenario ends it.
 pub(super) fn call(name: &str) -> Call {
-    Call { names: vec![key(name)], ttl_secs: 9, hold: Duration::MAX, ..Call::default() }
-}
-
-pub(super) fn key(name: &str) -> etcd_locked_core::Key {
-    format!("locks/{name}").into()
+    Call::of(&format!("locks/{name}"), 9)
 }
 
 impl Bench {
@@ -61,11 +57,6 @@ impl Bench {
     /// The call has been granted, and its body runs.
     pub(super) fn has(&self, id: CallId) -> bool {
         matches!(self.calls[&id].stage, Stage::Holding(_))
-    }
-
-    /// The call was refused, has gone, or has released its lock.
-    pub(super) fn is_over(&self, id: CallId) -> bool {
-        matches!(self.calls[&id].stage, Stage::Done)
     }
 
     pub(super) fn run(&mut self, time: Duration) {

@@ -4,10 +4,11 @@ use std::collections::hash_map::DefaultHasher;
 use std::fmt::{self, Write as _};
 use std::hash::Hasher;
 use std::num::NonZeroU16;
+use std::time::Duration;
 
 use crate::world::CallId;
-use crate::world::bench::{Bench, Message};
-use crate::world::clients::Stage;
+use crate::world::bench::{Bench, Message, Watch};
+use crate::world::clients::{Call, Stage};
 use crate::world::etcd::{revision_of, unknown};
 use crate::world::network::may_arrive_twice;
 use etcd_locked_core::{Input, Mode, Moment, RequestId, WatchEvent, WatchId};
@@ -67,10 +68,8 @@ pub(crate) enum Choice {
     Twice(usize),
     /// A request is given up, though it is still under way.
     GiveUp(usize),
-    /// A request is given up, and never arrives.
+    /// A request is given up, and never arrives; or an answer is lost.
     Lose(usize),
-    /// An answer is lost.
-    LoseAnswer(usize),
     /// The next event of a watch.
     Event(usize, WatchId),
     Begin(CallId),
@@ -106,24 +105,18 @@ impl Board {
         let calls = opening.clients as u64 + 1;
         for call in 0..calls {
             let machine = (call as usize) % opening.clients;
-            bench.plan_one(call, machine, NAME, opening.modes.of(call), TTL);
+            let (mode, reluctance) = (opening.modes.of(call), Duration::MAX);
+            bench.calls.insert(call, Call { machine, mode, reluctance, ..Call::of(NAME, TTL) });
         }
-        Self {
-            bench,
-            calls,
-            budget: match opening.time {
-                true => Budget { faults: 2, cancels: 1, ticks: 2, sleeps: 1 },
-                false => Budget { faults: 2, cancels: 1, ticks: 0, sleeps: 0 },
-            },
-        }
+        let (ticks, sleeps) = if opening.time { (2, 1) } else { (0, 0) };
+        Self { bench, calls, budget: Budget { faults: 2, cancels: 1, ticks, sleeps } }
     }
 
     /// Plays the opening: all leases are open, and some calls wait.
     pub(crate) fn open_with(&mut self, opening: Opening) {
         for n in 0..opening.clients {
-            let call = 1000 + n as u64;
-            let ttl_secs = TTL;
-            self.bench.submit(n, Input::Warm { call: call.into(), ttl_secs });
+            let call = (1000 + n as u64).into();
+            self.bench.submit(n, Input::Warm { call, ttl_secs: TTL });
             self.settle();
         }
         for call in 0..opening.queued as u64 {
@@ -135,11 +128,8 @@ impl Board {
     /// All there is under way arrives.
     fn settle(&mut self) {
         while let Some(first) = self.under_way().first() {
-            let choice = match first {
-                Message::Request { .. } => Choice::Arrive(0),
-                Message::Answer { .. } => Choice::Deliver(0),
-            };
-            self.take(choice);
+            let is_request = matches!(first, Message::Request { .. });
+            self.take(if is_request { Choice::Arrive(0) } else { Choice::Deliver(0) });
         }
     }
 
@@ -163,20 +153,14 @@ impl Board {
                 }
                 Message::Answer { .. } => {
                     choices.push(Choice::Deliver(at));
-                    if faults {
-                        choices.push(Choice::LoseAnswer(at));
-                    }
+                    choices.extend(faults.then_some(Choice::Lose(at)));
                 }
             }
         }
         for (n, process) in self.bench.processes.iter().enumerate() {
-            for (id, watch) in &process.watches {
-                if self.bench.store.revision() >= watch.next
-                    && watch.events(&self.bench.store).is_some_and(|events| !events.is_empty())
-                {
-                    choices.push(Choice::Event(n, *id));
-                }
-            }
+            let due = |watch: &Watch| watch.next_event(&self.bench.store).is_some();
+            let due = process.watches.iter().filter(|(_, watch)| due(watch));
+            choices.extend(due.map(|(id, _)| Choice::Event(n, *id)));
         }
         for id in 0..self.calls {
             match self.bench.calls[&id].stage {
@@ -187,12 +171,8 @@ impl Board {
                 _ => {}
             }
         }
-        if self.budget.ticks > 0 {
-            choices.push(Choice::Tick);
-        }
-        if self.budget.sleeps > 0 {
-            choices.push(Choice::Sleep);
-        }
+        choices.extend((self.budget.ticks > 0).then_some(Choice::Tick));
+        choices.extend((self.budget.sleeps > 0).then_some(Choice::Sleep));
         choices
     }
 
@@ -210,22 +190,22 @@ impl Board {
                 self.arrive(at, true);
             }
             Choice::Deliver(at) => {
-                if let Message::Answer { to, id, result } = self.remove(at) {
+                if let Message::Answer { to, id, result } = self.messages().remove(at) {
                     self.bench.submit(to, Input::Answer { request: id, result });
                 }
             }
             Choice::GiveUp(at) => {
                 self.budget.faults -= 1;
-                if let Message::Request { from, id, request, .. } = self.remove(at) {
+                if let Message::Request { from, id, request, .. } = self.messages().remove(at) {
                     let given_up = true;
-                    self.push(Message::Request { from, id, request, given_up });
+                    self.messages().push(Message::Request { from, id, request, given_up });
                     self.fail(from, id);
                 }
             }
-            Choice::Lose(at) | Choice::LoseAnswer(at) => {
+            Choice::Lose(at) => {
                 self.budget.faults -= 1;
                 let (Message::Request { from: to, id, .. } | Message::Answer { to, id, .. }) =
-                    self.remove(at);
+                    self.messages().remove(at);
                 self.fail(to, id);
             }
             Choice::Event(n, id) => self.deliver_event(n, id),
@@ -248,9 +228,7 @@ impl Board {
             }
         }
         // Sorted, so that boards which differ only in the order of sending have one digest.
-        if let Some(under_way) = &mut self.bench.by_hand {
-            under_way.sort_by_key(Message::order);
-        }
+        self.messages().sort_by_key(Message::order);
         self.bench.check();
     }
 
@@ -271,11 +249,16 @@ impl Board {
     }
 
     fn arrive(&mut self, at: usize, again: bool) {
-        let message = self.remove(at);
+        let message = self.messages().remove(at);
         if let Message::Request { from, id, request, given_up } = message {
             if again {
                 let given_up = true;
-                self.push(Message::Request { from, id, request: request.clone(), given_up });
+                self.messages().push(Message::Request {
+                    from,
+                    id,
+                    request: request.clone(),
+                    given_up,
+                });
             }
             let back = (!given_up).then_some(self.bench.now);
             self.bench.arrive(from, id, request, back);
@@ -289,28 +272,14 @@ impl Board {
 
     /// Delivers the first event of the next revision that a watch has not delivered.
     fn deliver_event(&mut self, n: usize, id: WatchId) {
-        let Some(watch) = self.bench.processes[n].watches.get_mut(&id) else {
-            return;
-        };
-        let events = watch.events(&self.bench.store);
-        let Some((first, event)) = events.and_then(|mut events| {
-            (!events.is_empty()).then(|| (revision_of(&events[0]), events.swap_remove(0)))
-        }) else {
-            return;
-        };
-        watch.next = first + 1;
-        let news = WatchEvent::Changed(event);
-        self.bench.submit(n, Input::Watch { watch: id, event: news });
+        let watch = self.bench.processes[n].watches.get_mut(&id).expect("a watch");
+        let event = watch.next_event(&self.bench.store).expect("an event");
+        watch.next = revision_of(&event) + 1;
+        self.bench.submit(n, Input::Watch { watch: id, event: WatchEvent::Changed(event) });
     }
 
-    fn remove(&mut self, at: usize) -> Message {
-        let under_way = self.bench.by_hand.as_mut().expect("a bench by hand");
-        under_way.remove(at)
-    }
-
-    fn push(&mut self, message: Message) {
-        let under_way = self.bench.by_hand.as_mut().expect("a bench by hand");
-        under_way.push(message);
+    fn messages(&mut self) -> &mut Vec<Message> {
+        self.bench.by_hand.as_mut().expect("a bench by hand")
     }
 
     /// Returns one number for all boards from which the same states follow.
@@ -326,14 +295,9 @@ impl Board {
                 let _ = write!(digest, "{id}{events:?}");
             }
         }
-        for call in bench.calls.values() {
-            let _ = write!(digest, "{:?}", call.stage);
-        }
-        let store = &bench.store;
-        let _ = write!(digest, "{}{:?}", store.revision(), store.renewed);
-        for kv in store.kvs() {
-            let _ = write!(digest, "{kv:?}");
-        }
+        let stages: Vec<_> = bench.calls.values().map(|call| &call.stage).collect();
+        let (store, kvs) = (&bench.store, bench.store.kvs().collect::<Vec<_>>());
+        let _ = write!(digest, "{stages:?}{}{:?}{kvs:?}", store.revision(), store.renewed);
         let _ = write!(digest, "{:?}{:?}", bench.by_hand, bench.tokens);
         digest.0.finish()
     }

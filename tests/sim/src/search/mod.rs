@@ -3,6 +3,8 @@
 //! A state is the choices that lead to it: it is rebuilt by playing them again. Two of the same digest are one.
 
 pub(crate) mod board;
+#[cfg(test)]
+mod deadlock;
 
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,9 +42,9 @@ impl Opening {
 /// What is searched.
 #[derive(Clone)]
 pub(crate) struct Search {
-    opening: Opening,
+    pub(crate) opening: Opening,
     /// Choices after the opening.
-    depth: usize,
+    pub(crate) depth: usize,
 }
 
 /// Where some choices lead.
@@ -82,16 +84,12 @@ pub(crate) struct Searched {
 }
 
 impl Search {
-    pub(crate) fn new(opening: Opening, depth: usize) -> Self {
-        Self { opening, depth }
-    }
-
     /// Visits every state, or stops at a violation.
     pub(crate) fn run(self) -> Searched {
         let began = Instant::now();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let checker =
-            self.checker().threads(threads).finish_when(HasDiscoveries::Any).spawn_bfs().join();
+        let checker = self.checker().threads(threads).finish_when(HasDiscoveries::Any);
+        let checker = checker.spawn_bfs().join();
         let found = checker.discovery(HOLDS);
         let violation = found.and_then(|path| {
             let state = path.into_states().pop()?;
@@ -141,7 +139,7 @@ impl Model for Search {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![Property::always("nothing is violated", |_, state: &State| state.violation.is_none())]
+        vec![Property::always(HOLDS, |_, state: &State| state.violation.is_none())]
     }
 }
 
@@ -152,7 +150,7 @@ mod tests {
     #[test]
     fn nothing_is_violated_within_a_few_choices() {
         for (opening, depth) in SEARCHES {
-            let searched = Search::new(opening, depth - 3).run();
+            let searched = Search { opening, depth: depth - 3 }.run();
             assert!(searched.violation.is_none(), "{opening:?}: {searched:?}");
             assert!(searched.states > 20, "{opening:?}: {searched:?}");
         }

@@ -1,26 +1,31 @@
 //! Some processes, one etcd, a clock and a network between them. The seed decides everything that happens.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::clients::Call;
+use super::crowds::name_of;
 use super::drift::Drift;
 use super::etcd::{Etcd, Incarnation, Snapshot, Space, settings, unknown};
 use super::faults::Faults;
 use super::random::Random;
-use super::retention::Retained;
 use super::tally::{Happened, Tally};
 use super::trace::{Trace, brief};
+use super::transport::Transport;
+use super::view;
 use super::violation::must;
 use crate::world::{CallId, Revision};
 use etcd_locked_core::{
     Core, Event, Failure, Input, Key, LeaseId, Moment, Output, Request, RequestId, Response, Seat,
-    Settings, WatchEvent, WatchId,
+    Settings, WatchId,
 };
 
 /// More outputs than this for one input, or more steps than this for one seed, and something runs in cycles.
 const OUTPUTS: usize = 20_000;
 const STEPS: u64 = 1_000_000;
+
+/// A fencing token: the revision of its key, and how often the key was handed over.
+type Token = (Revision, u16);
 
 #[derive(Debug)]
 pub(crate) struct Bench {
@@ -43,33 +48,27 @@ pub(crate) struct Bench {
     pub(crate) owners: BTreeMap<LeaseId, usize>,
     /// Incarnations an operator laid hands on: their holders may overlap with the next ones until their cores notice.
     pub(crate) tainted: BTreeSet<Incarnation>,
-    /// etcd has come back from a snapshot.
-    pub(crate) restored: bool,
-    /// When etcd was last wiped.
-    pub(crate) wiped: Option<Moment>,
+    /// Until then a process may find out that etcd was wiped or has come back from a snapshot, and give up all it has.
+    pub(crate) was_reset: Moment,
     /// What keys were denied for a while.
     pub(crate) denied: BTreeSet<&'static str>,
-    /// The last token of each name.
-    pub(crate) tokens: BTreeMap<Key, (Revision, u16)>,
-    /// The last token of each name of an exclusive holder.
-    pub(crate) lone_tokens: BTreeMap<Key, (Revision, u16)>,
+    /// The last token of each name, and the last of an exclusive holder.
+    pub(crate) tokens: BTreeMap<Key, (Option<Token>, Option<Token>)>,
     /// When etcd came to each revision.
     pub(crate) times: BTreeMap<Revision, Moment>,
     /// The key of each family, lease and seat.
     pub(crate) keys: BTreeMap<(Vec<u8>, LeaseId, Seat), Key>,
-    /// What calls have left locked, until its time is over.
-    pub(crate) retained: Vec<Retained>,
     pub(crate) trace: Trace,
     /// The messages under way, where a search decides what arrives and when.
     pub(crate) by_hand: Option<Vec<Message>>,
     /// Calls in a cycle whose refusal etcd has confirmed, and whose cores have no answer yet.
     pub(crate) cut: BTreeSet<CallId>,
-    /// When a call of a process last went although others may still follow its edges.
-    pub(crate) unnoticed: BTreeMap<usize, Moment>,
     /// Nothing goes wrong, except that messages may be a little late.
     pub(crate) peaceful: bool,
-    /// What must hold is checked at every step.
-    pub(crate) is_checked: bool,
+    /// What must hold is checked once in so many steps; 0: never.
+    pub(crate) check_every: u64,
+    /// The revision up to which watches have been delivered what has happened.
+    pub(crate) delivered: Revision,
     /// Each process has a clock of its own.
     pub(super) drifts: bool,
     pub(crate) steps: u64,
@@ -87,6 +86,7 @@ pub(crate) struct Bench {
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) core: Core,
+    pub(crate) transport: Transport,
     pub(crate) clock: Drift,
     /// Until then nothing reaches the core; its bodies run on.
     pub(crate) asleep: Moment,
@@ -100,6 +100,8 @@ pub(crate) struct Process {
     pub(crate) watches: BTreeMap<WatchId, Watch>,
     /// The last request of it that reached etcd.
     pub(crate) arrived: RequestId,
+    /// The revisions of the transactions whose answers its core has taken in.
+    pub(crate) heard: Vec<Revision>,
 }
 
 impl Process {
@@ -125,6 +127,11 @@ impl Watch {
         events.retain(|event| self.puts || matches!(event, Event::Delete { .. }));
         Some(events)
     }
+
+    /// The first of them, if there is one.
+    pub(crate) fn next_event(&self, store: &Etcd) -> Option<Event> {
+        self.events(store)?.into_iter().next()
+    }
 }
 
 #[derive(Debug)]
@@ -136,16 +143,7 @@ pub(crate) enum Happening {
         request: Request,
         back: Option<Moment>,
     },
-    Answer {
-        to: usize,
-        id: RequestId,
-        result: Result<Response, Failure>,
-    },
-    Event {
-        to: usize,
-        watch: WatchId,
-        news: WatchEvent,
-    },
+    /// An input reaches a core: it is put off while the process sleeps.
     Submit {
         to: usize,
         input: Input,
@@ -213,20 +211,17 @@ impl Bench {
             holding: BTreeSet::new(),
             owners: BTreeMap::new(),
             tainted: BTreeSet::new(),
-            restored: false,
-            wiped: None,
+            was_reset: start,
             denied: BTreeSet::new(),
             tokens: BTreeMap::new(),
-            lone_tokens: BTreeMap::new(),
             times: BTreeMap::new(),
             keys: BTreeMap::new(),
-            retained: Vec::new(),
             trace: Trace::new(loud),
             by_hand: None,
             cut: BTreeSet::new(),
-            unnoticed: BTreeMap::new(),
             peaceful: false,
-            is_checked: true,
+            check_every: 1,
+            delivered: 0,
             drifts: false,
             steps: 0,
             progress: start,
@@ -245,20 +240,17 @@ impl Bench {
     /// A process begins; answers which.
     pub(crate) fn start(&mut self) -> usize {
         let n = self.processes.len();
-        let core = Core::new(Settings {
-            contenders_per_session: self.seed.is_multiple_of(3).then_some(1),
+        let settings = Settings {
+            keys_per_session: self.seed.is_multiple_of(3).then_some(1),
             // There are never as many here as it takes to be far back in a queue.
-            near: match self.seed % 5 {
-                0 => 0,
-                1 => 1,
-                _ => 16,
-            },
+            near: [0, 1, 16, 16, 16][self.seed as usize % 5],
             defers: n % 2 == 1,
             ..settings(self.seed * 31 + n as u64)
-        });
+        };
         let clock = self.clock_of(n);
         self.processes.push(Process {
-            core,
+            transport: Transport::new(settings.connect_timeout),
+            core: Core::new(settings),
             clock,
             asleep: self.now,
             cut_off: self.now,
@@ -268,6 +260,7 @@ impl Bench {
             grace: None,
             watches: BTreeMap::new(),
             arrived: 0.into(),
+            heard: Vec::new(),
         });
         n
     }
@@ -287,7 +280,8 @@ impl Bench {
     pub(crate) fn break_connections(&mut self) {
         for happening in self.agenda.values_mut() {
             if let Happening::Arrive { from, id, back, .. } = happening {
-                let answer = Happening::Answer { to: *from, id: *id, result: Err(unknown()) };
+                let input = Input::Answer { request: *id, result: Err(unknown()) };
+                let answer = Happening::Submit { to: *from, input };
                 // A request without a way back has its failure on the agenda.
                 *happening = match back {
                     Some(_) => answer,
@@ -303,7 +297,8 @@ impl Bench {
             let there = self.processes.iter().enumerate().filter(|(_, p)| p.is_there());
             let tick = there
                 .filter_map(|(n, p)| {
-                    let due = p.clock.when(p.core.next_timeout()?);
+                    let due = p.core.next_timeout().into_iter().chain(p.transport.due()).min();
+                    let due = p.clock.when(due?);
                     Some((due.max(p.asleep).max(self.now), n))
                 })
                 .min();
@@ -327,14 +322,15 @@ impl Bench {
                 let expired = std::mem::take(&mut self.store.removed);
                 if !expired.is_empty() {
                     self.tally.count(Happened::LeaseExpired);
-                    self.trace
-                        .note(next, None, || format!("leases expire: {}", in_words(&expired)));
+                    let keys = expired.iter().map(|(key, _)| String::from_utf8_lossy(key));
+                    let words = || format!("leases expire: {:?}", keys.collect::<Vec<_>>());
+                    self.trace.note(next, None, words);
                 }
             } else if let Some((_, n)) = tick {
                 self.submit(n, Input::Tick);
             }
             self.deliver_events();
-            if self.is_checked {
+            if self.steps.is_multiple_of(self.check_every) {
                 self.check();
             }
         }
@@ -344,16 +340,8 @@ impl Bench {
     fn happen(&mut self, order: u64, happening: Happening) {
         match happening {
             Happening::Arrive { from, id, request, back } => self.arrive(from, id, request, back),
-            Happening::Answer { to, id: request, result } if self.awake(to) => {
-                self.submit(to, Input::Answer { request, result });
-            }
-            Happening::Event { to, watch, news } if self.awake(to) => {
-                self.submit(to, Input::Watch { watch, event: news });
-            }
             Happening::Submit { to, input } if self.awake(to) => self.submit(to, input),
-            Happening::Answer { to, .. }
-            | Happening::Event { to, .. }
-            | Happening::Submit { to, .. } => {
+            Happening::Submit { to, .. } => {
                 // What comes for a process that sleeps keeps its order.
                 self.agenda.insert((self.processes[to].asleep, order), happening);
             }
@@ -362,9 +350,9 @@ impl Bench {
             Happening::End(call) => self.end_body(call),
             Happening::Drop(call) => self.drop_body(call),
             Happening::Start(machine) => {
-                self.machines[machine] = self.start();
+                let n = self.start();
+                self.machines[machine] = n;
                 self.tally.count(Happened::Restarted);
-                let n = self.machines[machine];
                 self.trace.note(self.now, Some(n), || format!("starts on machine {machine}"));
             }
             Happening::Promote => {
@@ -403,9 +391,31 @@ impl Bench {
         if !matches!(input, Input::Tick) {
             self.trace.note(self.now, Some(n), || format!("<- {input:?}"));
         }
-        self.note_input(&input);
-        let shown = clock.shown(self.now);
-        self.processes[n].core.handle(shown, input);
+        self.note_input(n, &input);
+        let now = clock.shown(self.now);
+        let transport = &mut self.processes[n].transport;
+        if let Input::Answer { request, result } = &mut input {
+            transport.end(now, *request, result);
+        }
+        let probe = transport.probe(now);
+        while let Some(news) = self.processes[n].transport.news() {
+            self.trace.note(self.now, Some(n), || format!("<- {news:?}"));
+            self.step(n, now, news);
+        }
+        self.step(n, now, input);
+        if let Some((id, request)) = probe {
+            self.send(n, id, request);
+        }
+        let process = &mut self.processes[n];
+        let waits = process.core.has_waiters() && self.by_hand.is_none();
+        process.transport.wait(now, waits);
+    }
+
+    fn step(&mut self, n: usize, now: Moment, input: Input) {
+        let what = name_of(&input);
+        let (before, began) = (view::steps_taken(), Instant::now());
+        self.processes[n].core.handle(now, input);
+        self.note_cost(n, what, view::steps_taken() - before, began.elapsed());
         let mut outputs = 0;
         while let Some(output) = self.processes[n].core.poll() {
             outputs += 1;
@@ -414,24 +424,7 @@ impl Bench {
                 Output::Send { id, request } => format!("-> {id}: {}", brief(request)),
                 other => format!("-> {other:?}"),
             });
-            match output {
-                Output::Send { id, request } => self.send(n, id, request),
-                Output::Watch { id, prefix, from, puts } => {
-                    self.watch(n, id, prefix, puts, from.get())
-                }
-                Output::Unwatch(id) => {
-                    self.processes[n].watches.remove(&id);
-                }
-                output => self.take(n, output),
-            }
+            self.take(n, output);
         }
     }
-}
-
-/// Incarnations in words.
-fn in_words(incarnations: &[Incarnation]) -> String {
-    let each = incarnations
-        .iter()
-        .map(|(key, created)| format!("{} of {created}", String::from_utf8_lossy(key)));
-    each.collect::<Vec<_>>().join(", ")
 }

@@ -4,15 +4,14 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use super::bench::{Bench, Happening};
-use super::etcd::{Incarnation, contends};
+use super::etcd::Incarnation;
 use super::nemesis::lease_of;
 use super::tally::Happened;
-use super::view;
 use super::violation::must;
 use crate::world::CallId;
 use etcd_locked_core::{
     Acquire, Grant, Input, Key, Kv, LossCause, Mode, Moment, Output, OwnedKey, Refused, Release,
-    Seat, Wait, admits,
+    Response, Seat, Wait, admits,
 };
 
 /// The last one may not be written.
@@ -20,7 +19,7 @@ pub(crate) const NAMES: [&str; 4] = ["locks/a", "locks/b", "locks/a/c", FORBIDDE
 pub(crate) const FORBIDDEN: &str = "locks/forbidden";
 
 /// What the calls of a schedule are like.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Crowd {
     /// How many of the names are used.
     pub(crate) names: u64,
@@ -34,8 +33,6 @@ pub(crate) struct Crowd {
     pub(crate) inverted: bool,
     /// No call gives up before its wait is over.
     pub(crate) patient: bool,
-    /// How many leave their names locked for longer than their bodies run.
-    pub(crate) keepers: f64,
     /// How many share, and how many ask for one of a few permits.
     pub(crate) shared: f64,
     pub(crate) permits: f64,
@@ -57,14 +54,16 @@ pub(crate) struct Call {
     pub(crate) reluctance: Duration,
     pub(crate) how: Release,
     pub(crate) fenced: bool,
-    pub(crate) at_least: Option<Duration>,
     /// The call whose body makes it, and the one its own body makes.
     pub(crate) outer: Option<CallId>,
     pub(crate) inner: Option<CallId>,
     /// Its own work is done; it waits for the inner call.
     pub(crate) due: bool,
-    /// Its rank among the calls submitted; and whether its caller has gone and the core does not know yet.
+    /// Its rank among the calls submitted, and how many answers its core had taken in; the last rank when its core let it go; and
+    /// whether its caller has gone and the core does not know yet.
     pub(crate) known: Option<u64>,
+    pub(crate) heard: usize,
+    pub(crate) left: Option<u64>,
     pub(crate) given_up: bool,
     pub(crate) stage: Stage,
 }
@@ -85,46 +84,32 @@ const PERMITS: [u16; 24] = [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2
 const JOINS: Duration = Duration::from_millis(50 + 4);
 const JOINS_LATE: Duration = Duration::from_secs(15);
 
-/// A process may find out so late that etcd was wiped, and give up what it has got since.
-const NOTICED: Duration = Duration::from_secs(15);
-
 const RELEASES: [Release; 3] = [Release::Confirmed, Release::Unconfirmed, Release::Lingering];
 
-impl Default for Call {
-    /// One that waits for ever, and was not made yet.
-    fn default() -> Self {
+impl Call {
+    /// One for a name that waits for ever, and holds until its body is dropped.
+    pub(crate) fn of(name: &str, ttl_secs: i64) -> Self {
         Self {
             machine: 0,
             process: 0,
-            names: Vec::new(),
+            names: vec![name.into()],
             mode: Mode::Exclusive,
-            ttl_secs: 2,
+            ttl_secs,
             wait: Wait::Forever,
             cancel_after: None,
-            hold: Duration::ZERO,
+            hold: Duration::MAX,
             reluctance: Duration::ZERO,
             how: Release::Confirmed,
             fenced: false,
-            at_least: None,
             outer: None,
             inner: None,
             due: false,
             known: None,
+            heard: 0,
+            left: None,
             given_up: false,
             stage: Stage::Idle,
         }
-    }
-}
-
-impl Call {
-    /// Whether its core has refused it in time.
-    fn waits_about(&self, waited: Duration) -> bool {
-        matches!(self.wait, Wait::For(wait) if waited < wait + Duration::from_secs(2))
-    }
-
-    /// True where it wants several names, and its task holds nothing: it may go to the end of its queues without being refused.
-    pub(crate) fn may_step_back(&self) -> bool {
-        self.names.len() > 1 && self.outer.is_none() && self.wait != Wait::Once
     }
 }
 
@@ -132,8 +117,6 @@ impl Call {
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) grant: Grant,
-    /// The core has said that it must not be polled.
-    pub(crate) stopped: bool,
     /// The core has said that its lock is lost.
     pub(crate) lost: Option<LossCause>,
     /// Its deadline has said so; and whether before its time.
@@ -141,7 +124,6 @@ pub(crate) struct Body {
     pub(crate) early: bool,
     /// The deadline as it last was.
     pub(crate) stop: Moment,
-    pub(crate) since: Moment,
 }
 
 impl Bench {
@@ -163,17 +145,15 @@ impl Bench {
                 false => Wait::For(self.random.millis(1900, 2700)),
             };
         }
-        let Some(outer) = self.calls.get_mut(&id) else {
-            return 1;
-        };
+        let outer = self.calls.get_mut(&id).expect("a call");
         // Tasks that take names in another order deadlock, and one must be refused; most need not.
         let last = &outer.names[outer.names.len() - 1];
         let mut names = inner.names.iter();
-        let unfit = match crowd.inverted {
-            true => names.any(|name| outer.names.contains(name)),
-            false => names.any(|name| name <= last),
+        let is_unfit = |name| match crowd.inverted {
+            true => outer.names.contains(name),
+            false => name <= last,
         };
-        if unfit {
+        if names.any(is_unfit) {
             return 1;
         }
         outer.inner = Some(id + 1);
@@ -181,40 +161,15 @@ impl Bench {
         2
     }
 
-    /// Plans a call that waits for ever, and whose body ends by hand.
-    pub(crate) fn plan_one(
-        &mut self,
-        id: CallId,
-        machine: usize,
-        name: &str,
-        mode: Mode,
-        ttl_secs: i64,
-    ) {
-        let call = Call {
-            machine,
-            names: vec![name.into()],
-            mode,
-            ttl_secs,
-            hold: Duration::MAX,
-            reluctance: Duration::MAX,
-            ..Call::default()
-        };
-        self.calls.insert(id, call);
-    }
-
-    /// Plans a call in each process that leaves its name locked when it is over.
-    pub(crate) fn plan_keepers(&mut self) {
+    /// Plans a call in each process that ends soon.
+    pub(crate) fn plan_last_calls(&mut self) {
         let first = self.calls.last_key_value().map_or(0, |(id, _)| id + 1);
         self.progress = self.now;
         for machine in 0..self.machines.len() {
             let (id, random) = (first + machine as u64, &mut self.random);
-            let name = random.one(&NAMES[..3]);
-            let (hold, at_least) = (random.millis(0, 60), random.millis(2000, 7000));
-            let how = random.one(&RELEASES);
-            self.plan_one(id, machine, name, Mode::Exclusive, 2);
-            let call = self.calls.get_mut(&id).expect("a call");
-            (call.hold, call.how, call.at_least) = (hold, how, Some(at_least));
-            call.reluctance = Duration::ZERO;
+            let call = Call::of(random.one(&NAMES[..3]), 2);
+            let (hold, how) = (random.millis(0, 60), random.one(&RELEASES));
+            self.calls.insert(id, Call { machine, hold, how, ..call });
             self.at(self.now, Happening::Call(id));
         }
     }
@@ -247,10 +202,6 @@ impl Bench {
             let first = random.below(names.len() as u64) as usize;
             names.rotate_left(first);
         }
-        let at_least = random.chance(crowd.keepers).then(|| {
-            let most = if random.chance(0.5) { 7000 } else { 500 };
-            random.millis(0, most)
-        });
         // Drawn only where it may be another, so that the other schedules stay what they are.
         let mode = match () {
             () if crowd.shared > 0.0 && random.chance(crowd.shared) => Mode::Shared,
@@ -260,10 +211,8 @@ impl Bench {
             }
             () => Mode::Exclusive,
         };
-        let at_least = at_least.filter(|_| mode != Mode::Shared);
         Call {
             machine: random.below(self.machines.len() as u64) as usize,
-            names,
             mode,
             ttl_secs: if random.chance(0.8) { 2 } else { 5 },
             wait,
@@ -277,14 +226,13 @@ impl Bench {
             },
             how: random.one(&RELEASES),
             fenced: random.chance(0.1),
-            at_least,
             outer,
-            ..Call::default()
+            names,
+            ..Call::of(NAMES[0], 2)
         }
     }
 
     pub(crate) fn begin(&mut self, id: CallId) {
-        let now = self.now;
         let call = self.calls.get(&id).expect("a call");
         if !matches!(call.stage, Stage::Idle) {
             return;
@@ -309,25 +257,30 @@ impl Bench {
             record: format!("{{\"call\":{id}}}").into_bytes().into(),
             holds: holds.into_iter().map(Into::into).collect(),
         };
-        let cancel_after = call.cancel_after;
+        let cancelled = call.cancel_after.map(|after| self.now + after);
         self.submit_soon(process, Input::Acquire(acquire));
-        if let Some(after) = cancel_after {
-            self.at(now + after, Happening::Cancel(id));
+        if let Some(at) = cancelled {
+            self.at(at, Happening::Cancel(id));
         }
     }
 
-    /// A core gets to know what its calls want.
-    pub(crate) fn note_input(&mut self, input: &Input) {
-        match input {
-            Input::Acquire(acquire) => {
-                self.submitted += 1;
-                self.calls.get_mut(&acquire.call.get()).expect("a call").known =
-                    Some(self.submitted);
+    /// A core gets to know what its calls want, and what etcd has answered.
+    pub(crate) fn note_input(&mut self, n: usize, input: &Input) {
+        let (id, comes) = match input {
+            Input::Acquire(acquire) => (acquire.call, true),
+            Input::Cancel(id) | Input::Release { call: id, .. } => (*id, false),
+            Input::Answer { result: Ok(Response::Txn(answer)), .. } => {
+                return self.processes[n].heard.push(answer.revision.get());
             }
-            Input::Cancel(call) => {
-                self.calls.get_mut(&call.get()).expect("a call").given_up = false;
-            }
-            _ => {}
+            _ => return,
+        };
+        self.submitted += u64::from(comes);
+        let call = self.calls.get_mut(&id.get()).expect("a call");
+        call.given_up &= !matches!(input, Input::Cancel(_));
+        let (rank, heard) = (Some(self.submitted), self.processes[n].heard.len());
+        match comes {
+            true => (call.known, call.heard) = (rank, heard),
+            false => call.left = rank,
         }
     }
 
@@ -340,7 +293,6 @@ impl Bench {
         let call = self.calls.get(&id).expect("a call");
         let process = call.process;
         if matches!(call.stage, Stage::Waiting) {
-            self.goes_unnoticed(process);
             self.over(id);
             self.calls.get_mut(&id).expect("a call").given_up = true;
             self.submit_soon(process, Input::Cancel(id.into()));
@@ -350,10 +302,6 @@ impl Bench {
     /// The body has done its work: it ends once the call it made has.
     pub(crate) fn end_body(&mut self, id: CallId) {
         let call = self.calls.get_mut(&id).expect("a call");
-        // A body that is not polled does no work: it ends once its core has said how its lock was lost.
-        if matches!(&call.stage, Stage::Holding(body) if body.stopped) {
-            return;
-        }
         let inner = call.inner;
         call.due = true;
         let open = |inner: &CallId| !matches!(self.calls[inner].stage, Stage::Idle | Stage::Done);
@@ -384,10 +332,7 @@ impl Bench {
             return; // the end of the inner call was its own
         }
         let (process, how, fenced) = (call.process, call.how, call.fenced);
-        if let Stage::Holding(body) = std::mem::replace(&mut call.stage, Stage::Releasing) {
-            let since = body.since;
-            self.keeps(id, process, &body, since);
-        }
+        call.stage = Stage::Releasing;
         self.holding.remove(&id);
         self.progress = self.now;
         let release = Input::Release { call: id.into(), how, fenced };
@@ -422,7 +367,7 @@ impl Bench {
         self.holding.retain(|id| matches!(calls[id].stage, Stage::Holding(_)));
     }
 
-    /// Takes what a core has for its calls.
+    /// Takes an output of a core.
     pub(crate) fn take(&mut self, n: usize, output: Output) {
         match output {
             Output::Granted(grant) => self.granted(grant),
@@ -434,45 +379,28 @@ impl Bench {
                 if call.given_up {
                     return;
                 }
-                must!(
-                    Truth,
-                    matches!(stage, Stage::Waiting),
-                    "call {id} is answered though {stage:?}"
-                );
+                let waits = matches!(stage, Stage::Waiting);
+                must!(Truth, waits, "call {id} is answered though {stage:?}");
                 let denied = matches!(why, Refused::PermissionDenied(_));
                 let forbidden = |name: &Key| {
                     **name == *FORBIDDEN || self.denied.iter().any(|word| name.contains(word))
                 };
                 let may = !call.names.iter().any(forbidden);
                 must!(Truth, !(denied && may), "call {id} is denied what it may have");
-                let process = call.process;
-                match why {
-                    Refused::Deadlock { .. } => self.check_deadlock(id),
-                    Refused::Timeout { waited, .. } if call.waits_about(waited) => {}
-                    // No other process has had the time to follow it.
-                    Refused::Held { .. } | Refused::PermissionDenied(_) => {}
-                    _ => self.goes_unnoticed(process),
+                self.check_refusal(id, &why);
+                if let Refused::Deadlock { .. } = why {
+                    self.check_deadlock(id);
                 }
+                self.calls.get_mut(&id).expect("a call").left = Some(self.submitted);
                 self.over(id);
-            }
-            Output::Stopped(call) => {
-                let stage = self.calls.get_mut(&call.get()).map(|call| &mut call.stage);
-                if let Some(Stage::Holding(body)) = stage {
-                    must!(Truth, !body.stopped, "call {call} is stopped twice");
-                    body.stopped = true;
-                }
             }
             Output::Lost { call, cause } => self.lost(n, call.get(), cause),
             Output::Released { call, .. } => {
                 let id = call.get();
-                let stage = &self.calls[&id].stage;
-                let orphaned =
-                    matches!(stage, Stage::Done) && self.calls[&id].how == Release::Confirmed;
-                must!(
-                    Truth,
-                    orphaned || matches!(stage, Stage::Releasing),
-                    "call {id} is released though {stage:?}"
-                );
+                let Call { stage, how, .. } = &self.calls[&id];
+                let orphaned = matches!(stage, Stage::Done) && *how == Release::Confirmed;
+                let releases = orphaned || matches!(stage, Stage::Releasing);
+                must!(Truth, releases, "call {id} is released though {stage:?}");
                 self.over(id);
             }
             Output::Finished => {
@@ -480,21 +408,17 @@ impl Bench {
                 must!(Truth, !process.finished, "finished twice");
                 process.finished = true;
                 process.watches.clear();
-                self.check_retained_after(n);
                 // Its engine is gone, and refuses what still waits.
                 for (id, call) in self.calls.iter().filter(|(_, c)| c.process == n) {
-                    must!(
-                        Progress,
-                        !(call.known.is_some() && matches!(call.stage, Stage::Waiting)),
-                        "finished while call {id} waits"
-                    );
+                    let waits = call.known.is_some() && matches!(call.stage, Stage::Waiting);
+                    must!(Progress, !waits, "finished while call {id} waits");
                 }
                 self.clear_up();
             }
-            Output::Send { .. }
-            | Output::Watch { .. }
-            | Output::Unwatch(..)
-            | Output::Ready(..) => {}
+            Output::Send { id, request } => self.send(n, id, request),
+            Output::Watch { id, prefix, from, puts } => self.watch(n, id, prefix, puts, from.get()),
+            Output::Unwatch(id) => drop(self.processes[n].watches.remove(&id)),
+            Output::Crowded(_) | Output::Bounded | Output::Ready(..) => {}
         }
     }
 
@@ -519,30 +443,30 @@ impl Bench {
         let one_rank = call.mode == Mode::Shared
             || grant.owned.iter().all(|o| o.created == grant.owned[0].created);
         must!(Truth, one_rank, "the keys of call {id} were not put together: {:?}", grant.owned);
-        let overtaken = self.calls.iter().find(|&(other_id, other)| {
+        let overtaken = self.calls.values().find(|other| {
             other.process == call.process
                 && matches!(other.stage, Stage::Waiting)
                 && other.known.is_some_and(|at| Some(at) < call.known)
                 && call.names.iter().any(|name| other.names.contains(name))
-                && !self.has_stepped_back(other_id, other.process)
         });
+        // A nested call that has waited for a second has a key of its own.
+        let by_itself = |o: &OwnedKey| {
+            let nested = matches!(Seat::of_key(o.key.as_bytes()), Seat::Nested { .. });
+            nested && o.handover == 0
+        };
+        let overtaken = overtaken.filter(|_| !grant.owned.iter().any(by_itself));
         must!(Order, overtaken.is_none(), "call {id} overtakes {overtaken:?} in its process");
         for (name, owned) in call.names.iter().zip(&grant.owned) {
             if self.tainted.contains(&incarnation(owned)) {
                 continue;
             }
             let token = (owned.revision.get(), owned.handover);
-            let last = match call.mode {
-                Mode::Exclusive => {
-                    self.lone_tokens.insert(name.clone(), token);
-                    self.tokens.get(name)
-                }
-                _ => self.lone_tokens.get(name),
-            };
-            let last = last.copied();
+            let (highest, lone) = self.tokens.entry(name.clone()).or_default();
+            let is_alone = call.mode == Mode::Exclusive;
+            let last = if is_alone { *highest } else { *lone };
             must!(I3, last < Some(token), "{name}'s token {token:?} follows {last:?}");
-            let highest = self.tokens.get(name).copied().unwrap_or_default();
-            self.tokens.insert(name.clone(), highest.max(token));
+            *highest = (*highest).max(Some(token));
+            *lone = if is_alone { Some(token) } else { *lone };
             self.check_admission(id, call, name, owned);
         }
         if call.mode != Mode::Exclusive {
@@ -557,27 +481,11 @@ impl Bench {
         let (hold, inner) = (call.hold, call.inner);
         let clock = self.processes[self.calls[&id].process].clock;
         let stop = grant.deadline.stop().map(|stop| clock.when(stop));
-        must!(
-            I2,
-            stop.is_some_and(|stop| stop > now),
-            "call {id} is served on a lease that is over"
-        );
-        let body = Body {
-            stop: stop.unwrap_or(now),
-            grant,
-            stopped: false,
-            lost: None,
-            over: false,
-            early: false,
-            since: now,
-        };
+        let stop = stop.filter(|stop| *stop > now);
+        must!(I2, stop.is_some(), "call {id} is served on a lease that is over");
+        let body = Body { stop: stop.unwrap_or(now), grant, lost: None, over: false, early: false };
         let call = self.calls.get_mut(&id).expect("a call");
         call.stage = Stage::Holding(body);
-        let (process, at_least) = (call.process, call.at_least);
-        if let Some(at_least) = at_least {
-            let until = clock.shown(now) + at_least;
-            self.submit_soon(process, Input::Keep { call: id.into(), until });
-        }
         self.at(now + hold, Happening::End(id));
         if let Some(inner) = inner {
             let at = now + self.random.micros(0, hold.as_micros() as u64 + 1);
@@ -587,19 +495,10 @@ impl Bench {
 
     /// No older key at etcd excludes it; and a reader that joins others overtakes no key that they are known to keep waiting.
     fn check_admission(&self, id: CallId, call: &Call, name: &Key, owned: &OwnedKey) {
-        let family = format!("{name}/");
-        let contends = |kv: &&Kv| contends(&family, &kv.key);
-        let older = self.store.kvs().filter(contends);
-        let older = older.filter(|kv| kv.create_revision < owned.created);
-        let older: Vec<&[u8]> = older.map(|kv| &*kv.key).collect();
-        must!(
-            Order,
-            admits(call.mode, older.iter().copied()),
-            "call {id} is granted {} of {} behind {:?}",
-            owned.key,
-            owned.created,
-            older.iter().map(|key| String::from_utf8_lossy(key)).collect::<Vec<_>>()
-        );
+        let older = self.store.below(name).filter(|kv| kv.create_revision < owned.created);
+        let admitted = admits(call.mode, older.clone().map(|kv| &*kv.key));
+        let older = older.map(|kv| String::from_utf8_lossy(&kv.key)).collect::<Vec<_>>();
+        must!(Order, admitted, "call {id} is granted {owned:?} behind {older:?}");
         if call.mode != Mode::Shared || owned.handover == 0 {
             return;
         }
@@ -611,27 +510,15 @@ impl Bench {
             let excluded = call.mode.is_excluded_by(Seat::of_key(&kv.key));
             // A key of its own process is going, or one of its calls is overtaken, which is seen above.
             let own = self.process_of(kv) == Some(call.process);
-            let excluded = excluded && !own;
-            long && excluded && contends(kv) && kv.create_revision > owned.created
+            long && excluded && !own && kv.create_revision > owned.created
         };
-        let overtaken = self.store.kvs().find(waits);
-        must!(
-            Order,
-            overtaken.is_none(),
-            "call {id} joins {} of {} and overtakes {overtaken:?}",
-            owned.key,
-            owned.created
-        );
-    }
-
-    /// Whether a group has let others by that waited for it in a cycle (rule P38).
-    fn has_stepped_back(&self, id: &CallId, process: usize) -> bool {
-        view::requeued(&self.processes[process].core, *id)
+        let overtaken = self.store.below(name).find(waits);
+        let none = overtaken.is_none();
+        must!(Order, none, "call {id} joins {owned:?} and overtakes {overtaken:?}");
     }
 
     fn lost(&mut self, n: usize, id: CallId, cause: LossCause) {
-        let now = self.now;
-        self.goes_unnoticed(n);
+        let (now, was_reset) = (self.now, self.was_reset > self.now);
         let call = self.calls.get_mut(&id).expect("a call");
         let Stage::Holding(body) = &mut call.stage else {
             // Its release is on the way to a core that was asleep.
@@ -643,22 +530,16 @@ impl Bench {
         body.lost = Some(cause);
         let at = now + call.reluctance;
         let owned = &body.grant.owned;
+        let is_gone = |it: Incarnation| !self.store.has(&it) || self.tainted.contains(&it);
+        let no_key = || owned.iter().map(incarnation).any(is_gone);
+        let no_lease = || {
+            let left = self.store.leases();
+            was_reset || !left.iter().any(|lease| lease_of(&owned[0].key) == Some(*lease))
+        };
         let sound = match cause {
-            LossCause::Deleted | LossCause::Overwritten => owned.iter().any(|owned| {
-                let (key, created) = incarnation(owned);
-                let there = self.store.kv(&key);
-                there.is_none_or(|kv| kv.create_revision != created)
-                    || self.tainted.contains(&(key, created))
-            }),
-            // A lagging member may mistake the one for the other.
-            LossCause::Wiped | LossCause::Revoked => {
-                let left = self.store.leases();
-                !left
-                    .iter()
-                    .any(|lease| lease_of(&owned[0].key) == Some(*lease))
-                    || self.restored // a process that finds out gives up all it has
-                    || self.wiped.is_some_and(|at| self.now < at + NOTICED)
-            }
+            LossCause::Overwritten => no_key(),
+            LossCause::Wiped => no_lease(),
+            LossCause::Gone => no_key() || no_lease(),
             _ => true,
         };
         must!(Truth, sound, "call {id} has lost by {cause:?}, and that is not so");

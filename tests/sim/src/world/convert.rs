@@ -10,7 +10,7 @@ use etcd_client::{CompareOp, EventType, SortOrder, SortTarget};
 use etcd_locked_embedded::store;
 
 use crate::world::revision;
-use etcd_locked_core::{Compare, Event, Failure, Kv, Op, Refusal, Txn, TxnAnswer};
+use etcd_locked_core::{Compare, Event, Failure, Key, Kv, Op, Refusal, Txn, TxnAnswer};
 
 pub(crate) fn txn(txn: &Txn) -> PbTxnRequest {
     PbTxnRequest {
@@ -54,18 +54,16 @@ fn operation(op: &Op) -> PbTxnRequestOp {
             prev_kv: true,
             ..PbPutRequest::default()
         }),
-        Op::Delete(key) => PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest {
-            key: key.as_bytes().into(),
-            ..PbDeleteRequest::default()
-        }),
-        Op::DeleteUnder(prefix) => PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest {
-            key: prefix.as_bytes().into(),
-            range_end: end_of(prefix.as_bytes()),
-            ..PbDeleteRequest::default()
-        }),
+        Op::Delete(key) => delete(key, Vec::new()),
+        Op::DeleteUnder(prefix) => delete(prefix, end_of(prefix.as_bytes())),
         Op::Get { .. } | Op::Range { .. } => PbTxnOpRequest::RequestRange(range(op)),
     };
     PbTxnRequestOp { request: Some(request) }
+}
+
+fn delete(key: &Key, range_end: Vec<u8>) -> PbTxnOpRequest {
+    let key = key.as_bytes().into();
+    PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest { key, range_end, prev_kv: false })
 }
 
 /// What reads in a transaction, as a range.
@@ -113,6 +111,7 @@ pub(crate) fn answer(txn: &Txn, answer: PbTxnResponse) -> TxnAnswer {
     });
     TxnAnswer {
         revision: revision(answer.header.map_or(1, |header| header.revision)),
+        stale: false,
         succeeded: answer.succeeded,
         answers: answers.collect(),
     }

@@ -1,37 +1,22 @@
 //! Who really waits for whom, seen from above: over all processes and etcd, at one moment (rule P38).
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::bench::Bench;
 use super::clients::{Call, Stage};
-use super::etcd::contends;
 use super::nemesis::lease_of;
 use super::tally::Happened;
 use super::view::{self, Contender, ContenderState};
 use super::violation::must;
 use crate::world::{CallId, Revision, revision};
-use etcd_locked_core::{Key, Moment, RequestId, Response, Seat};
-
-/// How long the edges of a call that has gone without notice may stand: an exchange in fair weather, and many in bad.
-const FAIR: Duration = Duration::from_millis(50);
-const BRISK: Duration = Duration::from_secs(2);
-const STORMY: Duration = Duration::from_secs(15);
+use etcd_locked_core::{Key, RequestId, Response, Seat};
 
 impl Bench {
-    /// A call of this process goes while other processes may still follow its edges.
-    pub(crate) fn goes_unnoticed(&mut self, process: usize) {
-        self.unnoticed.insert(process, self.now);
-    }
-
     /// A request that is to take a call out of a cycle has reached etcd: the call, and whether it is in one.
     pub(crate) fn stands(&self, from: usize, id: RequestId) -> Option<(CallId, bool)> {
-        let abort = view::abort(&self.processes[from].core, id)?;
-        let keys = abort.keys.iter();
-        let excused = keys
-            .filter_map(|key| Some((key, self.owner(key)?)))
-            .any(|(key, n)| self.is_excused(n) || self.is_going(n, key));
-        let call = abort.call;
+        let (call, keys) = view::abort(&self.processes[from].core, id)?;
+        let mut keys = keys.iter().filter_map(|key| Some((key, self.owner(key)?)));
+        let excused = keys.any(|(key, n)| self.is_excused(n) || self.is_going(n, key));
         let stands = || self.reaches(self.ahead_of(call), &[call]);
         self.waits(call).then(|| (call, excused || stands()))
     }
@@ -54,45 +39,30 @@ impl Bench {
         }
         let call = &self.calls[&id];
         let held = self.chain(call.outer);
-        let names = call.names.iter();
-        let ahead = names.flat_map(|name| self.here(id, call, name));
-        let ahead: Vec<CallId> = ahead.collect();
-        must!(
-            Truth,
-            self.reaches(ahead.clone(), &held),
-            "call {id} is refused because of a cycle that is none"
-        );
-        let groups = self.calls.iter().filter(|(_, it)| it.may_step_back());
-        let groups = groups.map(|(of, _)| *of).filter(|of| self.waits(*of));
-        let groups: BTreeSet<CallId> = groups.collect();
-        let others = ahead.into_iter().filter(|of| !groups.contains(of));
-        must!(
-            Truth,
-            self.reaches_by(others.collect(), &held, groups.clone()),
-            "call {id} is refused because of a cycle though one of {groups:?} could step back"
-        );
+        let ahead = call.names.iter().flat_map(|name| self.here(id, call, name)).collect();
+        must!(Truth, !held.is_empty(), "call {id} is in no cycle, as it holds nothing");
+        must!(Truth, self.reaches(ahead, &held), "call {id} is refused, and is in no cycle");
     }
 
-    /// Whether what the process has written may not be so, and it could not help it.
+    /// Whether the process is gone, or knows nothing of what happens: its keys stand for a while.
     fn is_excused(&self, n: usize) -> bool {
         let process = &self.processes[n];
-        let long = match self.calm {
-            _ if self.peaceful && self.faults.slow > 0.0 => BRISK,
-            Some(calm) if self.now - calm > STORMY => FAIR,
-            None if self.peaceful => FAIR,
-            _ => STORMY,
-        };
-        let recent = |at: &Moment| self.now - *at < long;
-        !process.is_there()
-            || process.asleep > self.now
-            || self.unnoticed.get(&n).is_some_and(recent)
+        !process.is_there() || process.asleep > self.now
     }
 
-    /// Whether the process has given this key up, and etcd has not answered its delete: no call waits by it any more, and no other
-    /// process can know.
+    /// Whether the process has given this key up, and etcd has not answered its delete, or its put: no call waits by it any more, and
+    /// no other process can know.
     fn is_going(&self, n: usize, key: &Key) -> bool {
         let core = &self.processes[n].core;
-        let given_up = |of: &Contender| of.detached || of.state == ContenderState::Deleting;
+        let is_wanted = |of: &Contender| match of.call {
+            Some(call) => self.waits(call),
+            None => !view::waiters(core, &of.name).is_empty(),
+        };
+        let given_up = |of: &Contender| match of.state {
+            ContenderState::Deleting => true,
+            ContenderState::Pending => of.detached || !is_wanted(of),
+            ContenderState::Waiting | ContenderState::Owned => of.detached,
+        };
         let mut contenders = view::contenders(core).into_iter().filter(given_up);
         contenders.any(|of| of.key.as_ref() == Some(key))
     }
@@ -104,20 +74,14 @@ impl Bench {
     }
 
     /// The process a key belongs to.
-    fn owner(&self, key: &str) -> Option<usize> {
+    pub(super) fn owner(&self, key: &str) -> Option<usize> {
         let lease = lease_of(key)?;
         self.owners.get(&lease).copied()
     }
 
     /// Whether who waits for these calls waits for one of `ends`.
-    fn reaches(&self, from: Vec<CallId>, ends: &[CallId]) -> bool {
-        self.reaches_by(from, ends, BTreeSet::new())
-    }
-
-    /// The same, by way of none of `seen`.
-    fn reaches_by(&self, from: Vec<CallId>, ends: &[CallId], mut seen: BTreeSet<CallId>) -> bool {
-        seen.extend(&from);
-        let mut next = from;
+    fn reaches(&self, mut next: Vec<CallId>, ends: &[CallId]) -> bool {
+        let mut seen: BTreeSet<CallId> = next.iter().copied().collect();
         while let Some(call) = next.pop() {
             if ends.contains(&call) {
                 return true;
@@ -157,16 +121,15 @@ impl Bench {
     fn ahead_at(&self, id: CallId, call: &Call, name: &Key) -> Vec<CallId> {
         let mut ahead = self.here(id, call, name);
         let core = &self.processes[call.process].core;
-        let created = view::contenders_of(core, name)
-            .into_iter()
-            .filter(Contender::is_queued)
-            .find_map(|contender| contender.created.or_else(|| self.arrived(&contender)));
+        let own = view::contenders_of(core, name).into_iter().filter(Contender::is_queued);
+        let own = own.filter(|of| of.call.is_none_or(|call| call == id));
+        let own = own.max_by_key(|of| of.call);
+        let created = own.and_then(|of| of.created.or_else(|| self.arrived(&of)));
         // One that is still to come is behind all that are there.
         let created = created.unwrap_or(revision(Revision::MAX));
-        let family = format!("{name}/");
-        let children = self.store.kvs().filter(|kv| {
+        let children = self.store.below(name).filter(|kv| {
             let older = kv.create_revision < created && self.process_of(kv) != Some(call.process);
-            older && contends(&family, &kv.key) && call.mode.is_excluded_by(Seat::of_key(&kv.key))
+            older && call.mode.is_excluded_by(Seat::of_key(&kv.key))
         });
         for kv in children {
             let key = String::from_utf8_lossy(&kv.key);
@@ -175,6 +138,7 @@ impl Bench {
             };
             match (&contender.state, self.owner(&key)) {
                 (ContenderState::Owned, _) => ahead.extend(contender.holders),
+                _ if contender.call.is_some() => ahead.extend(contender.call),
                 (_, Some(n)) => {
                     let waiters = view::waiters(&self.processes[n].core, name);
                     ahead.extend(waiters.first());
@@ -190,9 +154,11 @@ impl Bench {
         let process = &self.processes[self.owner(key)?];
         let (name, _) = key.rsplit_once('/')?;
         let seat = Seat::of_key(key.as_bytes());
-        view::contenders_of(&process.core, name)
-            .into_iter()
-            .find(|of| !of.detached && of.created == Some(created) && of.seat == seat)
+        let is_it = |of: &Contender| {
+            let there = of.created.or_else(|| self.arrived(of));
+            !of.detached && there == Some(created) && of.seat == seat
+        };
+        view::contenders_of(&process.core, name).into_iter().find(is_it)
     }
 
     /// The create revision of a key that is there although its process has no answer yet.

@@ -52,6 +52,8 @@ pub struct Etcd {
     pub renewed: BTreeMap<LeaseId, Moment>,
     /// Incarnations that went, for the checker to take.
     pub removed: Vec<Incarnation>,
+    /// All keys that went, each with the revision at which it did.
+    pub gone: Vec<(Kv, Revision)>,
     /// Keys with this in them may be neither put nor deleted.
     pub forbidden: Option<&'static str>,
     /// A second such word, which the nemesis sets.
@@ -82,6 +84,7 @@ impl Etcd {
             keys: BTreeMap::new(),
             renewed: BTreeMap::new(),
             removed: Vec::new(),
+            gone: Vec::new(),
             forbidden: None,
             denied: None,
             space: Space::Enough,
@@ -106,7 +109,7 @@ impl Etcd {
                 let ttl = Duration::from_secs(answer.ttl.unsigned_abs());
                 self.renewed.insert(*lease, now);
                 let revision = etcd_locked_core::Revision::new(self.store.revision());
-                Ok(Response::KeptAlive { ttl, revision })
+                Ok(Response::KeptAlive { ttl, revision, stale: false })
             }
             Request::Revoke(lease) => {
                 self.revoke(*lease);
@@ -189,9 +192,19 @@ impl Etcd {
         self.keys.get(key)
     }
 
+    /// Returns true if this incarnation is there.
+    pub fn has(&self, (key, created): &Incarnation) -> bool {
+        self.kv(key).is_some_and(|kv| kv.create_revision == *created)
+    }
+
     /// All key-values, in the order of their keys.
-    pub fn kvs(&self) -> impl Iterator<Item = &Kv> {
+    pub fn kvs(&self) -> impl Iterator<Item = &Kv> + Clone {
         self.keys.values()
+    }
+
+    /// The contenders for a name: its direct children, with no further `/` (rule P2).
+    pub fn below<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Kv> + Clone {
+        self.kvs().filter(|kv| contends(name, &kv.key))
     }
 
     /// All leases.
@@ -290,6 +303,7 @@ impl Etcd {
         };
         TxnAnswer {
             revision: crate::world::revision(revision),
+            stale: false,
             succeeded: true,
             answers: txn.then.iter().map(read).collect(),
         }
@@ -308,18 +322,20 @@ impl Etcd {
                 Event::Put(kv) => {
                     self.keys.insert(kv.key.clone(), kv);
                 }
-                Event::Delete { key, .. } => {
+                Event::Delete { key, revision } => {
                     let kv = self.keys.remove(&key).expect("a key that was there");
                     self.removed.push((key, kv.create_revision));
+                    self.gone.push((kv, revision.get()));
                 }
             }
         }
     }
 }
 
-/// Whether `key` is a direct child of a name, whose family ends in `/`: no further `/` (rule P2).
-pub fn contends(family: &str, key: &[u8]) -> bool {
-    key.strip_prefix(family.as_bytes()).is_some_and(|child| !child.contains(&b'/'))
+/// Whether `key` is a direct child of a name.
+pub(crate) fn contends(name: &str, key: &[u8]) -> bool {
+    let child = key.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"/"));
+    child.is_some_and(|child| !child.contains(&b'/'))
 }
 
 /// The key of a lease on a seat of a name (rules P1, P37).
@@ -357,7 +373,7 @@ pub fn settings(seed: u64) -> Settings {
         connect_timeout: Duration::from_secs(5),
         silence: Arc::from(Box::from("etcd does not answer")),
         describe: described,
-        contenders_per_session: None,
+        keys_per_session: None,
         near: 16,
         max_waiters: None,
         defers: false,

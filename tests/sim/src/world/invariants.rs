@@ -1,10 +1,12 @@
 //! What must hold at every step, and at the end.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::bench::Bench;
 use super::clients::{Body, Call, Stage, incarnation};
-use super::etcd::{Incarnation, key_of};
+use super::etcd::Incarnation;
+use super::nemesis::lease_of;
 use super::view::{self, Contender, ContenderState};
 use super::violation::must;
 use crate::world::CallId;
@@ -32,61 +34,45 @@ impl Bench {
                 None => {}
             }
         }
-        for id in &self.holding {
-            let call = &self.calls[id];
-            let Stage::Holding(body) = &call.stage else {
-                continue;
-            };
-            if !self.runs(call, body) {
-                continue;
-            }
+        for (id, call, body) in self.bodies().filter(|(_, call, body)| self.runs(call, body)) {
             for (name, owned) in call.names.iter().zip(&body.grant.owned) {
-                let (key, created) = incarnation(owned);
-                if self.tainted.contains(&(key.clone(), created)) {
+                let it = incarnation(owned);
+                if self.tainted.contains(&it) {
                     continue;
                 }
-                let there = self.store.kv(&key).map(|kv| kv.create_revision);
-                must!(
-                    I1,
-                    there == Some(created),
-                    "the body of call {id} runs, and {} of {created} is gone",
-                    owned.key
-                );
-                let others = || running.iter().filter(|(of, ..)| *of == name);
+                must!(I1, self.store.has(&it), "the body of call {id} runs, and {owned:?} is gone");
+                let mut others = running.iter().filter(|(of, ..)| *of == name);
                 let together = |mode: Mode| {
                     mode != Mode::Exclusive
                         && std::mem::discriminant(&mode) == std::mem::discriminant(&call.mode)
                 };
-                let other = others().find(|(.., mode, _)| !together(*mode));
-                must!(
-                    I1,
-                    other.is_none(),
-                    "two bodies of {name} run: {id}, which is {:?}, and {other:?}",
-                    call.mode
-                );
-                running.push((name, *id, call.mode, created));
+                let other = others.find(|(.., mode, _)| !together(*mode));
+                let (none, mode) = (other.is_none(), call.mode);
+                must!(I1, none, "two bodies of {name} run: {id}, which is {mode:?}, and {other:?}");
+                running.push((name, id, call.mode, owned.created));
             }
         }
         // A permit counts the keys that are older: those of calls with another number may come later.
         for (name, id, mode, created) in &running {
-            let older = running
-                .iter()
-                .filter(|(of, other, _, at)| of == name && other != id && at < created);
-            must!(
-                I1,
-                mode.room().is_none_or(|room| older.clone().count() <= room),
-                "more than {mode:?} of {name} run: {id} and {:?}",
-                older.collect::<Vec<_>>()
-            );
+            let is_older = |(of, other, _, at): &&_| of == name && other != id && at < created;
+            let older: Vec<_> = running.iter().filter(is_older).collect();
+            let fits = mode.room().is_none_or(|room| older.len() <= room);
+            must!(I1, fits, "more than {mode:?} of {name} run: {id} and {older:?}");
         }
-        self.check_retained();
         self.check_keys();
         self.check_progress();
     }
 
+    fn bodies(&self) -> impl Iterator<Item = (CallId, &Call, &Body)> {
+        self.holding.iter().filter_map(|id| match &self.calls[id] {
+            call @ Call { stage: Stage::Holding(body), .. } => Some((*id, call, body)),
+            _ => None,
+        })
+    }
+
     /// Whether a body is polled, or a poll that began in time has not outlasted the margin before expiry.
     fn runs(&self, call: &Call, body: &Body) -> bool {
-        if self.processes[call.process].dead || body.early || body.stopped {
+        if self.processes[call.process].dead || body.early {
             return false;
         }
         let polled = matches!(body.lost, None | Some(LossCause::Expired | LossCause::Shutdown));
@@ -95,30 +81,31 @@ impl Bench {
         polled && self.now < body.stop + margin
     }
 
-    /// A process has at most one live key for a name and seat, and at most one that waits for a name.
+    /// A process has at most one live key for a name and seat. At most one waits for a name, and one more for each nested call.
     fn check_keys(&self) {
         for process in self.processes.iter().filter(|p| p.is_there()) {
             let leases = view::leases(&process.core);
-            let mut queued: Vec<Key> = Vec::new();
-            for contender in view::contenders(&process.core) {
-                let Contender { name, seat, .. } = &contender;
-                let live = leases
-                    .iter()
-                    .map(|lease| key_of(name, *lease, *seat))
-                    .filter(|key| self.store.kv(key.as_bytes()).is_some())
-                    .count();
-                must!(I6, live < 2, "{live} keys of one process: {contender:?}");
-                if contender.is_queued() {
-                    queued.push(contender.name);
+            let mut live: BTreeMap<(&[u8], Seat), usize> = BTreeMap::new();
+            for kv in self.store.kvs().filter(|kv| !kv.key.starts_with(b"locks%s/")) {
+                let lease = std::str::from_utf8(&kv.key).ok().and_then(lease_of);
+                let name = kv.key.iter().rposition(|byte| *byte == b'/').map(|at| &kv.key[..at]);
+                if let Some(name) = name.filter(|_| lease.is_some_and(|it| leases.contains(&it))) {
+                    *live.entry((name, Seat::of_key(&kv.key))).or_default() += 1;
                 }
             }
-            let waiting = queued.len();
-            queued.dedup();
-            must!(
-                I6,
-                waiting == queued.len(),
-                "two keys of one process wait below one of {queued:?}"
-            );
+            let twice = live.iter().find(|(_, live)| **live > 1);
+            must!(I6, twice.is_none(), "two keys of one process: {twice:?}");
+            let mut queued: Vec<(Key, Option<u64>)> = Vec::new();
+            for contender in view::contenders(&process.core) {
+                if contender.is_queued() {
+                    // One in line, and one for each nested call.
+                    let nested = matches!(contender.seat, Seat::Nested { .. });
+                    queued.push((contender.name, contender.call.filter(|_| nested)));
+                }
+            }
+            queued.sort();
+            let twice = queued.windows(2).find(|two| two[0] == two[1]);
+            must!(I6, twice.is_none(), "two keys of one process wait: {twice:?}");
         }
     }
 
@@ -129,18 +116,11 @@ impl Bench {
         if self.now - since <= STUCK {
             return;
         }
-        let there = |call: &Call| self.processes[call.process].is_there();
-        let works = self
-            .calls
-            .values()
-            .any(|call| matches!(call.stage, Stage::Holding(_)) && there(call) && !call.due);
-        let waits =
-            self.calls.iter().find(|(_, call)| matches!(call.stage, Stage::Waiting) && there(call));
-        if let Some((id, call)) = waits
-            && !works
-        {
-            must!(Progress, false, "call {id} for {:?} waits, and nothing moves", call.names);
-        }
+        let there = |call: &&Call| self.processes[call.process].is_there();
+        let mut calls = self.calls.values().filter(there);
+        let works = calls.clone().any(|it| matches!(it.stage, Stage::Holding(_)) && !it.due);
+        let waits = calls.find(|call| matches!(call.stage, Stage::Waiting));
+        must!(Progress, works || waits.is_none(), "nothing moves, and one waits: {waits:?}");
     }
 
     /// What is asked of etcd: never two acquisitions of a name in a transaction, one key for each name, lease and seat.
@@ -155,7 +135,7 @@ impl Bench {
                 continue;
             };
             if name.starts_with("locks%s") {
-                continue; // a session key, or an edge
+                continue; // a session key
             }
             // A key that is there may be written again together with others of its name: that acquires nothing.
             let again = |of: &Compare| matches!(of, Compare::Modified(of, _) if of == key);
@@ -172,19 +152,10 @@ impl Bench {
     /// A process has removed keys: none that a body or core of any process still counts on.
     pub(crate) fn check_removals(&mut self) {
         for removed in std::mem::take(&mut self.store.removed) {
-            for id in &self.holding {
-                let call = &self.calls[id];
-                let Stage::Holding(body) = &call.stage else {
-                    continue;
-                };
+            for (id, call, body) in self.bodies() {
                 let its = body.grant.owned.iter().any(|o| incarnation(o) == removed);
-                let (key, created) = &removed;
-                let key = String::from_utf8_lossy(key);
-                must!(
-                    I11,
-                    !its || self.processes[call.process].dead,
-                    "{key} of {created} goes before the body of call {id}"
-                );
+                let goes = its && !self.processes[call.process].dead;
+                must!(I11, !goes, "a key goes before the body of call {id}: {:?}", body.grant);
             }
             let counted_on = self.counted_on(&removed);
             must!(I5, counted_on.is_none(), "a process deletes a key it counts on: {counted_on:?}");
@@ -197,7 +168,7 @@ impl Bench {
         cores.flat_map(view::contenders).find(|contender| {
             let counts = matches!(contender.state, ContenderState::Owned | ContenderState::Waiting);
             let own = contender.key.as_ref().is_some_and(|own| own.as_bytes() == key);
-            counts && own && contender.created == Some(*created)
+            counts && own && !contender.aborts && contender.created == Some(*created)
         })
     }
 

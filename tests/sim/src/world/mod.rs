@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod clients;
 pub(crate) mod convert;
+mod crowds;
 pub(crate) mod cycles;
 pub(crate) mod drift;
 pub mod etcd;
@@ -11,10 +12,11 @@ pub(crate) mod invariants;
 pub(crate) mod nemesis;
 pub(crate) mod network;
 pub(crate) mod random;
-mod retention;
+mod refusals;
 pub(crate) mod schedules;
 pub(crate) mod tally;
 pub(crate) mod trace;
+pub mod transport;
 pub(crate) mod view;
 pub(crate) mod violation;
 

@@ -7,7 +7,10 @@ use super::clients::NAMES;
 use super::etcd::{Incarnation, Snapshot, Space};
 use super::tally::Happened;
 use super::view;
-use etcd_locked_core::{Input, Kv, LeaseId};
+use etcd_locked_core::{Input, Kv, LeaseId, Moment};
+
+/// A process may find out so late that etcd was wiped, and give up what it has got since.
+const NOTICED: Duration = Duration::from_secs(15);
 
 impl Bench {
     /// Does something nasty, and comes back later.
@@ -23,7 +26,7 @@ impl Bench {
         } else if self.random.chance(faults.wipe) {
             self.wipe();
         } else if self.random.chance(faults.compact) {
-            self.struck(Happened::Compacted);
+            self.struck(Happened::Compacted, "");
             self.store.compact();
         } else if faults.full > 0.0 && self.random.chance(faults.full) {
             self.fill();
@@ -35,17 +38,14 @@ impl Bench {
             self.at(at, Happening::Restore(snapshot));
         }
         // Often alone, sometimes one upon the other.
-        let (from, to) = match self.random.chance(0.4) {
-            true => (10, 400),
-            false => (100, 2500),
-        };
+        let (from, to) = if self.random.chance(0.4) { (10, 400) } else { (100, 2500) };
         let next = now + self.random.millis(from, to);
         self.at(next, Happening::Nemesis);
     }
 
-    fn struck(&mut self, what: Happened) {
+    fn struck(&mut self, what: Happened, whom: &str) {
         self.tally.count(what);
-        self.trace.note(self.now, None, || format!("{what:?}"));
+        self.trace.note(self.now, None, || format!("{what:?} {whom}"));
     }
 
     fn strike_process(&mut self) {
@@ -67,18 +67,14 @@ impl Bench {
                 process.deaf = until;
                 Happened::Deaf
             }
+            7 if process.dead || !self.random.chance(0.5) => return,
             7 => {
-                if process.dead || !self.random.chance(0.5) {
-                    return;
-                }
                 process.dead = true;
                 self.bury(n);
                 Happened::Crashed
             }
+            _ if !process.is_there() || !self.random.chance(0.5) => return,
             _ => {
-                if !process.is_there() || !self.random.chance(0.5) {
-                    return;
-                }
                 let until = now + self.random.millis(0, 5000);
                 let input = Input::Shutdown { until };
                 self.at(now, Happening::Submit { to: n, input });
@@ -103,14 +99,14 @@ impl Bench {
         if self.leaderless > self.now {
             return;
         }
-        self.struck(Happened::LeaderChange);
+        self.struck(Happened::LeaderChange, "");
         self.leaderless = self.now + self.random.millis(50, 3000);
         self.at(self.leaderless, Happening::Promote);
     }
 
     fn wipe(&mut self) {
-        self.struck(Happened::Wiped);
-        self.wiped = Some(self.now);
+        self.struck(Happened::Wiped, "");
+        self.was_reset = self.was_reset.max(self.now + NOTICED);
         let all = self.store.kvs().map(incarnation).collect();
         self.store.wipe();
         self.forget();
@@ -119,7 +115,7 @@ impl Bench {
 
     /// For a while etcd has no room: the first writes it applies all the same.
     fn fill(&mut self) {
-        self.struck(Happened::Full);
+        self.struck(Happened::Full, "");
         self.store.space = Space::Crossing(self.random.below(4) as u32);
         let at = self.now + self.random.millis(50, 4000);
         self.at(at, Happening::Room);
@@ -129,8 +125,7 @@ impl Bench {
     fn deny(&mut self) {
         let words = [NAMES[0], NAMES[1], "locks%s"];
         let word = self.random.one(&words);
-        self.tally.count(Happened::Denied);
-        self.trace.note(self.now, None, || format!("denied: {word}"));
+        self.struck(Happened::Denied, word);
         self.store.denied = Some(word);
         self.denied.insert(word);
         let at = self.now + self.random.millis(50, 4000);
@@ -139,7 +134,7 @@ impl Bench {
 
     /// etcd comes back from a snapshot, and the operator deletes the keys that came back with it.
     pub(crate) fn restore(&mut self, snapshot: Snapshot) {
-        self.struck(Happened::Restored);
+        self.struck(Happened::Restored, "");
         self.break_connections();
         let before: Vec<Incarnation> = self.store.kvs().map(incarnation).collect();
         self.come_back(snapshot);
@@ -154,7 +149,7 @@ impl Bench {
 
     /// etcd comes back from a snapshot, and nothing else happens.
     pub(crate) fn come_back(&mut self, snapshot: Snapshot) {
-        self.restored = true;
+        self.was_reset = Moment::after_boot(Duration::MAX);
         self.store.restore(self.now, snapshot);
         self.forget();
     }
@@ -162,7 +157,6 @@ impl Bench {
     /// Forgets what was known of revisions.
     fn forget(&mut self) {
         self.tokens.clear();
-        self.lone_tokens.clear();
         self.times.clear();
     }
 
@@ -174,8 +168,7 @@ impl Bench {
         let leases = self.store.leases().into_iter();
         let its: Vec<LeaseId> = leases.filter(|lease| self.owners.get(lease) == Some(&n)).collect();
         for lease in its {
-            self.tally.count(Happened::SessionEnded);
-            self.trace.note(self.now, None, || format!("session {lease:x} ends"));
+            self.struck(Happened::SessionEnded, &format!("{lease:x}"));
             self.store.revoke(lease);
         }
         self.taint(Vec::new());
@@ -199,8 +192,7 @@ impl Bench {
             (1, Some(kv)) if self.counted_on(&incarnation(kv)).is_some() => {
                 let lease = self.store.grant(now, Duration::from_secs(3600));
                 self.store.put(&kv.key, lease);
-                self.tally.count(Happened::KeyOverwritten);
-                self.trace.note(now, None, || format!("operator overwrites {shown}"));
+                self.struck(Happened::KeyOverwritten, &shown);
                 return vec![incarnation(kv)];
             }
             (2, _) => match self.random.pick(&leases) {
@@ -224,8 +216,7 @@ impl Bench {
             }
             _ => return Vec::new(),
         };
-        self.tally.count(fault);
-        self.trace.note(now, None, || format!("operator: {fault:?} {shown} {name}"));
+        self.struck(fault, &format!("{shown} {name}"));
         Vec::new()
     }
 
@@ -238,10 +229,8 @@ impl Bench {
     /// What an operator put under another lease does not go with its process: he clears it up himself.
     pub(crate) fn clear_up(&mut self) {
         let ended = |kv: &&Kv| {
-            let lease = std::str::from_utf8(&kv.key).ok();
-            let lease = lease.and_then(lease_of);
-            let process =
-                lease.and_then(|lease| self.owners.get(&lease)).map(|n| &self.processes[*n]);
+            let owner = std::str::from_utf8(&kv.key).ok().and_then(|key| self.owner(key));
+            let process = owner.map(|n| &self.processes[n]);
             // A process whose delete was refused gives it up with its session.
             let knows = |p: &Process| {
                 let mut contenders = view::contenders(&p.core).into_iter();

@@ -5,10 +5,12 @@ use std::time::Duration;
 use super::bench::{Bench, Happening, Message, Watch};
 use super::etcd::{unavailable, unknown};
 use super::tally::Happened;
+use super::transport::Transport;
 use super::violation::must;
 use crate::world::Revision;
 use etcd_locked_core::{
-    Compare, Failure, Key, Moment, Op, Request, RequestId, Response, WatchEvent, WatchId,
+    Compare, Event, Failure, Input, Key, Moment, Op, Request, RequestId, Response, Search,
+    WatchEvent, WatchId,
 };
 
 impl Bench {
@@ -19,7 +21,8 @@ impl Bench {
             let given_up = false;
             return under_way.push(Message::Request { from: n, id, request, given_up });
         }
-        let (now, process) = (self.now, &self.processes[n]);
+        let (now, process) = (self.now, &mut self.processes[n]);
+        process.transport.send(process.clock.shown(now), id, &request);
         let (cut_off, deaf) = (process.cut_off > now, process.deaf > now);
         let patience = match &request {
             Request::KeepAlive { timeout, .. } => *timeout,
@@ -72,8 +75,8 @@ impl Bench {
 
     /// There is no answer.
     fn fail(&mut self, to: usize, id: RequestId, at: Moment, failure: Failure) {
-        let answer = Happening::Answer { to, id, result: Err(failure) };
-        self.at(at, answer);
+        let input = Input::Answer { request: id, result: Err(failure) };
+        self.at(at, Happening::Submit { to, input });
     }
 
     pub(crate) fn arrive(
@@ -87,15 +90,20 @@ impl Bench {
             return self.no_leader(from, id, request, back);
         }
         let process = &mut self.processes[from];
-        if id < process.arrived {
-            self.tally.count(Happened::Overtaken);
+        if !Transport::is_probe(id) {
+            if id < process.arrived {
+                self.tally.count(Happened::Overtaken);
+            }
+            process.arrived = process.arrived.max(id);
         }
-        process.arrived = process.arrived.max(id);
         // How many writes a read is behind.
         let stale =
             self.random.chance(self.faults.stale).then(|| self.random.below(4) as usize + 1);
         let stale = stale.filter(|_| matches!(&request, Request::Txn(txn) if txn.only_reads()));
         let abort = self.stands(from, id);
+        if is_search(&request) {
+            self.tally.count(Happened::Searched);
+        }
         let result = match (&request, stale) {
             (Request::Txn(txn), Some(back)) => {
                 self.tally.count(Happened::StaleRead);
@@ -121,15 +129,18 @@ impl Bench {
         if matches!(request, Request::KeepAlive { .. }) && self.random.chance(self.faults.lagging) {
             let lag = self.random.below(3) as i64 + 1;
             self.tally.count(Happened::LaggingKeepAlive);
-            if let Ok(Response::KeptAlive { revision, .. }) = &mut result {
+            // Where the lease is gone, the transport reads etcd's revision.
+            if let Ok(Response::KeptAlive { ttl, revision, .. }) = &mut result
+                && !ttl.is_zero()
+            {
                 *revision = revision
                     .and_then(|at| at.get().checked_sub(lag))
                     .filter(|at| *at > 0)
                     .and_then(etcd_locked_core::Revision::new);
             }
         }
-        let answer = Happening::Answer { to, id, result };
-        self.at(at, answer);
+        let input = Input::Answer { request: id, result };
+        self.at(at, Happening::Submit { to, input });
     }
 
     /// While there is no leader a request is refused, or vanishes, or waits for one.
@@ -173,12 +184,29 @@ impl Bench {
     pub(crate) fn deliver_events(&mut self) {
         let revision = self.store.revision();
         let mut due = Vec::new();
+        // Of hundreds of watches that are up to date, most are on none of the keys that have changed since.
+        let last = std::mem::replace(&mut self.delivered, revision);
+        let changed = match revision > last {
+            true => self.store.events("locks", last + 1),
+            false => Some(Vec::new()),
+        };
+        let concerns = |prefix: &Key| {
+            let is_below = |event: &Event| match event {
+                Event::Put(kv) => kv.key.starts_with(prefix.as_bytes()),
+                Event::Delete { key, .. } => key.starts_with(prefix.as_bytes()),
+            };
+            changed.as_ref().is_none_or(|changed| changed.iter().any(is_below))
+        };
         for (n, process) in self.processes.iter_mut().enumerate() {
             if !process.is_there() {
                 continue;
             }
             for (&id, watch) in &mut process.watches {
                 if watch.silent > self.now || watch.next > revision {
+                    continue;
+                }
+                if watch.next > last && !concerns(&watch.prefix) {
+                    watch.next = revision + 1;
                     continue;
                 }
                 let Some(events) = watch.events(&self.store) else {
@@ -202,10 +230,17 @@ impl Bench {
                 }
             }
         }
-        for (to, watch, at, news) in due {
-            self.at(at, Happening::Event { to, watch, news });
+        for (to, watch, at, event) in due {
+            self.at(at, Happening::Submit { to, input: Input::Watch { watch, event } });
         }
     }
+}
+
+/// Whether it reads for a search for cycles.
+fn is_search(request: &Request) -> bool {
+    let many =
+        |op: &Op| matches!(op, Op::Range { limit: Some(Search::CONTENDERS), values: true, .. });
+    matches!(request, Request::Txn(txn) if txn.then.iter().any(many))
 }
 
 /// No layer repeats an acquisition; all else may be (rule P8), also what writes on a key that is held, as it says
@@ -216,16 +251,13 @@ pub(crate) fn may_arrive_twice(request: &Request) -> bool {
         Request::KeepAlive { .. } | Request::Revoke(_) | Request::List(_) => return true,
         Request::Txn(txn) => txn,
     };
-    let edge = |key: &Key| key.starts_with("locks%s/w/");
     txn.then.iter().all(|op| match op {
         Op::Put { key, .. } => {
             let guards = |compare: &Compare| {
                 matches!(compare, Compare::Modified(of, _) | Compare::Created(of, _) if of == key)
             };
-            let session = key.starts_with("locks%s/") && !edge(key);
-            session || txn.when.iter().any(guards)
+            key.starts_with("locks%s/") || txn.when.iter().any(guards)
         }
-        Op::Delete(key) => !edge(key),
         _ => true,
     })
 }

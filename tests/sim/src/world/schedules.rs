@@ -12,9 +12,6 @@ use super::tally::Tally;
 use super::violation::{Violation, must};
 use etcd_locked_core::Input;
 
-/// For how long calls leave names locked at most.
-const KEPT: Duration = Duration::from_secs(7);
-
 /// How a schedule went.
 #[derive(Debug)]
 pub(crate) struct Played {
@@ -27,7 +24,7 @@ pub(crate) struct Played {
 
 /// Plays the schedule of a seed, and remembers its last `loud` steps.
 pub(crate) fn play(seed: u64, loud: usize) -> Played {
-    let mut bench = Bench::drawn(seed, loud);
+    let mut bench = Bench::crowd(seed, loud).unwrap_or_else(|| Bench::drawn(seed, loud));
     let played = catch_unwind(AssertUnwindSafe(|| bench.play()));
     Played {
         steps: bench.steps,
@@ -51,11 +48,7 @@ impl Bench {
             hasty: random.chance(0.4),
             groups: random.one(&[0.0, 0.0, 0.2, 0.5]),
             nested: random.one(&[0.0, 0.1, 0.4]),
-            inverted: false,
-            patient: false,
-            keepers: random.one(&[0.0, 0.0, 0.1, 0.4]),
-            shared: 0.0,
-            permits: 0.0,
+            ..Crowd::default()
         };
         bench.storm = match crowd.hasty {
             true => random.millis(1000, 15_000),
@@ -111,10 +104,9 @@ impl Bench {
         self.run_until(self.now + Duration::from_secs(20), |_| false);
         self.check_idle();
 
-        // In some schedules processes shut down while bodies end. Names that those keep locked stay locked without their
-        // process.
-        if self.random.chance(0.3) {
-            self.plan_keepers();
+        // In some schedules processes shut down while bodies end.
+        if self.check_every == 1 && self.random.chance(0.3) {
+            self.plan_last_calls();
             let soon = self.random.micros(0, 60_000);
             self.run_until(self.now + soon, |_| false);
         }
@@ -125,7 +117,6 @@ impl Bench {
         self.run_until(self.now + Duration::from_secs(9), |_| false);
         let ended = self.processes.iter().all(|p| !p.is_there());
         must!(Progress, ended, "not shut down");
-        self.run_until(self.now + KEPT, |bench| bench.retained.is_empty());
         self.run_until(self.now + Duration::from_secs(2), |_| false);
         self.check_no_keys();
     }
@@ -153,12 +144,12 @@ mod tests {
     use super::play;
 
     /// In these seeds the core once overlooked a cycle: one through a group that readers kept waiting, three through a name and
-    /// another below it.
-    const ONCE_BROKEN: [u64; 4] = [89_183, 33_961, 41_974, 91_463];
+    /// another below it. In the last two it once left a waiter unread.
+    const ONCE_BROKEN: [u64; 6] = [89_183, 33_961, 41_974, 91_463, 22_925, 2_966];
 
     #[test]
     fn random_schedules_keep_the_invariants() {
-        for seed in (0..400).chain(ONCE_BROKEN) {
+        for seed in (0..380).chain(ONCE_BROKEN) {
             let played = play(seed, 0);
             if let Some(violation) = played.violation {
                 let trace = play(seed, 80).trace.join("\n");

@@ -1,6 +1,7 @@
 //! Tally: how often each fault has happened, and what has become of calls.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A fault that the simulator has injected, or what has become of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,6 +12,8 @@ pub(crate) enum Happened {
     Together,
     /// A call was refused because of a cycle.
     Deadlock,
+    /// A transaction of a search for cycles.
+    Searched,
     Delayed,
     RequestLost,
     AnswerLost,
@@ -43,18 +46,31 @@ pub(crate) enum Happened {
     SessionEnded,
 }
 
-/// How often each has happened.
+/// How often each has happened, and what inputs have cost a core.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tally(pub(crate) BTreeMap<Happened, u64>);
+pub(crate) struct Tally {
+    pub(crate) happened: BTreeMap<Happened, u64>,
+    /// The most steps and the longest time of an input of each kind.
+    pub(crate) costs: BTreeMap<&'static str, (u64, Duration)>,
+}
 
 impl Tally {
     pub(crate) fn count(&mut self, what: Happened) {
-        *self.0.entry(what).or_default() += 1;
+        *self.happened.entry(what).or_default() += 1;
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        for (what, many) in &other.0 {
-            *self.0.entry(*what).or_default() += many;
+        for (what, many) in &other.happened {
+            *self.happened.entry(*what).or_default() += many;
         }
+        for (kind, (steps, took)) in &other.costs {
+            self.cost(kind, *steps, *took);
+        }
+    }
+
+    /// An input of this kind has cost a core so much.
+    pub(crate) fn cost(&mut self, kind: &'static str, steps: u64, took: Duration) {
+        let most = self.costs.entry(kind).or_default();
+        *most = (most.0.max(steps), most.1.max(took));
     }
 }

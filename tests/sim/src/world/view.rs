@@ -1,6 +1,8 @@
 //! Read-only view of a core: the only file of the simulator that knows how a core shows its state.
 
-use etcd_locked_core::{CallId, Core, Key, LeaseId, Name, RequestId, Revision, Seat};
+use std::collections::BTreeSet;
+
+use etcd_locked_core::{CallId, Core, Key, LeaseId, RequestId, Revision, Seat, State};
 
 /// Timers and exchanges that a core without calls may have: those of the sessions it keeps for the next call.
 const TIMERS: usize = 20;
@@ -15,21 +17,17 @@ pub(crate) enum ContenderState {
     Waiting,
     /// Calls hold it.
     Owned,
-    /// Its call is over, and its name stays locked.
-    Retained,
     /// It is to be deleted.
     Deleting,
 }
 
 impl ContenderState {
-    fn of(contender: &etcd_locked_core::Contender) -> Self {
-        let there = contender.created().is_some();
-        match (contender.is_in_line(), contender.ownership()) {
-            (true, _) if there => Self::Waiting,
-            (true, _) => Self::Pending,
-            (false, Some(_)) => Self::Owned,
-            (false, None) if there => Self::Retained,
-            (false, None) => Self::Deleting,
+    fn of(state: &State) -> Self {
+        match state {
+            State::Pending { .. } | State::Putting | State::Unsettled => Self::Pending,
+            State::Waiting => Self::Waiting,
+            State::Held(_) => Self::Owned,
+            State::Parting => Self::Deleting,
         }
     }
 }
@@ -49,6 +47,10 @@ pub(crate) struct Contender {
     pub(crate) holders: Vec<u64>,
     /// Its name goes on without it.
     pub(crate) detached: bool,
+    /// The call that it is for alone: a group, or a nested one.
+    pub(crate) call: Option<u64>,
+    /// It is being deleted to cut a cycle.
+    pub(crate) aborts: bool,
 }
 
 impl Contender {
@@ -59,32 +61,27 @@ impl Contender {
     }
 }
 
-/// A request under way that takes a call out of a cycle.
-#[derive(Debug)]
-pub(crate) struct Abort {
-    pub(crate) call: u64,
-    /// The keys of the cycle: those that wait, and those that they wait for.
-    pub(crate) keys: Vec<Key>,
-}
-
 /// All contenders of a core; those of a name follow each other.
 pub(crate) fn contenders(core: &Core) -> Vec<Contender> {
-    let keys = core.contenders().flat_map(|of| {
-        let holders = of.ownership().into_iter().flat_map(|it| it.holders());
-        let holders: Vec<u64> = holders.map(CallId::get).collect();
-        of.seats().map(move |(name, seat)| Contender {
-            name: name.as_str().into(),
-            seat,
-            state: ContenderState::of(of),
-            key: of.parts().iter().find(|part| part.name == *name).map(|part| part.key.clone()),
-            created: of.created(),
-            holders: holders.clone(),
-            detached: of.is_detached(),
-        })
+    let keys = core.contenders().map(|(name, of)| Contender {
+        name: name.clone(),
+        seat: of.seat,
+        state: ContenderState::of(&of.state),
+        key: of.key().cloned(),
+        created: of.created(),
+        holders: of.ownership().into_iter().flat_map(|it| it.holders()).map(CallId::get).collect(),
+        detached: of.detached,
+        call: of.bound.map(CallId::get),
+        aborts: of.aborts,
     });
     let mut all: Vec<Contender> = keys.collect();
     all.sort_by(|one, other| one.name.cmp(&other.name));
     all
+}
+
+/// How many contenders a core has.
+pub(crate) fn size(core: &Core) -> u64 {
+    core.contenders().count() as u64
 }
 
 /// The contenders of one name.
@@ -96,12 +93,12 @@ pub(crate) fn contenders_of(core: &Core, name: &str) -> Vec<Contender> {
 
 /// The wait queue of a name: its head first.
 pub(crate) fn waiters(core: &Core, name: &str) -> Vec<u64> {
-    let waiters = core.waiters(&Name::from(name));
+    let waiters = core.waiters(name);
     waiters.into_iter().map(CallId::get).collect()
 }
 
 /// The leases under which a core may create keys.
-pub(crate) fn leases(core: &Core) -> Vec<LeaseId> {
+pub(crate) fn leases(core: &Core) -> BTreeSet<LeaseId> {
     let sessions = core.sessions().filter(|it| it.accepts() && !it.is_lost());
     sessions.filter_map(|it| it.lease()).collect()
 }
@@ -118,19 +115,13 @@ pub(crate) fn is_idle(core: &Core) -> Result<(), String> {
     }
 }
 
-/// True where a call has gone to the end of its wait queues, or has been refused since.
-pub(crate) fn requeued(core: &Core, call: u64) -> bool {
-    core.requeued(call.into()).is_none_or(|times| times > 0)
-}
-
-/// What a request under way aborts, if it does.
-pub(crate) fn abort(core: &Core, request: RequestId) -> Option<Abort> {
+/// The call that a request under way takes out of a cycle, and the keys of it: those that wait, and those that they wait for.
+pub(crate) fn abort(core: &Core, request: RequestId) -> Option<(u64, Vec<Key>)> {
     let (call, keys) = core.abort_under_way(request)?;
-    Some(Abort { call: call.get(), keys: keys.into_iter().map(|(key, _)| key).collect() })
+    Some((call.get(), keys.into_iter().map(|(key, _)| key).collect()))
 }
 
 /// Steps that all cores of this thread have taken.
-#[cfg(test)]
 pub(crate) fn steps_taken() -> u64 {
     etcd_locked_core::taken()
 }

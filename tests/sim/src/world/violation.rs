@@ -25,13 +25,10 @@ pub(crate) enum Promise {
     /// A key goes after its body.
     I11,
     /// Work costs what it is about.
-    #[cfg_attr(not(test), allow(dead_code))] // of scenarios
     Cost,
     /// An answer comes within its time.
     #[cfg_attr(not(test), allow(dead_code))] // of scenarios
     InTime,
-    /// What is to stay locked for a while does (rule P39).
-    Retention,
     /// In a process, first come, first served.
     Order,
     /// Every call is served, or refused with a reason.

@@ -141,7 +141,7 @@ fn a_brief_or_old_outage_explains_no_loss_of_a_long_lease() {
 
 #[test]
 fn a_lease_that_etcd_revoked_is_told_apart() {
-    let of = |kind| ends_so(&format!("40000-45000 fault {kind}"), 1, 10, "Revoked");
+    let of = |kind| ends_so(&format!("40000-45000 fault {kind}"), 1, 10, "Gone");
     assert_eq!(holds(&of("leader_frozen")).measured.revoked, 1);
     breaks(&of("leader_killed"), Breach::UnexplainedError);
 }
@@ -149,11 +149,11 @@ fn a_lease_that_etcd_revoked_is_told_apart() {
 #[test]
 fn a_key_that_is_taken_explains_the_loss_of_its_name_alone() {
     let of = |fault: &str, cause| ends_so(&format!("49000 fault {fault}"), 1, 10, cause);
-    for (kind, cause) in [("key_deleted", "Deleted"), ("lease_revoked", "Revoked")] {
-        holds(&of(&format!("{kind} on=hot/0 owner=1"), cause));
-        breaks(&of(&format!("{kind} on=hot/0 owner=2"), cause), Breach::UnexplainedError);
+    for kind in ["key_deleted", "lease_revoked"] {
+        holds(&of(&format!("{kind} on=hot/0 owner=1"), "Gone"));
+        breaks(&of(&format!("{kind} on=hot/0 owner=2"), "Gone"), Breach::UnexplainedError);
     }
     breaks(&of("key_deleted on=hot/0 owner=1", "Expired"), Breach::UnexplainedError);
-    breaks(&of("key_deleted on=hot/1", "Deleted"), Breach::UnexplainedError);
-    breaks(&of("junk_key on=hot/0", "Deleted"), Breach::UnexplainedError);
+    breaks(&of("key_deleted on=hot/1", "Gone"), Breach::UnexplainedError);
+    breaks(&of("junk_key on=hot/0", "Gone"), Breach::UnexplainedError);
 }

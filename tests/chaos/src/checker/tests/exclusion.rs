@@ -20,7 +20,7 @@ fn a_loss_between_gate_and_poll_is_no_breach_if_it_ends_the_body() {
     let of = |returns| {
         format!(
             "0 enters 1.1; 90-95 fault lease_revoked on=hot/0; 100 polls 1.1 lost;
-             {returns} returns 1.1 Revoked"
+             {returns} returns 1.1 Gone"
         )
     };
     holds(&of(110));

@@ -67,7 +67,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// How a call returned: `busy`, or `Revoked` for a lock that was lost so.
+    /// How a call returned: `busy`, or `Gone` for a lock that was lost so.
     fn outcome(&self) -> Outcome {
         match self.details.first() {
             Some(&"busy") => Outcome::Busy,

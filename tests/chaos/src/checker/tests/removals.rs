@@ -14,9 +14,7 @@ fn an_overlap_by_an_operators_delete_is_measured() {
 #[test]
 fn a_delete_excuses_nothing_once_its_holder_must_know() {
     let of = |end, more| {
-        format!(
-            "8 fault key_deleted on=hot/0; 0-{end} loses 1.1 Deleted; 9-30000 holds 2.1; {more}"
-        )
+        format!("8 fault key_deleted on=hot/0; 0-{end} loses 1.1 Gone; 9-30000 holds 2.1; {more}")
     };
     holds(&of(2_000, ""));
     breaks(&of(2_010, ""), Breach::Overlap);
@@ -36,7 +34,7 @@ fn a_delete_that_its_holder_did_not_notice_explains_nothing() {
 fn a_key_of_another_process_explains_no_overlap() {
     let of = |owner| {
         format!(
-            "8 fault key_deleted on=hot/0 owner={owner}; 0-1000 loses 1.1 Deleted;
+            "8 fault key_deleted on=hot/0 owner={owner}; 0-1000 loses 1.1 Gone;
              500-1500 holds 2.1"
         )
     };
@@ -49,7 +47,7 @@ fn the_key_of_a_waiter_explains_no_overlap() {
     let of = |older| {
         format!(
             "800 fault key_deleted on=hot/0 owner=1 older={older}; 0-2000 holds 2.1;
-             1000-1500 loses 1.1 Deleted"
+             1000-1500 loses 1.1 Gone"
         )
     };
     assert_eq!(count(&of(0), Breach::Overlap), 0);
@@ -86,14 +84,14 @@ fn a_lease_that_etcd_revoked_explains_an_overlap() {
              9-20 holds 2.1"
         )
     };
-    holds(&of("Revoked"));
+    holds(&of("Gone"));
     breaks(&of("Expired"), Breach::Overlap);
 }
 
 #[test]
 fn a_revocation_excuses_until_the_next_renewal() {
     let of = |begin, end| {
-        format!("0-1000 fault leader_frozen; 0-{end} loses 1.1 Revoked; {begin}-20000 holds 2.1")
+        format!("0-1000 fault leader_frozen; 0-{end} loses 1.1 Gone; {begin}-20000 holds 2.1")
     };
     holds(&of(1_000, 2_600));
     breaks(&of(1_000, 2_700), Breach::Overlap);
@@ -107,7 +105,7 @@ fn a_revocation_needs_a_loss_of_that_lease() {
     let of = |ttl, ended| {
         format!(
             "0-8 fault leader_frozen; 0 enters 1.1; 12 polls 1.1; 12 {ended}; 13 returns 1.1;
-             0 asks 1.2 on=cold/0 ttl={ttl}; 500 returns 1.2 Revoked; 9-20 holds 2.1"
+             0 asks 1.2 on=cold/0 ttl={ttl}; 500 returns 1.2 Gone; 9-20 holds 2.1"
         )
     };
     // Its body was over before its process could know; calls of one TTL share a lease.

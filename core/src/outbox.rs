@@ -1,4 +1,4 @@
-//! Batch: which elements of a kind go in one transaction, and how many such transactions are under way (rules P6, P7, P9): the
+//! Outbox: which operations of a kind go in one transaction, and how many such transactions are under way (rules P6, P7, P9): the
 //! puts of a session, and the deletions and records of all.
 //!
 //! While transactions of a kind travel, the next one fills. No number of them fits both a few calls and thousands: a few want to go
@@ -8,7 +8,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use std::time::Duration;
+
 use crate::ids::ContenderId;
+use crate::moment::Moment;
 use crate::transactions::{Deletion, LOCKS};
 
 /// Transactions of a kind that may be under way at a time, however full they are: etcd works on them one after another.
@@ -90,9 +93,9 @@ impl<T> Line<T> {
         self.pending.len() + parts
     }
 
-    /// The elements of the next transaction, if one may be sent, and whether it is an element that goes alone. `keys` tells how many
-    /// keys each has, and whether it goes alone; `None`: it is not wanted any more.
-    pub fn next(&mut self, keys: impl Fn(&T) -> Option<(usize, bool)>) -> Option<(Vec<T>, bool)> {
+    /// The elements of the next transaction, if one may be sent. `keys` tells how many keys each has, and whether it goes alone; `None`:
+    /// it is not wanted any more.
+    pub fn next(&mut self, keys: impl Fn(&T) -> Option<(usize, bool)>) -> Option<Vec<T>> {
         if !self.is_ready() {
             return None;
         }
@@ -119,7 +122,7 @@ impl<T> Line<T> {
         }
         (!next.is_empty()).then(|| {
             self.window.sent(next.len());
-            (next, alone)
+            next
         })
     }
 
@@ -141,9 +144,13 @@ impl<T> Line<T> {
     }
 }
 
+/// How long at least a released key lingers for the next call of this process. Other processes wait that much longer, and up to two
+/// milliseconds more.
+const LINGER: Duration = Duration::from_millis(1);
+
 /// What waits to be sent for all sessions.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct Outbox {
     deletions: Line<Deletion>,
     /// Deletions that etcd has refused: one at a time is sent again, as long as its session lives, and all once it is carried out
     /// (rule P34).
@@ -152,24 +159,26 @@ pub struct Batch {
     probe: Option<ContenderId>,
     /// Held contenders whose keys are to say so, and whether a transaction of such keys is under way: one at a time.
     described: BTreeSet<ContenderId>,
-    describing: bool,
+    pub describing: bool,
+    /// Released contenders that linger, the first to end first: until when, and since which hand-over. Some have been taken over
+    /// since.
+    lingering: VecDeque<(Moment, ContenderId, u16)>,
 }
 
-impl Batch {
+impl Outbox {
     /// Keys are to be deleted.
     pub fn delete(&mut self, deletion: Deletion) {
         self.deletions.push(deletion);
     }
 
     /// Whether keys are to be deleted, and a transaction may be sent.
-    pub fn is_ready(&self) -> bool {
+    pub fn has_ready_deletes(&self) -> bool {
         self.deletions.is_ready()
     }
 
     /// The deletions of the next transaction, if one may be sent.
     pub fn next_delete(&mut self) -> Option<Vec<Deletion>> {
-        let keys = |deletion: &Deletion| Some((deletion.keys.len(), false));
-        Some(self.deletions.next(keys)?.0)
+        self.deletions.next(|_| Some((1, false)))
     }
 
     /// Takes deletions of at most so many keys, to go in one transaction with puts. It stops at one that is not `likely`: where a key
@@ -179,20 +188,13 @@ impl Batch {
         keys: usize,
         likely: impl Fn(&Deletion) -> bool,
     ) -> Vec<Deletion> {
-        let mut deletions = Vec::new();
-        let mut room = keys;
         let pending = &mut self.deletions.pending;
-        while let Some(next) = pending.front().filter(|next| likely(next))
-            && let Some(left) = room.checked_sub(next.keys.len())
-        {
-            room = left;
-            deletions.extend(pending.pop_front());
-        }
-        deletions
+        let likely = pending.iter().take(keys).take_while(|it| likely(it)).count();
+        pending.drain(..likely).collect()
     }
 
     /// What is under way may never be answered, and holds no deletion back any more.
-    pub fn reopen_window(&mut self) {
+    pub fn reopen_windows(&mut self) {
         self.deletions.reopen_window();
     }
 
@@ -244,14 +246,20 @@ impl Batch {
         }
     }
 
-    /// Such a transaction is sent.
-    pub fn describe_begun(&mut self) {
-        self.describing = true;
+    /// No call holds a contender, after this number of hand-overs: from now on it lingers for the next.
+    pub fn linger(&mut self, now: Moment, id: ContenderId, handover: u16) {
+        self.lingering.push_back((now + LINGER, id, handover));
     }
 
-    /// It was answered, or not.
-    pub fn describe_done(&mut self) {
-        self.describing = false;
+    /// Takes out the next contender that has lingered for [`LINGER`].
+    pub fn next_lingered(&mut self, now: Moment) -> Option<(ContenderId, u16)> {
+        self.lingering.front().filter(|(until, ..)| *until <= now)?;
+        self.lingering.pop_front().map(|(_, id, handover)| (id, handover))
+    }
+
+    /// Until when the next one lingers.
+    pub fn lingers_until(&self) -> Option<Moment> {
+        self.lingering.front().map(|(until, ..)| *until)
     }
 
     /// Whether deletions wait to be sent that etcd has not refused.

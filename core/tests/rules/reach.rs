@@ -1,0 +1,128 @@
+//! Reach: what shows that etcd is lost, back, or without its history (rules P20, P32, P35).
+
+use std::time::Duration;
+
+use etcd_locked_core::{
+    Failure, Input, Key, LossCause, Moment, Op, Reach, Request, Response, Revision, Sent, Txn,
+    TxnAnswer, Wait,
+};
+use etcd_locked_sim::etcd::unknown;
+
+use crate::rig::Rig;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Etcd {
+    reach: Reach,
+    now: Moment,
+}
+
+impl Etcd {
+    fn new() -> Self {
+        let now = Moment::after_boot(100 * SECOND);
+        Self { reach: Reach::new(10 * SECOND), now }
+    }
+
+    fn send(&mut self, writes: bool) -> Sent {
+        let key = Key::from("a");
+        let op = if writes { Op::Delete(key) } else { Op::Get { key, values: false } };
+        let txn = Txn { then: vec![op], ..Txn::default() };
+        self.reach.begin(self.now, &Request::Txn(txn))
+    }
+
+    fn end(&mut self, sent: Sent, mut result: Result<Response, Failure>) -> bool {
+        self.now = self.now + Duration::from_millis(1);
+        self.reach.end(self.now, sent, &mut result);
+        matches!(result, Ok(Response::Txn(answer)) if answer.stale)
+    }
+
+    /// Returns true if the response is stale.
+    fn answer(&mut self, sent: Sent, revision: i64) -> bool {
+        let revision = Revision::new(revision).expect("no revision is 0");
+        let (succeeded, answers) = (true, Vec::new());
+        self.end(sent, Ok(Response::Txn(TxnAnswer { revision, stale: false, succeeded, answers })))
+    }
+
+    fn write(&mut self, revision: i64) {
+        let sent = self.send(true);
+        self.answer(sent, revision);
+    }
+
+    fn is_wiped(&mut self) -> bool {
+        std::iter::from_fn(|| self.reach.news()).any(|news| matches!(news, Input::Wiped))
+    }
+}
+
+#[test]
+fn etcd_is_lost_with_the_first_exchange_that_fails() {
+    let mut etcd = Etcd::new();
+    let sent = [etcd.send(true), etcd.send(true)];
+    for sent in sent {
+        etcd.end(sent, Err(unknown()));
+        assert!(matches!(etcd.reach.news(), Some(Input::Lost { .. })));
+    }
+    assert!(etcd.reach.is_lost_since().is_none(), "they may have failed with one member");
+    let sent = etcd.send(true);
+    etcd.end(sent, Err(unknown()));
+    assert!(etcd.reach.is_lost_since().is_some());
+    etcd.write(1);
+    assert!(matches!(etcd.reach.news(), Some(Input::Back)));
+}
+
+#[test]
+fn failure_of_what_was_sent_before_an_answer_says_nothing() {
+    let mut etcd = Etcd::new();
+    let early = etcd.send(true);
+    etcd.write(1);
+    etcd.end(early, Err(unknown()));
+    assert!(etcd.reach.news().is_none());
+}
+
+#[test]
+fn lower_write_ends_the_history_once() {
+    let mut etcd = Etcd::new();
+    etcd.write(100);
+    let sent = [etcd.send(true), etcd.send(true), etcd.send(true)];
+    etcd.answer(sent[0], 7);
+    assert!(etcd.is_wiped());
+    // Sent before, and answered by either history.
+    etcd.answer(sent[1], 8);
+    etcd.answer(sent[2], 101);
+    etcd.write(9);
+    assert!(!etcd.is_wiped());
+}
+
+#[test]
+fn answers_that_overtake_each_other_prove_nothing() {
+    let mut etcd = Etcd::new();
+    let early = etcd.send(true);
+    etcd.write(100);
+    etcd.answer(early, 99);
+    assert!(!etcd.is_wiped());
+    let read = etcd.send(false);
+    assert!(etcd.answer(read, 99), "it is stale");
+    assert!(!etcd.is_wiped(), "a write is to prove that");
+}
+
+/// G15: they ran on until their lease was renewed, for up to a third of its TTL.
+#[test]
+fn bodies_stop_at_once_when_etcd_is_another_cluster() {
+    let mut rig = Rig::warm();
+    rig.hold(1, "locks/a");
+    rig.submit(Input::Wiped);
+    assert_eq!(rig.lost(1), LossCause::Wiped);
+}
+
+#[test]
+fn leases_with_bodies_are_renewed_first_when_etcd_is_back() {
+    let mut rig = Rig::warm();
+    rig.hold(1, "locks/a");
+    rig.submit(Input::Lost { since: rig.now, cause: None });
+    rig.acquire(2, "locks/b", Wait::Forever);
+    rig.store.wipe();
+    rig.submit(Input::Back);
+    let renewal = rig.take();
+    assert!(matches!(renewal.1, Request::KeepAlive { .. }), "{renewal:?}");
+    rig.carry_out(renewal);
+    assert_eq!(rig.lost(1), LossCause::Wiped);
+}
