@@ -170,12 +170,12 @@ async fn a_fence_stands_while_the_lock_is_held() {
 #[limit::test]
 async fn a_guard_by_hand_gives_the_proof() {
     let (corner, [locks]) = Corner::with_engines().await;
-    let held: LockGuard<Order> = locks.lock(Order { id: 42 }).await.unwrap();
-    assert_eq!(charge(held.locked()).await, (42, held.token()));
+    let held: LockGuard<Order> = locks.lock(Order { id: 987_654_321 }).await.unwrap();
+    assert_eq!(charge(held.locked()).await, (987_654_321, held.token()));
     let shown = format!("{:?}", held.locked());
-    assert!(shown.contains("orders/<id>") && !shown.contains("42"), "{shown}");
+    assert!(shown.contains("orders/<id>") && !shown.contains("987654321"), "{shown}");
     held.release().await.unwrap();
-    let reader = locks.lock(Order { id: 42 }).shared().await.unwrap();
+    let reader = locks.lock(Order { id: 987_654_321 }).shared().await.unwrap();
     let proof: &Locked<Order, Shared> = reader.locked();
     assert_eq!((proof.mode(), proof.token()), (Sharing::Shared, reader.token()));
     reader.release().await.unwrap();
