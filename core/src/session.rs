@@ -22,8 +22,9 @@ use crate::transactions::Fence;
 /// How far this process's clock and etcd's may drift apart within one TTL (rule P28).
 const DRIFT: f64 = 0.01;
 
-/// How long a renewal may take: at most half the TTL too, and not beyond the stop time.
-const RENEWAL: Duration = Duration::from_secs(2);
+/// How long a renewal may take: at most half the TTL too, and not beyond the stop time. A gRPC proxy of etcd responds at its own pace,
+/// for a TTL of 5 s up to 2.2 s after the response before.
+const RENEWAL: Duration = Duration::from_millis(2500);
 
 /// How often the keys of a lease are listed while calls hold some, although their watches are silent (rule P17).
 pub const LIST: Duration = Duration::from_secs(60);
