@@ -40,53 +40,46 @@ pub struct Call {
     pub stage: Stage,
     /// When its wait, or the wait for its release, is over.
     pub until: Option<Moment>,
-    /// It came nested, and its keys say what its task holds: they are for it alone (rule P38).
+    /// The contenders that were put for it alone, because it is a group, or nested (rule P38).
+    pub own: Arc<[ContenderId]>,
+    /// It came nested, and its keys say what its task holds (rule P38).
     pub is_shown: bool,
-    /// `None` for most calls: their task makes no other meanwhile.
-    nest: Option<Box<Nest>>,
-}
-
-/// Where a call stands among those of its task.
-#[derive(Debug, Default)]
-pub struct Nest {
     /// The calls whose locks its task holds.
     outer: Vec<CallId>,
     /// The calls that its task has made under its locks, and that wait.
     inner: BTreeSet<CallId>,
-    /// The contenders that were put for the call alone, as their values list what its task holds (rule P38).
-    pub own: Arc<[ContenderId]>,
     /// When it puts a key of its own, or looks for a cycle.
     pub search_at: Option<Moment>,
 }
 
 impl Call {
-    /// One that comes now, and waits at this place in its queues.
+    /// A call that comes now. Its task holds the locks of the `outer` calls.
     pub fn new(
         now: Moment,
-        (names, wish): (Arc<[NameId]>, Wish),
-        record: Arc<[u8]>,
-        (ticket, tries): (Ticket, bool),
+        names: Arc<[NameId]>,
+        (wish, record): (Wish, Arc<[u8]>),
+        stage: Stage,
         until: Option<Moment>,
+        outer: Vec<CallId>,
     ) -> Self {
-        let stage = Stage::Waiting { ticket, tries };
-        let is_shown = false;
-        Self { names, wish, record, since: now, stage, until, is_shown, nest: None }
+        Self {
+            names,
+            wish,
+            record,
+            since: now,
+            stage,
+            until,
+            own: Arc::default(),
+            is_shown: false,
+            outer,
+            inner: BTreeSet::new(),
+            search_at: None,
+        }
     }
 
     /// When it has to be looked at next.
     pub fn due(&self) -> Option<Moment> {
-        let search = self.nest.as_ref().and_then(|nest| nest.search_at);
-        self.until.into_iter().chain(search).min()
-    }
-
-    /// Where it stands among the calls of its task, to change it.
-    pub fn nest_mut(&mut self) -> &mut Nest {
-        self.nest.get_or_insert_default()
-    }
-
-    /// The contenders that were put for it alone, as it is nested.
-    pub fn own(&self) -> Arc<[ContenderId]> {
-        self.nest.as_ref().map_or_else(Arc::default, |nest| nest.own.clone())
+        self.until.into_iter().chain(self.search_at).min()
     }
 
     /// Its place in its queues, while it waits.
@@ -97,12 +90,17 @@ impl Call {
         }
     }
 
-    /// Whether it is a single try, and waits.
+    /// Returns true if it waits, and is a single try.
     pub fn is_try(&self) -> bool {
         matches!(self.stage, Stage::Waiting { tries: true, .. })
     }
 
-    /// The contenders that it holds, one for each name; none if it holds nothing.
+    /// Returns true if it wants several names: its contenders serve no other call.
+    pub fn is_group(&self) -> bool {
+        self.names.len() > 1
+    }
+
+    /// The contenders that it holds, one for each name.
     pub fn holding(&self) -> &[ContenderId] {
         match &self.stage {
             Stage::Holding { contenders, .. } => contenders,
@@ -119,19 +117,16 @@ pub struct Calls {
     /// Those that wait, by when they came.
     waiting: BTreeSet<(Moment, CallId)>,
     /// How many of them are not single tries.
-    waiters: usize,
+    pub waiters: usize,
 }
 
 impl Calls {
-    /// A call begins to wait. `holds`: the calls whose locks its task holds.
-    pub fn add(&mut self, id: CallId, mut call: Call, holds: Vec<CallId>) {
-        for outer in &holds {
-            self.get_mut(*outer).into_iter().for_each(|outer| {
-                outer.nest_mut().inner.insert(id);
-            });
-        }
-        if !holds.is_empty() {
-            call.nest_mut().outer = holds;
+    /// A call begins to wait.
+    pub fn add(&mut self, id: CallId, call: Call) {
+        for outer in &call.outer {
+            if let Some(outer) = self.get_mut(*outer) {
+                outer.inner.insert(id);
+            }
         }
         self.waiting.insert((call.since, id));
         self.waiters += usize::from(!call.is_try());
@@ -146,9 +141,9 @@ impl Calls {
         self.all.get_mut(&id).map(Box::as_mut)
     }
 
-    /// How many calls wait that are not single tries.
-    pub fn waiters(&self) -> usize {
-        self.waiters
+    /// A call that waits.
+    pub fn waiting(&self, id: CallId) -> Option<&Call> {
+        self.get(id).filter(|call| call.ticket().is_some())
     }
 
     /// When the call came that has waited for longest.
@@ -162,59 +157,50 @@ impl Calls {
         since.map(|(_, call)| *call).take(most).collect()
     }
 
-    /// Whether one of these calls holds a lock: then a call that their task makes is nested.
+    /// Returns true if one of these calls holds a lock: then a call that their task makes is nested.
     pub fn hold(&self, calls: &[CallId]) -> bool {
         calls.iter().any(|id| self.get(*id).is_some_and(|call| !call.holding().is_empty()))
     }
 
     /// The calls whose locks the call's task holds.
     pub fn outer(&self, id: CallId) -> impl Iterator<Item = (CallId, &Call)> {
-        let nest = self.get(id).and_then(|call| call.nest.as_ref());
-        let outer = nest.into_iter().flat_map(|nest| nest.outer.iter());
+        let outer = self.get(id).into_iter().flat_map(|call| call.outer.iter());
         let outer = outer.filter_map(|of| Some((*of, self.get(*of)?)));
         outer.filter(|(_, call)| !call.holding().is_empty())
     }
 
     /// The calls that the call's task has made under its locks, and that wait.
     pub fn inner(&self, id: CallId) -> impl Iterator<Item = CallId> {
-        let nest = self.get(id).and_then(|call| call.nest.as_ref());
-        nest.into_iter().flat_map(|nest| nest.inner.iter().copied())
+        self.get(id).into_iter().flat_map(|call| call.inner.iter().copied())
     }
 
-    /// Whether the task of a call holds a lock.
+    /// Returns true if the task of a call holds a lock.
     pub fn is_nested(&self, id: CallId) -> bool {
         self.outer(id).next().is_some()
     }
 
-    /// Whether a call may be part of a cycle: its keys say what its task holds, and the task still holds something.
+    /// Returns true if a call may be part of a cycle: its keys say what its task holds, and the task still holds something.
     pub fn may_deadlock(&self, id: CallId) -> bool {
-        let waits = |it: &Call| it.is_shown && it.ticket().is_some();
-        self.get(id).is_some_and(waits) && self.is_nested(id)
+        self.waiting(id).is_some_and(|call| call.is_shown) && self.is_nested(id)
     }
 
-    fn stops_waiting(&mut self, id: CallId) {
+    fn stop_waiting(&mut self, id: CallId) {
         let Some(call) = self.all.get_mut(&id).filter(|call| call.ticket().is_some()) else {
             return;
         };
         self.waiting.remove(&(call.since, id));
         self.waiters -= usize::from(!call.is_try());
-        call.until = None;
-        let nest = call.nest.as_mut();
-        let outer = nest.map(|nest| {
-            nest.search_at = None;
-            nest.outer.clone()
-        });
-        for outer in outer.into_iter().flatten() {
-            let outer = self.get_mut(outer);
-            outer.into_iter().for_each(|outer| {
-                outer.nest_mut().inner.remove(&id);
-            });
+        (call.until, call.search_at) = (None, None);
+        for outer in call.outer.clone() {
+            if let Some(outer) = self.get_mut(outer) {
+                outer.inner.remove(&id);
+            }
         }
     }
 
     /// A call goes on to another stage.
     pub fn go_on(&mut self, id: CallId, stage: Stage) {
-        self.stops_waiting(id);
+        self.stop_waiting(id);
         if let Some(call) = self.all.get_mut(&id) {
             call.stage = stage;
         }
@@ -222,7 +208,7 @@ impl Calls {
 
     /// A call is over.
     pub fn remove(&mut self, id: CallId) -> Option<Box<Call>> {
-        self.stops_waiting(id);
+        self.stop_waiting(id);
         self.all.remove(&id)
     }
 

@@ -71,17 +71,6 @@ enum Ahead {
     Admitted(Revision),
 }
 
-/// What a read shows of a key of this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Own {
-    /// The read shows no loss.
-    Intact,
-    /// The mod revision is unknown, and the read does not include the lease.
-    Unknown,
-    /// The key was deleted, created again, or attached to another lease.
-    Lost(LossCause),
-}
-
 /// What a read shows of one name.
 #[derive(Debug)]
 pub struct Seen {
@@ -110,8 +99,8 @@ pub struct Contender {
     pub listed: usize,
     /// A transaction that deletes it to cut a cycle is under way: until the response it is not granted.
     pub aborts: bool,
-    /// All contenders of a group, its own included; empty for a call with one name.
-    pub siblings: Arc<[ContenderId]>,
+    /// It is one of a group.
+    pub is_group: bool,
     /// Where it is in its life.
     pub state: State,
     /// Its name goes on without it, because its session is lost or retired: it only remains until it is known to be deleted.
@@ -120,14 +109,18 @@ pub struct Contender {
     pub confirms: Option<CallId>,
     /// When it is read next, or begins to be watched.
     pub read_at: Option<Moment>,
+    /// It waits to be read; true if that is urgent.
+    pub to_read: Option<bool>,
     /// Named after its session's lease once its put is sent.
-    key: Option<Key>,
-    created: Option<Revision>,
+    pub key: Option<Key>,
+    /// The create revision of its key, once that is known to exist.
+    pub created: Option<Revision>,
     ahead: Ahead,
-    /// Last mod revision known under this process's lease, from a write or a read. `None` until the response to the put.
-    modified: Option<Revision>,
+    /// The last mod revision known under this process's lease, from a write or a read; it guards the next write. `None`: a write had
+    /// no response, or another client wrote the key.
+    pub modified: Option<Revision>,
     /// True after a read without leases has shown an unknown mod revision. The next read then includes the key's value and lease.
-    suspect: bool,
+    pub suspect: bool,
     /// The last revision at which the key was known to be this process's: a watch may start there.
     seen: Option<Revision>,
 }
@@ -144,12 +137,13 @@ impl Contender {
             lists: Vec::new(),
             listed: 0,
             aborts: false,
-            siblings: Arc::default(),
+            is_group: false,
             // Readers and permits may be beside others of their kind: the response to a plain put shows which (rule P11).
             state: State::Pending { tries: tries && wish.mode == Mode::Exclusive },
             detached: false,
             confirms: None,
             read_at: None,
+            to_read: None,
             key: None,
             created: None,
             ahead: Ahead::Unread { gone: BTreeMap::new(), oldest: None },
@@ -165,32 +159,12 @@ impl Contender {
         self.state = State::Putting;
     }
 
-    /// Its key; `None` before its put was sent.
-    pub fn key(&self) -> Option<&Key> {
-        self.key.as_ref()
-    }
-
-    /// Whether this is its key.
+    /// Returns true if this is its key.
     pub fn has(&self, key: &[u8]) -> bool {
         self.key.as_ref().is_some_and(|own| own.as_bytes() == key)
     }
 
-    /// The create revision of its key, once that is known to exist.
-    pub fn created(&self) -> Option<Revision> {
-        self.created
-    }
-
-    /// The mod revision that guards the next write of the key.
-    pub fn modified(&self) -> Option<Revision> {
-        self.modified
-    }
-
-    /// The revision from which a watch of its key misses nothing.
-    pub fn seen(&self) -> Option<Revision> {
-        self.seen.max(self.created)
-    }
-
-    /// Whether it may be put, or waits, for a call of its name.
+    /// Returns true if it may be put, or waits, for a call of its name.
     pub fn is_in_line(&self) -> bool {
         use State::{Pending, Putting, Unsettled, Waiting};
         matches!(self.state, Pending { .. } | Putting | Unsettled | Waiting) && !self.detached
@@ -204,7 +178,7 @@ impl Contender {
         }
     }
 
-    /// The same, to change it.
+    /// How calls hold it, to change that.
     pub fn ownership_mut(&mut self) -> Option<&mut Ownership> {
         match &mut self.state {
             State::Held(ownership) => Some(ownership),
@@ -212,7 +186,7 @@ impl Contender {
         }
     }
 
-    /// The same, unless they have lost it.
+    /// How calls hold it that have not lost it.
     pub fn held(&self) -> Option<&Ownership> {
         self.ownership().filter(|ownership| !ownership.lost)
     }
@@ -234,12 +208,12 @@ impl Contender {
         }
     }
 
-    /// Whether its predecessors have been read.
+    /// Returns true if its predecessors have been read.
     pub fn is_read(&self) -> bool {
         !matches!(self.ahead, Ahead::Unread { .. })
     }
 
-    /// Whether those of its predecessors that count exclude it.
+    /// Returns true if those of its predecessors that count exclude it.
     pub fn is_excluded_by(&self, counts: impl Fn(&[u8]) -> bool) -> bool {
         let Ahead::Read { standing, .. } = &self.ahead else { return false };
         let keys = standing.keys().map(|key| {
@@ -247,11 +221,6 @@ impl Contender {
             key.as_slice()
         });
         !seat::admits(self.wish.mode, keys.filter(|key| counts(key)))
-    }
-
-    /// Whether it waits, and is known not to be admitted.
-    pub fn must_wait(&self) -> bool {
-        matches!((&self.state, &self.ahead), (State::Waiting, Ahead::Read { .. }))
     }
 
     /// Records a mod revision that the key had under this process's lease.
@@ -391,46 +360,41 @@ impl Contender {
             (State::Waiting, Ahead::Admitted(at)) => Some((family.clone(), *at)),
             (State::Held(_), _) => {
                 let (key, seat) = (self.key.as_ref()?, self.seat.to_string());
-                Some((key.strip_suffix(&*seat).unwrap_or(key).into(), self.seen()?))
+                let from = self.seen.max(self.created)?;
+                Some((key.strip_suffix(&*seat).unwrap_or(key).into(), from))
             }
             _ => None,
         }
     }
 
-    /// The mod revision is unknown from now on: a write had no response, or another client wrote the key.
-    pub fn forget_modified(&mut self) {
-        self.modified = None;
-    }
-
-    /// Compares its key, which is attached to `lease`, with what a read at `revision` shows.
+    /// Compares its key, which is attached to `lease`, with what a read at `revision` shows. Returns how it was lost, if it was; it is
+    /// `suspect` if the read does not show that.
     ///
     /// An unknown mod revision may come from a write of this process whose response was lost, so only the lease decides.
-    pub fn compare(&mut self, lease: LeaseId, revision: Revision, seen: &Seen) -> Own {
-        let (Some(key), Some(created)) = (self.key.clone(), self.created) else {
-            return Own::Intact;
-        };
+    pub fn compare(
+        &mut self,
+        lease: LeaseId,
+        revision: Revision,
+        seen: &Seen,
+    ) -> Option<LossCause> {
+        let (key, created) = (self.key.clone()?, self.created?);
         let is_own = |kv: &&Kv| kv.key == key.as_bytes();
         let Some(kv) = seen.keys.iter().find(is_own) else {
-            return Own::Lost(LossCause::Gone);
+            return Some(LossCause::Gone);
         };
         if kv.create_revision != created {
-            return Own::Lost(LossCause::Overwritten);
+            return Some(LossCause::Overwritten);
         }
         self.seen = self.seen.max(Some(revision));
         // The last write is known, or it is later than the read.
         let is_known = |last| last == kv.mod_revision || last > revision;
-        if self.modified.is_some_and(is_known) {
-            return Own::Intact;
+        match seen.whole.as_ref().filter(is_own) {
+            _ if self.modified.is_some_and(is_known) => self.suspect = false,
+            Some(whole) if whole.lease != Some(lease) => return Some(LossCause::Overwritten),
+            Some(whole) => self.written(whole.mod_revision),
+            None => self.suspect = true,
         }
-        let Some(whole) = seen.whole.as_ref().filter(is_own) else {
-            self.suspect = true;
-            return Own::Unknown;
-        };
-        if whole.lease != Some(lease) {
-            return Own::Lost(LossCause::Overwritten);
-        }
-        self.written(whole.mod_revision);
-        Own::Intact
+        None
     }
 
     /// How it was lost, if it was, as an event of its key shows. An event of an earlier incarnation says nothing about this one

@@ -322,7 +322,7 @@ impl Searches {
     pub fn next_reads(&mut self) -> Option<Vec<(CallId, Key)>> {
         let all = &self.all;
         // As two keys: 32 ranges with values go in one transaction.
-        self.reads.next(|(call, _)| all.contains_key(call).then_some((2, false)))
+        self.reads.next(|(call, _)| all.contains_key(call).then_some(2))
     }
 
     /// Reads were answered, or not: the cycles that were found, and whether a search has reached a bound for the first time.
@@ -331,13 +331,14 @@ impl Searches {
         reads: Vec<(CallId, Key)>,
         result: Result<TxnAnswer, Failure>,
     ) -> (Vec<(CallId, Cycle)>, bool) {
-        self.reads.done(reads.len());
+        self.reads.done(reads.len(), result.is_ok());
         let (mut cycles, mut bounded) = (Vec::new(), false);
         let answers = match result {
             Ok(answer) => answer.answers,
             // One range that this process may not read fails all: they are sent again in halves, and it alone shows nothing.
             Err(Failure::Refused(Refusal::PermissionDenied, _)) if reads.len() > 1 => {
-                self.reads.again(reads, true);
+                let keys = reads.len();
+                self.reads.again(reads, Some(keys));
                 return (cycles, bounded);
             }
             Err(Failure::Refused(Refusal::PermissionDenied, _)) => vec![Vec::new()],

@@ -8,13 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::contender::{Contender, State, Wish};
-use crate::ids::{self, CallId, ContenderId, Key, LeaseId, NameId, Revision, SessionId, contends};
+use crate::call::{Call, Calls};
+use crate::contender::{Contender, State};
+use crate::ids::{self, CallId, ContenderId, Key, LeaseId, NameId, Revision, contends, lease_of};
 use crate::moment::Moment;
 use crate::output::Owner;
 use crate::ownership::Gate;
+use crate::pool::Sessions;
 use crate::request::Kv;
 use crate::seat::{Mode, Seat};
+use crate::session::Session;
 use crate::steps::step;
 
 /// A call's place in all its queues: smaller is earlier.
@@ -30,33 +33,6 @@ const REST: Duration = Duration::from_secs(1);
 
 /// How long a name that other processes were seen to want counts as contended.
 const CONTENDED: Duration = Duration::from_secs(1);
-
-/// What a queue knows of a call that waits in it.
-#[derive(Debug, Clone, Copy)]
-pub struct Waiter {
-    pub call: CallId,
-    pub wish: Wish,
-    /// It wants several names: its contenders serve no other call.
-    pub is_group: bool,
-    /// It is a single try.
-    pub tries: bool,
-    /// Its keys say what its task holds, so it never takes over one that waits for another call (rule P38).
-    pub is_shown: bool,
-    /// When its wait is over, if ever.
-    pub until: Option<Moment>,
-}
-
-impl Waiter {
-    /// Waiters of one kind may hold a name together; of the first kind none may, or only group by group.
-    fn kind(&self) -> usize {
-        match self.wish.mode {
-            _ if self.is_group => 0,
-            Mode::Exclusive => 0,
-            Mode::Shared => 1,
-            Mode::Permits(_) => 2,
-        }
-    }
-}
 
 /// What a name wants done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,10 +80,6 @@ impl Numbers {
             self.next = number + 1;
         }
     }
-
-    fn give_back(&mut self, number: u16) {
-        self.given_back.insert(number);
-    }
 }
 
 /// One lock name.
@@ -116,10 +88,10 @@ pub struct Name {
     pub text: Key,
     /// Its text with a `/`: what its contenders' keys begin with.
     pub family: Key,
-    waiters: BTreeMap<Ticket, Waiter>,
+    waiters: BTreeMap<Ticket, CallId>,
     /// The single tries among them.
     tries: BTreeSet<Ticket>,
-    /// How many waiters there are of each kind.
+    /// How many waiters there are of each [`kind`].
     kinds: [usize; 3],
     contenders: BTreeMap<u64, Contender>,
     /// The one that may be put, or waits, for the head of the queue.
@@ -170,15 +142,9 @@ impl Name {
         }
     }
 
-    /// Derives the next step. `standing`: how far the call of a contender has come; `accepts`: whether a session takes new calls;
-    /// `stays`: whether a key is not one of this process that holds nothing.
-    pub fn step(
-        &self,
-        now: Moment,
-        standing: impl Fn(&Contender) -> Standing,
-        accepts: impl Fn(SessionId) -> bool,
-        stays: impl Fn(&[u8]) -> bool,
-    ) -> Step {
+    /// Derives the next step.
+    pub fn step(&self, now: Moment, names: &Names, calls: &Calls, sessions: &Sessions) -> Step {
+        let standing = |it: &Contender| names.standing(it, calls);
         for (number, contender) in self.fronts().filter(|(of, _)| Some(*of) != self.in_line) {
             match (standing(contender), contender.bound) {
                 (Standing::Admitted, Some(call)) => return Step::Grant(number, call),
@@ -189,19 +155,22 @@ impl Name {
         let in_line = self.in_line.and_then(|number| Some((number, self.contenders.get(&number)?)));
         if let Some((number, contender)) = in_line {
             let may_go = matches!(contender.state, State::Pending { .. } | State::Waiting);
-            match (standing(contender), self.serves(contender)) {
+            match (standing(contender), self.serves(contender, calls)) {
                 (Standing::Broken, _) | (_, None) if may_go => return Step::GiveUp(number),
                 (Standing::Admitted, Some(call)) => return Step::Grant(number, call),
                 // One that serves no call, and has no response yet, is in the way until it has.
                 _ => {}
             }
         }
-        let unread = |it: &&Contender| it.read_at.is_none() && it.admitted().is_none();
+        let unread = |it: &&Contender| {
+            it.read_at.is_none() && it.to_read.is_none() && it.admitted().is_none()
+        };
         if let Some((number, _)) = self.fronts().find(|(_, it)| unread(it)) {
             return Step::Read(number);
         }
         let tries = !self.tries.is_empty();
-        match (in_line, self.head()) {
+        let stays = |key: &[u8]| !self.is_going(key, None, sessions);
+        match (in_line, self.head(calls)) {
             (Some((number, contender)), Some(_)) if tries && contender.is_excluded_by(stays) => {
                 // Held here, by an owner elsewhere, or by a nested call that is ahead.
                 let behind = !self.fronts().any(|(front, _)| front == number);
@@ -211,33 +180,27 @@ impl Name {
                 }
             }
             (Some(_), _) => Step::Wait,
-            (None, Some(head)) => self.step_of(head, now, accepts),
+            (None, Some((id, head))) => self.step_of(id, head, now, sessions),
             (None, None) if self.contenders.is_empty() => Step::Retire,
             (None, None) => Step::Wait,
         }
     }
 
-    /// The step of the head, for which no contender is in line: it joins readers, or gets its own.
-    fn step_of(&self, head: &Waiter, now: Moment, accepts: impl Fn(SessionId) -> bool) -> Step {
-        if head.wish.mode == Mode::Shared && !head.is_group {
+    /// Derives the step for the head, for which no contender is in line: it joins readers, or gets its own.
+    fn step_of(&self, id: CallId, head: &Call, now: Moment, sessions: &Sessions) -> Step {
+        if head.wish.mode == Mode::Shared && !head.is_group() {
             // The youngest key of readers who want the name alike.
-            let fits = |contender: &Contender| {
+            let fits = |(_, it): &(u64, &Contender)| {
                 step();
-                contender.wish == head.wish
-                    && contender.siblings.is_empty()
-                    && accepts(contender.session)
+                let accepts = sessions.get(it.session).is_some_and(Session::accepts);
+                it.wish == head.wish && !it.is_group && accepts
             };
-            let held = self
-                .held
-                .iter()
-                .rev()
-                .filter_map(|number| Some((*number, self.contenders.get(number)?)));
-            if let Some((number, contender)) = held.into_iter().find(|(_, it)| fits(it))
+            if let Some((number, contender)) = self.held().rev().find(fits)
                 && let Some(ownership) = contender.ownership()
             {
                 match ownership.gate(now) {
-                    Gate::Open => return Step::Grant(number, head.call),
-                    Gate::Unknown if ownership.is_asked() => return Step::Wait,
+                    Gate::Open => return Step::Grant(number, id),
+                    Gate::Unknown if ownership.asked.is_some() => return Step::Wait,
                     Gate::Unknown => return Step::Read(number),
                     Gate::Closed => {}
                 }
@@ -247,15 +210,15 @@ impl Name {
             return Step::RefuseTries;
         }
         // A key of this process that is being deleted does not hold its name, but it has its seat.
-        self.free_seat(head.wish.mode).map_or(Step::Wait, |seat| Step::Put(head.call, seat))
+        self.free_seat(head.wish.mode).map_or(Step::Wait, |seat| Step::Put(id, seat))
     }
 
-    /// Whether calls of this process hold all permits: a contender would only wait for one of these.
+    /// Returns true if calls of this process hold all permits: a contender would only wait for one of these.
     fn is_full(&self, mode: Mode) -> bool {
         matches!(mode, Mode::Permits(of) if self.permits_held >= usize::from(of.get()))
     }
 
-    /// Whether calls of this process hold the name, and exclude a call of this mode.
+    /// Returns true if calls of this process hold the name, and exclude a call of this mode.
     fn is_held_against(&self, mode: Mode) -> bool {
         self.is_full(mode) || self.held_against(mode).next().is_some()
     }
@@ -280,65 +243,64 @@ impl Name {
     }
 
     /// The seat for the call if it is at the head, and nothing is in line for others; `None`: it has to wait.
-    pub fn seat_for(&self, call: CallId) -> Option<Seat> {
-        let head = self.head().filter(|head| head.call == call && self.in_line.is_none())?;
+    pub fn seat_for(&self, call: CallId, calls: &Calls) -> Option<Seat> {
+        let (_, head) = self.head(calls).filter(|(id, _)| *id == call && self.in_line.is_none())?;
         self.free_seat(head.wish.mode)
     }
 
     /// The call that a contender in line would serve.
-    pub fn serves(&self, contender: &Contender) -> Option<CallId> {
-        let head = self.head()?;
-        let fits = match contender.bound {
-            Some(call) => call == head.call,
-            None => !head.is_shown && head.wish == contender.wish && !head.is_group,
-        };
-        fits.then_some(head.call)
+    pub fn serves(&self, contender: &Contender, calls: &Calls) -> Option<CallId> {
+        if let Some(call) = contender.bound {
+            return calls.waiting(call).map(|_| call);
+        }
+        let (id, head) = self.head(calls)?;
+        (!head.is_shown && !head.is_group() && head.wish == contender.wish).then_some(id)
     }
 
     /// The call that may take over a contender that is held: it wants just this name, and wants it alike (rule P23).
-    pub fn heir(&self, contender: &Contender) -> Option<CallId> {
-        let alone = contender.siblings.is_empty() && contender.wish.mode != Mode::Shared;
-        let fits = |head: &&Waiter| alone && head.wish == contender.wish && !head.is_group;
-        self.head().filter(fits).map(|head| head.call)
+    pub fn heir(&self, contender: &Contender, calls: &Calls) -> Option<CallId> {
+        let (id, head) = self.head(calls)?;
+        let alone = !contender.is_group && contender.wish.mode != Mode::Shared;
+        (alone && !head.is_group() && head.wish == contender.wish).then_some(id)
     }
 
-    /// The first in the queue.
-    pub fn head(&self) -> Option<&Waiter> {
-        self.waiters.first_key_value().map(|(_, head)| head)
+    /// The first call in the queue.
+    pub fn head<'a>(&self, calls: &'a Calls) -> Option<(CallId, &'a Call)> {
+        let (_, id) = self.waiters.first_key_value()?;
+        Some((*id, calls.get(*id)?))
     }
 
     /// The waiters, in order.
     pub fn waiters(&self) -> impl Iterator<Item = CallId> {
-        self.waiters.values().map(|waiter| waiter.call)
+        self.waiters.values().copied()
     }
 
     /// The single tries.
     pub fn tries(&self) -> Vec<CallId> {
-        let tries = self.tries.iter().filter_map(|ticket| self.waiters.get(ticket));
-        tries.map(|waiter| waiter.call).collect()
+        self.tries.iter().filter_map(|ticket| self.waiters.get(ticket).copied()).collect()
     }
 
-    /// Whether a single try would have to queue behind calls that want something else.
-    pub fn is_taken_for(&self, waiter: &Waiter) -> bool {
-        let kind = waiter.kind();
+    /// Returns true if a single try would have to queue behind calls that want something else.
+    pub fn is_taken_for(&self, call: &Call) -> bool {
+        let kind = kind(call);
         let same = if kind == 0 { 0 } else { self.kinds[kind] };
         self.waiters.len() > same
     }
 
     /// A call enters the queue.
-    pub fn enter(&mut self, ticket: Ticket, waiter: Waiter) {
-        self.kinds[waiter.kind()] += 1;
-        if waiter.tries {
+    pub fn enter(&mut self, ticket: Ticket, id: CallId, call: &Call) {
+        self.kinds[kind(call)] += 1;
+        if call.is_try() {
             self.tries.insert(ticket);
         }
-        self.waiters.insert(ticket, waiter);
+        self.waiters.insert(ticket, id);
     }
 
     /// A call leaves the queue.
-    pub fn leave(&mut self, ticket: Ticket) {
+    pub fn leave(&mut self, ticket: Ticket, call: &Call) {
         self.tries.remove(&ticket);
-        if let Some(waiter) = self.waiters.remove(&ticket) {
-            self.kinds[waiter.kind()] -= 1;
+        if self.waiters.remove(&ticket).is_some() {
+            self.kinds[kind(call)] -= 1;
         }
     }
 
@@ -350,13 +312,20 @@ impl Name {
         self.contenders.get_mut(&number)
     }
 
+    /// The numbers of the seats of a kind.
+    fn numbers(&mut self, seat: Seat) -> Option<(&mut Numbers, u16)> {
+        match seat {
+            Seat::Exclusive => None,
+            Seat::Shared(number) => Some((&mut self.shared, number)),
+            Seat::Permit(number) => Some((&mut self.permits, number)),
+            Seat::Nested { number, .. } => Some((&mut self.nested, number)),
+        }
+    }
+
     /// A contender takes its seat, and its place in line.
-    pub fn add(&mut self, number: u64, contender: Contender) {
-        match contender.seat {
-            Seat::Exclusive => {}
-            Seat::Shared(seat) => self.shared.take(seat),
-            Seat::Permit(seat) => self.permits.take(seat),
-            Seat::Nested { number, .. } => self.nested.take(number),
+    fn add(&mut self, number: u64, contender: Contender) {
+        if let Some((numbers, number)) = self.numbers(contender.seat) {
+            numbers.take(number);
         }
         self.seats.insert(contender.seat, number);
         if !matches!(contender.seat, Seat::Nested { .. }) {
@@ -374,34 +343,36 @@ impl Name {
         }
     }
 
+    /// A contender does not wait any more, and no call holds it.
+    fn drop_from_lists(&mut self, number: u64) {
+        self.leave_line(number);
+        if self.held.remove(&number)
+            && let Some(contender) = self.contenders.get(&number)
+        {
+            self.permits_held -= usize::from(matches!(contender.seat, Seat::Permit(_)));
+        }
+    }
+
     /// A contender is to be deleted. Its seat stays taken until that is answered.
     pub fn part(&mut self, number: u64) {
-        self.leave_line(number);
-        let held = self.held.remove(&number);
+        self.drop_from_lists(number);
         if let Some(contender) = self.contenders.get_mut(&number) {
-            self.permits_held -= usize::from(held && matches!(contender.seat, Seat::Permit(_)));
             contender.state = State::Parting;
-            contender.read_at = None;
+            (contender.read_at, contender.to_read) = (None, None);
         }
     }
 
     /// The name goes on without a contender, whatever becomes of its key.
     pub fn detach(&mut self, number: u64) {
-        self.leave_line(number);
-        self.held.remove(&number);
-        if let Some(contender) = self.contenders.get_mut(&number)
-            && !std::mem::replace(&mut contender.detached, true)
-        {
-            self.seats.remove(&contender.seat);
-            match contender.seat {
-                Seat::Exclusive => {}
-                Seat::Shared(seat) => self.shared.give_back(seat),
-                Seat::Permit(seat) => {
-                    self.permits_held -= usize::from(matches!(contender.state, State::Held(_)));
-                    self.permits.give_back(seat);
-                }
-                Seat::Nested { number, .. } => self.nested.give_back(number),
-            }
+        self.drop_from_lists(number);
+        let Some(contender) = self.contenders.get_mut(&number) else { return };
+        if std::mem::replace(&mut contender.detached, true) {
+            return;
+        }
+        let seat = contender.seat;
+        self.seats.remove(&seat);
+        if let Some((numbers, number)) = self.numbers(seat) {
+            numbers.given_back.insert(number);
         }
     }
 
@@ -413,7 +384,7 @@ impl Name {
 
     fn leave_line(&mut self, number: u64) {
         self.in_line.take_if(|of| *of == number);
-        let created = self.contenders.get(&number).and_then(Contender::created);
+        let created = self.contenders.get(&number).and_then(|it| it.created);
         created.into_iter().for_each(|created| {
             self.waiting.remove(&(created, number));
         });
@@ -424,7 +395,7 @@ impl Name {
 
     /// A contender waits at etcd from now on.
     pub fn wait(&mut self, number: u64) {
-        let created = self.contenders.get(&number).and_then(Contender::created);
+        let created = self.contenders.get(&number).and_then(|it| it.created);
         self.waiting.extend(created.map(|created| (created, number)));
     }
 
@@ -461,7 +432,7 @@ impl Name {
     }
 
     /// The contenders that calls hold, the oldest first.
-    pub fn held(&self) -> impl Iterator<Item = (u64, &Contender)> {
+    pub fn held(&self) -> impl DoubleEndedIterator<Item = (u64, &Contender)> {
         self.held.iter().filter_map(|number| Some((*number, self.contenders.get(number)?)))
     }
 
@@ -475,6 +446,17 @@ impl Name {
     pub fn by_key(&self, key: &[u8]) -> Option<u64> {
         let number = *self.seats.get(&Seat::of_key(key))?;
         self.get(number)?.has(key).then_some(number)
+    }
+
+    /// Returns true if a key is of this process and holds nothing: its delete or its put has no response, its session is lost, or it is
+    /// gone. `lease`: what it is attached to, if that is known. Another client may have put the key under another one.
+    pub fn is_going(&self, key: &[u8], lease: Option<LeaseId>, sessions: &Sessions) -> bool {
+        let named = lease_of(key).filter(|named| lease.is_none_or(|lease| lease == *named));
+        let own = named.and_then(|_| self.get(self.by_key(key)?));
+        match own {
+            Some(own) => !matches!(own.state, State::Waiting | State::Held(_)),
+            None => named.is_some_and(|lease| sessions.have(lease)),
+        }
     }
 
     /// A read has shown these keys of the family. Returns true if many of them are of other names, below this one.
@@ -516,6 +498,15 @@ impl Name {
         if foreign {
             self.foreign = Some(now);
         }
+    }
+}
+
+/// The kind of a call: those of one kind may hold a name together; of the first none may, or only group by group.
+fn kind(call: &Call) -> usize {
+    match call.wish.mode {
+        Mode::Shared if !call.is_group() => 1,
+        Mode::Permits(_) if !call.is_group() => 2,
+        _ => 0,
     }
 }
 
@@ -605,32 +596,37 @@ impl Names {
         Ticket(self.tickets)
     }
 
-    /// The id of the next contender of a name.
-    pub fn contender_id(&mut self, name: NameId) -> ContenderId {
+    /// A contender takes its seat in a name. Returns its id.
+    pub fn add(&mut self, name: NameId, contender: Contender) -> ContenderId {
         self.contenders += 1;
-        ContenderId { name, number: self.contenders }
+        let number = self.contenders;
+        if let Some(name) = self.get_mut(name) {
+            name.add(number, contender);
+        }
+        ContenderId { name, number }
     }
 
     /// How far the call of a contender has come with all its names.
-    pub fn standing(&self, contender: &Contender) -> Standing {
-        if contender.siblings.is_empty() {
-            return match (&contender.state, contender.admitted()) {
-                (State::Waiting, Some(_)) if !contender.aborts => Standing::Admitted,
-                _ => Standing::Waits,
+    pub fn standing(&self, contender: &Contender, calls: &Calls) -> Standing {
+        let admits = |it: &Contender| {
+            matches!(it.state, State::Waiting) && it.admitted().is_some() && !it.aborts
+        };
+        let Some(call) = contender.bound else {
+            return if admits(contender) { Standing::Admitted } else { Standing::Waits };
+        };
+        let own = calls.waiting(call).map(|call| &call.own);
+        let own = own.and_then(|own| {
+            let in_line = |of: &ContenderId| {
+                step();
+                self.contender(*of).filter(|it| it.is_in_line())
             };
+            own.iter().map(in_line).collect::<Option<Vec<_>>>()
+        });
+        match own {
+            None => Standing::Broken,
+            Some(own) if own.iter().all(|it| admits(it)) => Standing::Admitted,
+            Some(_) => Standing::Waits,
         }
-        let mut all = Standing::Admitted;
-        for id in &*contender.siblings {
-            step();
-            let Some(sibling) = self.contender(*id).filter(|it| it.is_in_line()) else {
-                return Standing::Broken;
-            };
-            let waits = !matches!(sibling.state, State::Waiting) || sibling.aborts;
-            if waits || sibling.admitted().is_none() {
-                all = Standing::Waits;
-            }
-        }
-        all
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (NameId, &Name)> {

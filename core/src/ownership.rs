@@ -6,8 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::ids::CallId;
-use crate::ids::Revision;
+use crate::ids::{CallId, Revision};
 use crate::moment::Moment;
 
 /// How long a key is handed over before a read has to show that no other process waits. A number of hand-overs instead would make
@@ -33,17 +32,6 @@ pub enum Gate {
     Closed,
 }
 
-/// Which call the record at etcd names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recorded {
-    /// None that holds the lock now.
-    Nothing,
-    /// A write is under way.
-    Writing,
-    /// This call.
-    Names(CallId),
-}
-
 /// How the calls of this process hold one contender.
 #[derive(Debug)]
 pub struct Ownership {
@@ -51,13 +39,14 @@ pub struct Ownership {
     holders: BTreeSet<(u16, CallId)>,
     /// When the first of them was granted.
     pub since: Moment,
-    pub recorded: Recorded,
+    /// The call that the record at etcd names, or is being written to name.
+    pub named: Option<CallId>,
     /// The number of hand-overs, for the token.
     pub handover: u16,
     /// When a read last showed that no other process waits, or when the ownership began.
     unwanted_at: Moment,
     /// When a read was asked for that has no response yet.
-    asked: Option<Moment>,
+    pub asked: Option<Moment>,
     /// The revision of the last read, when it came, and whether it showed that another process waits.
     behind: Option<(Revision, Moment, bool)>,
     /// The key is gone or its session is lost: no call can rely on it.
@@ -70,7 +59,7 @@ impl Ownership {
         Self {
             holders: BTreeSet::new(),
             since: now,
-            recorded: Recorded::Nothing,
+            named: None,
             handover: 0,
             unwanted_at: now,
             asked: None,
@@ -84,7 +73,12 @@ impl Ownership {
         self.holders.iter().map(|(_, call)| *call)
     }
 
-    /// Whether no call holds it: its key lingers for the next.
+    /// The call that was granted first.
+    pub fn first(&self) -> Option<CallId> {
+        self.holders().next()
+    }
+
+    /// Returns true if no call holds it: its key lingers for the next.
     pub fn lingers(&self) -> bool {
         self.holders.is_empty()
     }
@@ -93,9 +87,6 @@ impl Ownership {
     pub fn add(&mut self, now: Moment, call: CallId, first: bool) -> bool {
         if self.holders.is_empty() {
             self.since = now;
-            if self.recorded != Recorded::Writing {
-                self.recorded = Recorded::Nothing;
-            }
         }
         self.handover += u16::from(!first);
         self.holders.insert((self.handover, call));
@@ -104,23 +95,14 @@ impl Ownership {
 
     /// A call's body is gone; `handover`: the number in its token. Returns true if it was the last.
     pub fn leave(&mut self, call: CallId, handover: u16) -> bool {
-        let was_first = self.holders.first() == Some(&(handover, call));
         self.holders.remove(&(handover, call));
-        if was_first && self.recorded == Recorded::Names(call) {
-            self.recorded = Recorded::Nothing;
-        }
         self.holders.is_empty()
     }
 
-    /// When the record at etcd has to name the first holder; `None`: it does, or a write is under way.
+    /// When the record at etcd has to name the first holder, unless it does.
     pub fn record_due(&self) -> Option<Moment> {
-        let first = self.holders().next()?;
-        let due = match self.recorded {
-            Recorded::Nothing => true,
-            Recorded::Writing => false,
-            Recorded::Names(call) => call != first,
-        };
-        due.then_some(self.since + SETTLED).filter(|_| !self.lost)
+        let unnamed = !self.lost && !self.lingers() && self.first() != self.named;
+        unnamed.then_some(self.since + SETTLED)
     }
 
     /// A read of this revision has shown whether another process waits. One that a later read has overtaken does not count.
@@ -135,29 +117,24 @@ impl Ownership {
         }
     }
 
-    /// Asks for a read unless one is under way. Returns true if one has to be sent.
+    /// Asks for a read. Returns true unless one is under way.
     pub fn ask(&mut self, now: Moment) -> bool {
         let first = self.asked.is_none();
         self.asked.get_or_insert(now);
         first
     }
 
-    /// Whether a read was asked for that has no response yet.
-    pub fn is_asked(&self) -> bool {
-        self.asked.is_some()
-    }
-
-    /// Whether another process waits, as far as the last read has shown.
+    /// Returns true if another process waits, as far as the last read has shown.
     pub fn is_contended(&self) -> bool {
         self.behind.is_some_and(|(.., contended)| contended)
     }
 
-    /// Whether [`RUN`] is over: then the key stays only while no other process is known to wait.
+    /// Returns true if [`RUN`] is over: then the key stays only while no other process is known to wait.
     fn is_spent(&self, now: Moment) -> bool {
         now - self.unwanted_at >= RUN
     }
 
-    /// Whether the key may be handed over once more.
+    /// Returns true if the key may be handed over once more.
     pub fn may_pass(&self, now: Moment) -> bool {
         let patient = self.asked.is_none_or(|at| now - at < PATIENCE);
         let unspent = !self.is_spent(now) || (!self.is_contended() && patient);

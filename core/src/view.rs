@@ -2,16 +2,16 @@
 //!
 //! A contender that waits is read before one that is held. What is read goes together in one transaction, as much as fits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::contender::{Contender, Seen, State};
 use crate::ids::{ContenderId, Key, NameId, Revision, SessionId, WatchId};
 use crate::moment::Moment;
-use crate::outbox::Window;
+use crate::outbox::Line;
 use crate::output::Output;
 use crate::request::{Kv, Op};
-use crate::transactions::{self, READS};
+use crate::transactions;
 
 /// While a watch is younger than this, the name is read too: etcd may serve such a watch 100 ms late (rule P15).
 const FRESH: Duration = Duration::from_millis(150);
@@ -46,7 +46,7 @@ impl Read {
     /// How a contender is to be read, if it waits or calls hold it.
     pub fn of(id: ContenderId, contender: &Contender, family: &Key) -> Option<Self> {
         let up_to = match contender.state {
-            State::Waiting => contender.created(),
+            State::Waiting => contender.created,
             State::Held(_) => None,
             _ => return None,
         };
@@ -54,7 +54,7 @@ impl Read {
         Some(Self { contender: id, up_to, family: family.clone(), whole })
     }
 
-    /// What it asks: one operation for the family, and one for the key that is read with its value.
+    /// Its operations: one for the family, and one for the key that is read with its value.
     pub fn ops(&self) -> impl Iterator<Item = Op> + '_ {
         let keys = transactions::read_under(self.family.clone(), self.up_to, false);
         // A range, because a get has no bound on create revisions, and a foreign key need not be text.
@@ -82,131 +82,55 @@ pub enum Whose {
     Holds(SessionId),
 }
 
-/// A watch of a name.
+/// A watch on all keys that begin with `prefix`.
 #[derive(Debug)]
-struct Watch {
+pub struct Watch {
     id: WatchId,
-    /// All keys that begin with this.
     prefix: Key,
     opened: Moment,
 }
 
 impl Watch {
-    /// Whether it is on all keys of the name's family.
-    fn is_whole(&self) -> bool {
+    /// Returns true if it is on all keys of the name's family.
+    pub fn is_whole(&self) -> bool {
         self.prefix.ends_with('/')
+    }
+
+    /// Returns after how long a waiter is read again because the watch is fresh; `None` once it is not.
+    pub fn early(&self, now: Moment) -> Option<Duration> {
+        let age = now - self.opened;
+        let early = if self.is_whole() { EARLY + age } else { FRESH };
+        (age < FRESH).then_some(early)
     }
 }
 
 /// What is read and watched.
 #[derive(Debug, Default)]
 pub struct View {
-    /// Contenders to be read, each once: those that wait, then those that are held. One that becomes urgent stands in both.
-    urgent: VecDeque<ContenderId>,
-    later: VecDeque<ContenderId>,
-    /// Whether each is urgent.
-    wanted: BTreeMap<ContenderId, bool>,
-    window: Window,
+    /// Contenders to be read: those that wait; then those that are held. One that becomes urgent stands in both.
+    urgent: Line<ContenderId>,
+    later: Line<ContenderId>,
     watches: BTreeMap<(NameId, Whose), Watch>,
     names: BTreeMap<WatchId, (NameId, Whose)>,
     last: u64,
 }
 
 impl View {
-    /// A contender is to be read as soon as may be; one that waits before those that are held.
-    pub fn read(&mut self, contender: ContenderId, urgent: bool) {
-        match self.wanted.get(&contender) {
-            Some(already) if *already >= urgent => return,
-            _ if urgent => self.urgent.push_back(contender),
-            _ => self.later.push_back(contender),
-        }
-        self.wanted.insert(contender, urgent);
+    pub fn line(&mut self, urgent: bool) -> &mut Line<ContenderId> {
+        if urgent { &mut self.urgent } else { &mut self.later }
     }
 
-    /// What goes into the next read, if one may be sent; `read`: how a contender is to be read, if it still is.
-    pub fn next_reads(&mut self, read: impl Fn(ContenderId) -> Option<Read>) -> Option<Vec<Read>> {
-        let mut next: Vec<Read> = Vec::new();
-        if !self.window.admits(self.wanted.len(), READS) {
-            return None;
-        }
-        while next.len() < READS
-            && let Some(contender) = self.urgent.pop_front().or_else(|| self.later.pop_front())
-        {
-            let wanted = self.wanted.remove(&contender); // `None`: it became urgent, and was read
-            next.extend(wanted.and_then(|_| read(contender)));
-        }
-        (!next.is_empty()).then(|| {
-            self.window.sent(next.len());
-            next
-        })
+    pub fn get(&self, name: NameId, whose: Whose) -> Option<&Watch> {
+        self.watches.get(&(name, whose))
     }
 
-    /// A read of so many contenders was answered, or not.
-    pub fn read_done(&mut self, contenders: usize) {
-        self.window.done(contenders);
-    }
-
-    /// What is under way may never be answered, and holds no read back any more.
-    pub fn reopen_window(&mut self) {
-        self.window.reopen();
-    }
-
-    /// Whether a name is watched.
     pub fn is_watched(&self, name: NameId) -> bool {
         self.watches_of(name).next().is_some()
     }
 
-    /// Whether all keys of a name are watched for the contender in line.
-    pub fn is_watched_whole(&self, name: NameId) -> bool {
-        self.waits(name).is_some_and(Watch::is_whole)
-    }
-
-    /// Whether what calls hold of a name under a session is watched.
-    pub fn is_guarded(&self, name: NameId, session: SessionId) -> bool {
-        self.watches.contains_key(&(name, Whose::Holds(session)))
-    }
-
-    fn waits(&self, name: NameId) -> Option<&Watch> {
-        self.watches.get(&(name, Whose::Waits))
-    }
-
-    /// For whom a name is watched.
     fn watches_of(&self, name: NameId) -> impl Iterator<Item = Whose> {
         let all = self.watches.range((name, Whose::Waits)..);
         all.map_while(move |((watched, whose), _)| (*watched == name).then_some(*whose))
-    }
-
-    /// Watches `prefix` for a name from this revision on, in place of the earlier watch for the same contenders. Returns the
-    /// outputs for that; none if `prefix` is watched already.
-    pub fn open(
-        &mut self,
-        now: Moment,
-        name: NameId,
-        whose: Whose,
-        prefix: Key,
-        from: Revision,
-    ) -> Vec<Output> {
-        let watched = (name, whose);
-        let same = |watch: &Watch| watch.prefix == prefix;
-        if self.watches.get(&watched).is_some_and(same) {
-            return Vec::new();
-        }
-        let before = self.close(name, |other| other == whose);
-        self.last += 1;
-        let id = WatchId::from(self.last);
-        let watch = Watch { id, prefix: prefix.clone(), opened: now };
-        self.names.insert(id, watched);
-        self.watches.insert(watched, watch);
-        let open = Output::Watch { id, prefix, from, puts: whose != Whose::Waits };
-        before.into_iter().chain([open]).collect()
-    }
-
-    /// Returns after how long a waiter of this name is read again because its watch is fresh; `None` once it is not.
-    pub fn early(&self, now: Moment, name: NameId) -> Option<Duration> {
-        let watch = self.waits(name)?;
-        let age = now - watch.opened;
-        let early = if watch.is_whole() { EARLY + age } else { FRESH };
-        (age < FRESH).then_some(early)
     }
 
     /// The name that a watch is for, and for whom.
@@ -214,15 +138,38 @@ impl View {
         self.names.get(&watch).copied()
     }
 
+    /// Watches `prefix` for a name from this revision onwards, in place of the earlier watch for the same contenders. Returns the
+    /// outputs for that; none if `prefix` is watched already.
+    pub fn open(
+        &mut self,
+        now: Moment,
+        (name, whose): (NameId, Whose),
+        prefix: Key,
+        from: Revision,
+    ) -> Vec<Output> {
+        if self.get(name, whose).is_some_and(|watch| watch.prefix == prefix) {
+            return Vec::new();
+        }
+        let mut outputs = self.close(name, |other| other == whose);
+        self.last += 1;
+        let id = WatchId::from(self.last);
+        self.names.insert(id, (name, whose));
+        self.watches.insert((name, whose), Watch { id, prefix: prefix.clone(), opened: now });
+        outputs.push(Output::Watch { id, prefix, from, puts: whose != Whose::Waits });
+        outputs
+    }
+
     /// Closes the watches of a name that `of` picks. Returns the outputs for that.
     pub fn close(&mut self, name: NameId, of: impl Fn(Whose) -> bool) -> Vec<Output> {
-        let whose: Vec<Whose> = self.watches_of(name).filter(|whose| of(*whose)).collect();
-        let close = |whose| {
-            let watch = self.watches.remove(&(name, whose))?;
-            self.names.remove(&watch.id);
-            Some(Output::Unwatch(watch.id))
-        };
-        whose.into_iter().filter_map(close).collect()
+        let closed: Vec<Whose> = self.watches_of(name).filter(|whose| of(*whose)).collect();
+        let mut outputs = Vec::new();
+        for whose in closed {
+            if let Some(watch) = self.watches.remove(&(name, whose)) {
+                self.names.remove(&watch.id);
+                outputs.push(Output::Unwatch(watch.id));
+            }
+        }
+        outputs
     }
 
     /// Closes all watches. Returns each with its name.
@@ -232,8 +179,8 @@ impl View {
         closed.map(|(id, (name, _))| (id, name)).collect()
     }
 
-    /// Whether nothing is read or watched.
+    /// Returns true if nothing is read or watched.
     pub fn is_idle(&self) -> bool {
-        self.watches.is_empty() && self.wanted.is_empty()
+        self.watches.is_empty() && self.urgent.is_empty() && self.later.is_empty()
     }
 }

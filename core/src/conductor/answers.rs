@@ -2,20 +2,20 @@
 
 use super::{Core, Exchange, SLOWLY, Timer};
 use crate::call::{Call, Stage};
-use crate::contender::{Contender, Own, Seen, State};
+use crate::contender::{Contender, Seen, State};
 use crate::ids::{
     CallId, ContenderId, Key, NameId, Revision, SessionId, WatchId, contends, lease_of, value_of,
 };
 use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::output::{Output, Owner, Refused};
-use crate::ownership::{Recorded, SETTLED};
+use crate::ownership::SETTLED;
 use crate::request::{Event, Failure, Kv, Refusal, Request, TxnAnswer, WatchEvent};
 use crate::seat::Seat;
 use crate::session::Session;
 use crate::steps::step;
-use crate::transactions::{self, Deletion, Description, LOCKS, Placed, Placement, READS};
-use crate::view::{OFTEN, RELIES, Read, WAITER, Whose};
+use crate::transactions::{self, Deletion, Description, LOCKS, Placed, Placement};
+use crate::view::{OFTEN, RELIES, Read, WAITER, Watch, Whose};
 
 /// Puts and deletes.
 impl Core {
@@ -24,30 +24,31 @@ impl Core {
         while self.may_send() {
             let Some(session) = self.sessions.get_mut(id).filter(|it| it.is_open()) else { return };
             let (Some(fence), Some(lease)) = (session.fence(), session.lease()) else { return };
-            let again = session.puts().goes_again();
-            let names = &self.names;
+            let narrow = session.puts().is_narrow();
+            let (names, calls) = (&self.names, &self.calls);
+            let group = |lead: &ContenderId| {
+                let call = names.contender(*lead).filter(|it| it.is_group)?.bound;
+                calls.get(call?).map(|call| call.own.to_vec())
+            };
             // One beside another of its name goes alone (rule P5), and so does a single try.
             let pending = |lead: &ContenderId| match names.contender(*lead)? {
                 it @ Contender { state: State::Pending { tries }, .. } => {
-                    let beside = matches!(it.seat, Seat::Nested { .. });
-                    Some((it.siblings.len().max(1), *tries || beside))
+                    let alone = *tries || matches!(it.seat, Seat::Nested { .. });
+                    Some(if alone { LOCKS } else { group(lead).map_or(1, |group| group.len()) })
                 }
                 _ => None,
             };
             let Some(leads) = session.puts().next(pending) else { return };
             let first = leads.first().and_then(|id| names.contender(*id));
             let tries = first.is_some_and(|it| matches!(it.state, State::Pending { tries: true }));
-            let group = |lead: &ContenderId| match names.contender(*lead) {
-                Some(it) if !it.siblings.is_empty() => it.siblings.to_vec(),
-                _ => vec![*lead],
-            };
-            let ids: Vec<ContenderId> = leads.iter().flat_map(group).collect();
+            let ids = leads.iter().flat_map(|lead| group(lead).unwrap_or_else(|| vec![*lead]));
+            let ids: Vec<ContenderId> = ids.collect();
             for id in &ids {
                 self.names.sent(*id, lease);
             }
             let placements: Vec<Placement> =
                 ids.iter().filter_map(|id| self.placement(*id)).collect();
-            let deletions = match tries || again {
+            let deletions = match tries || narrow {
                 true => Vec::new(),
                 false => self.deletions_with_puts(placements.len()),
             };
@@ -70,14 +71,10 @@ impl Core {
     fn placement(&self, id: ContenderId) -> Option<Placement> {
         let name = self.names.get(id.name)?;
         let contender = name.get(id.number)?;
-        let key = contender.key()?.clone();
+        let key = contender.key.clone()?;
+        let (group, held) = (self.group_of(contender), self.held_keys(&contender.lists));
         Some(Placement {
-            record: value_of(
-                &contender.record,
-                &key,
-                &self.keys_of(contender),
-                &self.held_keys(&contender.lists),
-            ),
+            record: value_of(&contender.record, &key, &group, &held),
             key,
             family: name.family.clone(),
             // Of the contenders of nested calls only the oldest is read, once it is that.
@@ -89,10 +86,11 @@ impl Core {
         })
     }
 
-    /// The keys of a contender's group; none, if it stands alone.
-    fn keys_of(&self, contender: &Contender) -> Vec<Key> {
-        let siblings = contender.siblings.iter();
-        siblings.filter_map(|of| self.names.contender(*of)?.key().cloned()).collect()
+    /// The keys of the call that a contender is for alone.
+    fn group_of(&self, contender: &Contender) -> Vec<Key> {
+        let call = contender.bound.and_then(|call| self.calls.get(call));
+        let own = call.into_iter().flat_map(|call| call.own.iter());
+        own.filter_map(|of| self.names.contender(*of)?.key.clone()).collect()
     }
 
     /// A transaction of puts, and perhaps of deletions, was answered, or not (rules P8 to P11).
@@ -112,29 +110,31 @@ impl Core {
                 }
                 self.are_gone(deletions);
             }
-            // The session key is not as it was, or a key to be deleted is not: the puts, sent again, show which.
+            // The session key is not as it was, or a key to be deleted is not: the puts, sent again alone, show which.
             Ok(answer) if !deletions.is_empty() => {
-                self.put_again(session, ids, false);
+                let keys = ids.len();
+                self.put_again(session, ids, Some(keys));
                 self.deleted(deletions, Ok(answer));
             }
             Ok(answer) if answer.answers.is_empty() => {
-                self.put_again(session, ids, false);
+                self.put_again(session, ids, None);
                 let session = self.sessions.get_mut(session);
                 session.into_iter().for_each(|it| it.bar(self.now, false));
             }
             Ok(answer) => {
-                self.put_again(session, ids.clone(), false);
+                self.put_again(session, ids.clone(), None);
                 self.tried(&ids, answer);
             }
             // For a put or for a deletion: sent again apart, they show which (rule P9).
             Err(Failure::Refused(Refusal::PermissionDenied | Refusal::Other, _))
                 if !deletions.is_empty() =>
             {
-                self.put_again(session, ids, false);
-                self.outbox.delete_again(deletions);
+                let (puts, deletes) = (ids.len(), deletions.len());
+                self.put_again(session, ids, Some(puts));
+                self.outbox.deletions.again(deletions, Some(deletes));
             }
             Err(failure) => {
-                self.outbox.delete_again(deletions);
+                self.outbox.deletions.again(deletions, None);
                 self.put_failed(session, ids, failure);
             }
         }
@@ -147,14 +147,14 @@ impl Core {
         let family = name.family.clone();
         let Some(contender) = name.get_mut(id.number) else { return };
         contender.placed(revision, placed.previous, &placed.found, &family);
-        let own = contender.key().cloned();
+        let own = contender.key.clone();
         let is_own = |kv: &Kv| own.as_ref().is_some_and(|own| own.as_bytes() == kv.key);
         name.see(now, placed.found.iter().any(|kv| !is_own(kv) && contends(&family, &kv.key)));
         name.wait(id.number);
         if self.is_unwanted(id) {
             self.delete(id);
         }
-        self.look(id);
+        self.attend(id);
     }
 
     /// A single try has met keys below its names (rule P11).
@@ -167,7 +167,11 @@ impl Core {
         // No owner: the oldest key of each name lies deeper, is a key of this process that goes, or has gone; or the session key
         // changed. The core puts again, plainly.
         let Some(first) = ids.first() else { return };
-        let counts = |kv: &Kv| !ids.iter().any(|id| self.is_going(id.name, &kv.key, kv.lease));
+        let going = |id: &ContenderId, kv: &Kv| {
+            let name = self.names.get(id.name);
+            name.is_some_and(|name| name.is_going(&kv.key, kv.lease, &self.sessions))
+        };
+        let counts = |kv: &Kv| !ids.iter().any(|id| going(id, kv));
         let owner = transactions::owner(answer, families.iter(), counts);
         let call = self.served_by(*first);
         if let Some(call) = call.filter(|call| self.calls.get(*call).is_some_and(Call::is_try))
@@ -181,21 +185,19 @@ impl Core {
     /// The call that a contender in line would serve.
     fn served_by(&self, id: ContenderId) -> Option<CallId> {
         let name = self.names.get(id.name)?;
-        let contender = name.get(id.number).filter(|it| !it.detached)?;
-        let waits = |call: &CallId| self.calls.get(*call).is_some_and(|it| it.ticket().is_some());
-        match contender.bound {
-            Some(call) => Some(call).filter(waits),
-            None => name.serves(contender),
-        }
+        name.serves(name.get(id.number).filter(|it| !it.detached)?, &self.calls)
     }
 
-    /// Nothing of a put was applied: those of its contenders that are still wanted are put again, perhaps in `halves`.
-    fn put_again(&mut self, session: SessionId, ids: Vec<ContenderId>, halves: bool) {
+    /// Nothing of a put was applied: those of its contenders that are still wanted are put again. `room`: with at most this number of
+    /// keys in a transaction, and nothing else.
+    fn put_again(&mut self, session: SessionId, ids: Vec<ContenderId>, room: Option<usize>) {
         let mut leads = Vec::new();
         for id in ids {
             let Some(contender) = self.names.contender_mut(id) else { continue };
             contender.state = State::Pending { tries: false };
-            let leads_group = contender.siblings.first().is_none_or(|first| *first == id);
+            let call = contender.bound.filter(|_| contender.is_group);
+            let group = call.and_then(|call| self.calls.get(call));
+            let leads_group = group.is_none_or(|call| call.own.first() == Some(&id));
             self.names.touch(id.name);
             match self.is_unwanted(id) {
                 true => self.remove(id),
@@ -204,7 +206,7 @@ impl Core {
             }
         }
         if let Some(session) = self.sessions.get_mut(session) {
-            session.puts().again(leads, halves);
+            session.puts().again(leads, room);
         }
     }
 
@@ -218,29 +220,33 @@ impl Core {
                         continue;
                     };
                     session.doubt(self.now, id);
-                    self.names
-                        .contender_mut(id)
-                        .into_iter()
-                        .for_each(|it| it.state = State::Unsettled);
+                    let contender = self.names.contender_mut(id);
+                    contender.into_iter().for_each(|it| it.state = State::Unsettled);
                 }
             }
-            Failure::Unavailable(_) => self.put_again(session, ids, false),
+            Failure::Unavailable(_) => self.put_again(session, ids, None),
             Failure::Refused(Refusal::LeaseNotFound, _) => {
-                self.put_again(session, ids, false);
+                self.put_again(session, ids, None);
                 self.lose_session(session, LossCause::Gone);
             }
             Failure::Refused(kind, _) => {
                 // Nothing comes later, but the keys may be there (rule P34).
                 let applied = kind == Refusal::NoSpace;
-                let alone = ids.first().and_then(|id| self.names.contender(*id));
-                let alone = alone.is_none_or(|it| it.siblings.len().max(1) == ids.len());
+                let group = |id: &ContenderId| {
+                    let contender = self.names.contender(*id).filter(|it| it.is_group);
+                    contender.and_then(|it| it.bound)
+                };
+                let first = ids.first().and_then(group);
+                let alone =
+                    ids.len() == 1 || ids.iter().all(|id| first.is_some() && group(id) == first);
                 if !alone && !applied {
-                    // One bad name fails all: the halves go their own ways, but no group is torn (rules P9, P13).
-                    return self.put_again(session, ids, true);
+                    // One bad name fails all: they go in smaller transactions, but no group is torn (rules P9, P13).
+                    let keys = ids.len();
+                    return self.put_again(session, ids, Some(keys / 2));
                 }
-                let why = Refused::by(failure);
                 let mut served: Vec<_> = ids.iter().filter_map(|id| self.served_by(*id)).collect();
                 served.dedup();
+                let why = Refused::by(failure);
                 for id in ids {
                     match self.names.contender_mut(id).filter(|_| applied) {
                         Some(contender) => {
@@ -264,11 +270,11 @@ impl Core {
         match result {
             Ok(answer) => {
                 let gone = transactions::deleted(&mut deletions, answer);
-                self.outbox.delete_again(deletions);
+                self.outbox.deletions.again(deletions, None);
                 self.are_gone(gone);
             }
             Err(Failure::Unavailable(_) | Failure::Unknown(_)) => {
-                self.outbox.delete_again(deletions)
+                self.outbox.deletions.again(deletions, None)
             }
             Err(failure) => {
                 let denied = matches!(failure, Failure::Refused(Refusal::PermissionDenied, _));
@@ -310,79 +316,85 @@ impl Core {
 
 /// Reads and watches.
 impl Core {
-    /// Sends the reads that are wanted.
+    /// Sends the reads that are wanted, those of contenders that wait first.
     pub(super) fn flush_reads(&mut self) {
-        while self.may_send()
-            && let Some(reads) = self.view.next_reads(|id| {
-                let name = self.names.get(id.name)?;
-                Read::of(id, name.get(id.number)?, &name.family)
-            })
-        {
-            let ops = reads.iter().flat_map(Read::ops).collect();
-            let txn = transactions::reads(ops);
-            self.send(Request::Txn(txn), Exchange::Read(reads));
+        for urgent in [true, false] {
+            // As two keys: each is read by two operations.
+            while self.may_send()
+                && let Some(ids) =
+                    self.view.line(urgent).next(|id| self.names.contender(*id)?.to_read.map(|_| 2))
+            {
+                let read = |id: ContenderId| {
+                    let name = self.names.get_mut(id.name)?;
+                    let family = name.family.clone();
+                    let contender = name.get_mut(id.number)?;
+                    contender.to_read = None;
+                    contender.read_at.get_or_insert(self.now + RELIES); // it is being read
+                    Read::of(id, contender, &family)
+                };
+                let reads: Vec<Read> = ids.into_iter().filter_map(read).collect();
+                let txn = transactions::reads(reads.iter().flat_map(Read::ops).collect());
+                self.send(Request::Txn(txn), Exchange::Read(urgent, reads));
+            }
         }
     }
 
     /// Has a contender read as soon as may be; of a name with very many keys below it, at most once a second.
     pub(super) fn want_read(&mut self, id: ContenderId, urgent: bool) {
-        match self.names.get(id.name).and_then(|name| name.rests_until(self.now)) {
-            Some(at) => self.read_at(id, at),
-            None => self.view.read(id, urgent),
+        let Some(name) = self.names.get_mut(id.name) else { return };
+        if let Some(at) = name.rests_until(self.now) {
+            return self.read_at(id, at);
+        }
+        let Some(contender) = name.get_mut(id.number) else { return };
+        let readable = matches!(contender.state, State::Waiting | State::Held(_));
+        if readable && contender.to_read < Some(urgent) {
+            contender.to_read = Some(urgent);
+            self.view.line(urgent).push(id);
         }
     }
 
-    /// A read has to show what is ahead of a contender, or whether another process waits behind one that readers hold.
-    pub(super) fn ask(&mut self, id: ContenderId) {
-        let Some(contender) = self.names.contender_mut(id) else { return };
-        let asks = match contender.ownership_mut() {
-            Some(ownership) => ownership.ask(self.now),
-            None => {
-                self.read_at(id, self.now + RELIES);
-                true
-            }
-        };
-        if asks {
-            self.want_read(id, true);
-        }
-    }
-
-    /// Reads what is ahead of a contender, or watches what excludes it; watches one that has been held for a second.
-    pub(super) fn look(&mut self, id: ContenderId) {
-        let Some(contender) = self.names.contender(id) else { return };
-        let siblings = contender.siblings.clone();
-        let observed = self.names.get(id.name).is_some_and(|name| name.is_observed(id.number));
-        match &contender.state {
-            State::Waiting if !observed => {
-                self.names.contender_mut(id).into_iter().for_each(|it| it.read_at = None);
-            }
-            State::Waiting if !contender.is_read() => self.want_read(id, true),
-            // One of a group that is admitted waits for its siblings.
-            State::Waiting if contender.must_wait() || !siblings.is_empty() => {
+    /// Does what a contender needs: reads what is ahead of one that waits, or watches what excludes it; watches one that has been held
+    /// for a second, and writes its record.
+    pub(super) fn attend(&mut self, id: ContenderId) {
+        let now = self.now;
+        let Some(name) = self.names.get_mut(id.name) else { return };
+        let observed = name.is_observed(id.number);
+        let Some(contender) = name.get_mut(id.number) else { return };
+        let due = contender.read_at.take_if(|at| *at <= now).is_some();
+        let (bound, is_read) = (contender.bound, contender.is_read());
+        let waits = contender.admitted().is_none() || contender.is_group;
+        match &mut contender.state {
+            State::Waiting if !observed => contender.read_at = None,
+            State::Waiting if due || !is_read => self.want_read(id, true),
+            // One of a group that is admitted waits for the others.
+            State::Waiting if waits => {
                 self.watch(id);
                 self.read_later(id);
             }
             State::Held(ownership) if !ownership.lost => {
-                let settled = ownership.since + SETTLED;
-                let guarded = self.view.is_guarded(id.name, contender.session);
-                if ownership.record_due().is_some_and(|due| due <= self.now) {
-                    self.outbox.describe(id);
+                let session = contender.session;
+                let (asked, settled) = (ownership.asked.is_some(), ownership.since + SETTLED);
+                if ownership.record_due().is_some_and(|due| due <= now) {
+                    ownership.named = ownership.first();
+                    self.outbox.records.push(id);
                 }
-                if settled <= self.now {
+                let guarded = self.view.get(id.name, Whose::Holds(session)).is_some();
+                if due && (asked || guarded) {
+                    self.want_read(id, asked);
+                } else if due || settled <= now {
                     self.watch(id);
                 } else if !guarded {
-                    let at = contender.read_at.map_or(settled, |at| at.min(settled));
-                    self.read_at(id, at);
+                    contender.read_at =
+                        Some(contender.read_at.map_or(settled, |at| at.min(settled)));
                 }
-                let due = self.names.contender(id).and_then(Contender::due);
-                if let Some(due) = due.filter(|due| *due > self.now) {
-                    self.timers.set_by(Timer::Contender(id), due);
-                }
+                let contender = self.names.contender(id);
+                let due = contender.and_then(Contender::due).filter(|due| *due > now);
+                due.into_iter().for_each(|due| self.timers.set_by(Timer::Contender(id), due));
             }
             _ => {}
         }
         self.names.touch(id.name);
-        siblings.iter().for_each(|of| self.names.touch(of.name));
+        self.touch_bound(bound);
     }
 
     /// A contender is to be read, or begins to be watched, at this moment.
@@ -395,16 +407,15 @@ impl Core {
 
     /// When a contender that waits is read next: early beside a fresh watch, and in time for its call to learn who owns the name.
     fn read_later(&mut self, id: ContenderId) {
-        let owned = self.names.get(id.name).is_some_and(|name| name.owner.is_some());
-        // One of a group that is admitted waits for its siblings.
-        let admitted = self.names.contender(id).is_some_and(|it| it.admitted().is_some());
-        let after = match self.view.early(self.now, id.name) {
+        let Some(name) = self.names.get(id.name) else { return };
+        let watch = self.view.get(id.name, Whose::Waits);
+        // One of a group that is admitted waits for the others.
+        let admitted = name.get(id.number).is_some_and(|it| it.admitted().is_some());
+        let until = name.head(&self.calls).and_then(|(_, head)| head.until);
+        let after = match watch.and_then(|watch| watch.early(self.now)) {
             Some(early) => early,
-            None if owned || admitted => self.jittered(WAITER),
-            None => {
-                let until = self.wait_ends(id);
-                until.map_or(RELIES, |until| ((until - self.now) / 2).clamp(OFTEN, RELIES))
-            }
+            None if name.owner.is_some() || admitted => self.jittered(WAITER),
+            None => until.map_or(RELIES, |until| ((until - self.now) / 2).clamp(OFTEN, RELIES)),
         };
         self.read_at(id, self.now + after);
     }
@@ -417,49 +428,21 @@ impl Core {
         let near = if name.is_crowded() { 0 } else { self.settings.near };
         let Some(contender) = name.get(id.number) else { return };
         let Some((prefix, from)) = contender.watched(&name.family, near) else { return };
-        let whose = match contender.state {
-            State::Held(_) => Whose::Holds(contender.session),
-            _ => Whose::Waits,
-        };
+        let is_held = contender.ownership().is_some();
+        let whose = if is_held { Whose::Holds(contender.session) } else { Whose::Waits };
         let closed = self.view.close(id.name, |whose| match whose {
             Whose::Waits => name.in_line().next().is_none(),
             Whose::Holds(session) => !name.held().any(|(_, it)| it.session == session),
         });
         self.outputs.extend(closed);
-        let opened = self.view.open(self.now, id.name, whose, prefix, from);
-        self.outputs.extend(opened);
-        if let Some(contender) = self.names.contender_mut(id).filter(|it| it.ownership().is_some())
-        {
+        self.outputs.extend(self.view.open(self.now, (id.name, whose), prefix, from));
+        if let Some(contender) = self.names.contender_mut(id).filter(|_| is_held) {
             contender.read_at = None;
-        }
-    }
-
-    /// A contender is to be looked at: reads one that waits; watches one that is held, and writes its record.
-    pub(super) fn contender_due(&mut self, id: ContenderId) {
-        let now = self.now;
-        let Some(contender) = self.names.contender(id) else { return };
-        if let Some(ownership) = contender.ownership() {
-            let asked = ownership.is_asked();
-            let guarded = self.view.is_guarded(id.name, contender.session);
-            if contender.read_at.is_some_and(|at| at <= now) {
-                self.names.contender_mut(id).into_iter().for_each(|it| it.read_at = None);
-                match asked || guarded {
-                    true => self.want_read(id, asked),
-                    false => self.watch(id),
-                }
-            }
-            self.look(id);
-        } else if matches!(contender.state, State::Waiting) {
-            match self.names.get(id.name).is_some_and(|name| name.is_observed(id.number)) {
-                true => self.want_read(id, true),
-                false => self.look(id),
-            }
         }
     }
 
     /// Reads have no response, or a stale one: they are sent again.
     pub(super) fn read_again(&mut self, reads: &[Read], stale: bool, failures: u32) {
-        self.view.read_done(reads.len());
         if stale {
             self.suspect_history(reads);
         }
@@ -489,12 +472,11 @@ impl Core {
 
     /// Reads were answered.
     pub(super) fn read(&mut self, reads: Vec<Read>, answer: TxnAnswer) {
-        self.view.read_done(reads.len());
         let mut answers = answer.answers.into_iter();
         for read in reads {
             let seen = read.seen(&mut answers);
             self.saw(&read, seen, answer.revision);
-            self.look(read.contender);
+            self.attend(read.contender);
         }
     }
 
@@ -516,10 +498,11 @@ impl Core {
         let Some(lease) = self.sessions.get(contender.session).and_then(Session::lease) else {
             return;
         };
-        match contender.compare(lease, revision, &seen) {
-            Own::Intact => {}
-            Own::Unknown => return self.want_read(id, true),
-            Own::Lost(cause) => return self.own_key_gone(id, cause),
+        if let Some(cause) = contender.compare(lease, revision, &seen) {
+            return self.own_key_gone(id, cause);
+        }
+        if contender.suspect {
+            return self.want_read(id, true);
         }
         // The contender was granted after the read was sent, so the rest of the read is about another state.
         if waits != read.up_to.is_some() {
@@ -552,7 +535,8 @@ impl Core {
 
     /// The owner of a name whose key etcd has shown. A key of this process that holds nothing says nothing of itself (rule P36).
     fn owner_of(&self, name: NameId, mut kv: Kv) -> Owner {
-        if self.is_going(name, &kv.key, kv.lease) {
+        let name = self.names.get(name);
+        if name.is_some_and(|name| name.is_going(&kv.key, kv.lease, &self.sessions)) {
             kv.value.clear();
         }
         Owner::of(kv)
@@ -594,6 +578,7 @@ impl Core {
             Event::Put(kv) => (&kv.key, None),
             Event::Delete { key, revision } => (key, Some(*revision)),
         };
+        let watched_whole = self.view.get(id, Whose::Waits).is_some_and(Watch::is_whole);
         let Some(name) = self.names.get_mut(id) else { return };
         let own = name.by_key(key);
         // That a predecessor has gone does not admit a contender, only that all have (rule P14). A key of this process that is being
@@ -607,7 +592,7 @@ impl Core {
             if let Some(contender) = name.get_mut(number)
                 && deleted.is_some_and(|revision| contender.deleted(key, revision))
                 && contender.admitted().is_none()
-                && !self.view.is_watched_whole(id)
+                && !watched_whole
             {
                 reads.push(number);
             }
@@ -629,43 +614,44 @@ impl Core {
 impl Core {
     /// Sends the records of held keys that are to be written.
     pub(super) fn flush_descriptions(&mut self) {
-        let mut keys = Vec::new();
         while self.may_send()
-            && keys.len() < READS
-            && let Some(id) = self.outbox.next_described()
+            && let Some(ids) = self.outbox.records.next(|_| Some(2))
         {
-            keys.extend(self.description(id));
-        }
-        if !keys.is_empty() {
-            self.outbox.describing = true;
-            let txn = transactions::describe(&keys);
-            self.send(Request::Txn(txn), Exchange::Describe(keys));
+            let keys: Vec<_> = ids.iter().filter_map(|id| self.description(*id)).collect();
+            match keys.is_empty() {
+                true => self.outbox.records.done(ids.len(), true),
+                false => {
+                    let txn = transactions::describe(&keys);
+                    self.send(Request::Txn(txn), Exchange::Describe(ids.len(), keys));
+                }
+            }
         }
     }
 
     /// What the key of a contender is to say of the call that has held it for a second. Its mod revision guards the write; if that is
     /// not known, it is read first.
     fn description(&mut self, id: ContenderId) -> Option<Description> {
-        let contender = self.names.contender(id)?;
-        let ownership = contender.held()?;
-        ownership.record_due().filter(|due| *due <= self.now)?;
-        let Some(modified) = contender.modified() else {
+        let contender = self.names.contender_mut(id)?;
+        let ownership = contender.ownership_mut().filter(|it| !it.lost)?;
+        ownership.named = ownership.first();
+        let Some(modified) = contender.modified else {
+            contender.ownership_mut()?.named = None;
             self.want_read(id, true);
             return None;
         };
-        let (call, record) = self.record_of(ownership)?;
+        let contender = self.names.contender(id)?;
+        let (call, record) = self.record_of(contender.held()?)?;
         let lease = self.sessions.get(contender.session)?.lease()?;
-        let key = contender.key()?.clone();
-        let record = value_of(&record, &key, &self.keys_of(contender), &[]);
-        let ownership = self.names.contender_mut(id)?.ownership_mut()?;
-        ownership.recorded = Recorded::Writing;
+        let key = contender.key.clone()?;
+        let record = value_of(&record, &key, &self.group_of(contender), &[]);
         Some(Description { contender: id, call, key, modified, lease, record })
     }
 
     /// Records were written, or not. Where one key has changed, the others of its transaction are written again.
     pub(super) fn described(&mut self, keys: &[Description], result: Result<TxnAnswer, Failure>) {
-        self.outbox.describing = false;
-        let refused = matches!(result, Err(Failure::Refused(..)));
+        // It only informs: what etcd refuses is not sent again for the same holder.
+        let over = matches!(&result, Ok(answer) if answer.succeeded)
+            || matches!(result, Err(Failure::Refused(..)));
         let (written, unchanged) = match result {
             Ok(answer) if answer.succeeded => (Some(answer.revision), Vec::new()),
             Ok(answer) => (None, transactions::unchanged(keys, answer)),
@@ -677,16 +663,12 @@ impl Core {
             match written {
                 Some(revision) => contender.written(revision),
                 None if unchanged.get(at) == Some(&true) => {}
-                None => contender.forget_modified(),
+                None => contender.modified = None,
             }
-            if let Some(ownership) = contender.ownership_mut() {
-                // It only informs: what etcd refuses is not sent again for the same holder.
-                ownership.recorded = match written.is_some() || refused {
-                    true => Recorded::Names(description.call),
-                    false => Recorded::Nothing,
-                };
-            }
-            self.look(id);
+            let ownership = contender.ownership_mut().filter(|_| !over);
+            let ownership = ownership.filter(|it| it.named == Some(description.call));
+            ownership.into_iter().for_each(|it| it.named = None);
+            self.attend(id);
         }
     }
 }

@@ -6,11 +6,10 @@ use std::time::Duration;
 use super::{Core, Timer};
 use crate::call::{Call, Stage};
 use crate::contender::{Contender, State, Wish};
-use crate::ids::{CallId, ContenderId, HELD, LeaseId, NameId, lease_of};
+use crate::ids::{CallId, ContenderId, HELD, NameId};
 use crate::input::{Acquire, Release, Wait};
 use crate::loss::LossCause;
-use crate::moment::Moment;
-use crate::name::{Name, Standing, Step, Waiter};
+use crate::name::{Name, Standing, Step};
 use crate::output::{Grant, Output, OwnedKey, Owner, Refused};
 use crate::ownership::{Ownership, SETTLED};
 use crate::seat::{Mode, Seat};
@@ -21,6 +20,10 @@ use crate::view::WARM;
 
 /// How long a release waits for its confirmation (rule P25).
 const CONFIRM: Duration = Duration::from_secs(2);
+
+/// How long at least a released key lingers for the next call of this process. Other processes wait that much longer, and up to two
+/// milliseconds more.
+const LINGER: Duration = Duration::from_millis(1);
 
 /// What has lingered goes together, once in this time, or with the next puts: a delete that goes alone is one commit more at etcd.
 const TOGETHER: Duration = Duration::from_millis(2);
@@ -40,7 +43,7 @@ impl Core {
         let tries = acquire.wait == Wait::Once;
         // A nested call is let in, though it counts: other calls wait for its task, whose work would be in vain.
         let most = self.settings.max_waiters.filter(|_| !tries && !nested);
-        if most.is_some_and(|most| self.calls.waiters() >= most) {
+        if most.is_some_and(|most| self.calls.waiters >= most) {
             return self.turn_down(id, Refused::Overloaded);
         }
         let until = match acquire.wait {
@@ -49,25 +52,23 @@ impl Core {
             Wait::Once => Some(self.now + self.settings.connect_timeout),
             Wait::Forever => None,
         };
-        let wish = Wish { mode: acquire.mode, ttl_secs: acquire.ttl_secs };
-        let is_group = acquire.names.len() > 1;
-        // A wait for permits is not followed (rule P38).
-        let is_shown = nested && !tries && !matches!(wish.mode, Mode::Permits(_));
-        let waiter = Waiter { call: id, wish, is_group, tries, is_shown, until };
+        let names = acquire.names.iter().map(|name| self.names.intern(name));
+        let names: Arc<[NameId]> = names.collect();
+        let what = (Wish { mode: acquire.mode, ttl_secs: acquire.ttl_secs }, acquire.record);
         let ticket = self.names.ticket();
-        let names: Arc<[NameId]> =
-            acquire.names.iter().map(|name| self.names.intern(name)).collect();
+        let stage = Stage::Waiting { ticket, tries };
+        let mut call = Call::new(self.now, names.clone(), what, stage, until, acquire.holds);
+        // A wait for permits is not followed (rule P38).
+        call.is_shown = nested && !tries && !matches!(acquire.mode, Mode::Permits(_));
+        let is_shown = call.is_shown;
         let mut taken = false;
         for name in &*names {
             if let Some(name) = self.names.get_mut(*name) {
-                taken |= tries && name.is_taken_for(&waiter);
-                name.enter(ticket, waiter);
+                taken |= tries && name.is_taken_for(&call);
+                name.enter(ticket, id, &call);
             }
         }
-        let call = (names.clone(), wish);
-        let mut call = Call::new(self.now, call, acquire.record, (ticket, tries), until);
-        call.is_shown = is_shown;
-        self.calls.add(id, call, acquire.holds);
+        self.calls.add(id, call);
         if taken {
             return self.refuse_try(id);
         }
@@ -97,7 +98,7 @@ impl Core {
 
     /// Refuses a waiting call.
     pub(super) fn refuse(&mut self, call: CallId, why: Refused) {
-        if self.calls.get(call).is_some_and(|it| it.ticket().is_some()) {
+        if self.calls.waiting(call).is_some() {
             self.withdraw(call);
             self.turn_down(call, why);
         }
@@ -109,11 +110,11 @@ impl Core {
         let Some(call) = self.calls.remove(id) else { return };
         for name in &*call.names {
             if let Some(name) = self.names.get_mut(*name) {
-                name.leave(ticket);
+                name.leave(ticket, &call);
             }
             self.names.touch(*name);
         }
-        self.stop_waiting(id, &call.own());
+        self.stop_waiting(id, &call.own);
     }
 
     /// A call does not wait any more: what was put for it alone goes.
@@ -159,7 +160,7 @@ impl Core {
         let silent = self.is_silent();
         let mut names = self.names_of(id);
         names.any(|(_, name)| {
-            let mut unanswered = name.in_line().filter(|(_, it)| it.created().is_none());
+            let mut unanswered = name.in_line().filter(|(_, it)| it.created.is_none());
             let goes_on = unanswered.any(|(_, it)| {
                 let session = self.sessions.get(it.session);
                 session.is_some_and(|it| it.is_open() || it.is_barred_since(lately))
@@ -181,7 +182,7 @@ impl Core {
             return self.silence();
         };
         let heard = |name: &Name| {
-            name.was_heard_since(call.since) || name.in_line().all(|(_, it)| it.created().is_some())
+            name.was_heard_since(call.since) || name.in_line().all(|(_, it)| it.created.is_some())
         };
         let obstacle = self.obstacle(id, heard);
         // A group waited for another name, and its put has no response yet: etcd is not silent.
@@ -200,7 +201,8 @@ impl Core {
     ) -> Option<(usize, Option<Owner>)> {
         let mut held = self.names_of(id).filter(|(_, name)| counts(name));
         let held = held.find_map(|(at, name)| Some((at, Some(self.owner(name)?))));
-        let queued = |name: &Name| counts(name) && name.head().is_some_and(|head| head.call != id);
+        let behind = |name: &Name| name.head(&self.calls).is_some_and(|(head, _)| head != id);
+        let queued = |name: &Name| counts(name) && behind(name);
         held.or_else(|| Some((self.names_of(id).find(|(_, name)| queued(name))?.0, None)))
     }
 
@@ -218,7 +220,7 @@ impl Core {
 
     /// The first holder, and its record; once that call has held its lock for a second, it says since when.
     pub(super) fn record_of(&self, ownership: &Ownership) -> Option<(CallId, Arc<[u8]>)> {
-        let id = ownership.holders().next()?;
+        let id = ownership.first()?;
         let call = self.calls.get(id)?;
         let waited = ownership.since - call.since;
         Some(match self.now - ownership.since < SETTLED {
@@ -232,10 +234,8 @@ impl Core {
         loop {
             step();
             let Some(name) = self.names.get(id) else { return };
-            let accepts = |session| self.sessions.get(session).is_some_and(|it| it.accepts());
-            let stays = |key: &[u8]| !self.is_going(id, key, None);
             let at = |number| ContenderId { name: id, number };
-            match name.step(self.now, |it| self.names.standing(it), accepts, stays) {
+            match name.step(self.now, &self.names, &self.calls, &self.sessions) {
                 Step::Put(call, seat) => {
                     if !self.claim(call, seat) {
                         return;
@@ -247,7 +247,14 @@ impl Core {
                     }
                 }
                 Step::GiveUp(number) => self.give_up(at(number)),
-                Step::Read(number) => return self.ask(at(number)),
+                Step::Read(number) => {
+                    let contender = self.names.contender_mut(at(number));
+                    let ownership = contender.and_then(Contender::ownership_mut);
+                    if ownership.is_none_or(|it| it.ask(self.now)) {
+                        self.want_read(at(number), true);
+                    }
+                    return;
+                }
                 Step::RefuseTries => {
                     name.tries().into_iter().for_each(|call| self.refuse_try(call))
                 }
@@ -257,28 +264,17 @@ impl Core {
         }
     }
 
-    /// Whether a key is of this process and holds nothing: its delete or its put has no response, its session is lost, or it is gone.
-    /// `lease`: what it is attached to, if that is known. Another client may have put the key under another one.
-    pub(super) fn is_going(&self, id: NameId, key: &[u8], lease: Option<LeaseId>) -> bool {
-        let named = lease_of(key).filter(|named| lease.is_none_or(|lease| lease == *named));
-        let name = self.names.get(id).filter(|_| named.is_some());
-        match name.and_then(|name| name.get(name.by_key(key)?)) {
-            Some(own) => !matches!(own.state, State::Waiting | State::Held(_)),
-            None => named.is_some_and(|lease| self.sessions.have(lease)),
-        }
-    }
-
-    /// Gives the call at the head contenders of its own, all at once. Returns false if it has to wait for one of its names, or waits
-    /// by others already.
+    /// Gives the call at the head contenders, all at once. Returns false if it has to wait for one of its names, or waits by others
+    /// already.
     fn claim(&mut self, id: CallId, seat: Seat) -> bool {
         let Some(call) = self.calls.get(id) else { return false };
-        let seat_of = |name: &NameId| match call.names.len() {
-            1 => Some(seat),
-            _ => self.names.get(*name)?.seat_for(id),
+        let seat_of = |name: &NameId| match call.is_group() {
+            false => Some(seat),
+            true => self.names.get(*name)?.seat_for(id, &self.calls),
         };
         let waits = |id: &ContenderId| self.names.contender(*id).is_some_and(Contender::is_in_line);
         let seats = call.names.iter().map(seat_of).collect::<Option<Vec<Seat>>>();
-        let seats = seats.filter(|_| !call.own().iter().any(waits));
+        let seats = seats.filter(|_| !call.own.iter().any(waits));
         seats.is_some_and(|seats| self.put_for(id, seats))
     }
 
@@ -286,32 +282,28 @@ impl Core {
     /// list what its task holds.
     pub(super) fn put_for(&mut self, id: CallId, seats: Vec<Seat>) -> bool {
         let Some(call) = self.calls.get(id) else { return false };
-        let (names, wish, record, tries) =
-            (call.names.clone(), call.wish, call.record.clone(), call.is_try());
-        let (is_group, is_shown) = (names.len() > 1, call.is_shown);
-        let session = self.sessions.choose(self.now, wish.ttl_secs);
-        let ids: Vec<ContenderId> =
-            names.iter().map(|name| self.names.contender_id(*name)).collect();
-        let held = self.calls.outer(id).filter(|_| is_shown);
+        let (names, is_group, is_bound) =
+            (call.names.clone(), call.is_group(), call.is_group() || call.is_shown);
+        let held = self.calls.outer(id).filter(|_| call.is_shown);
         let held = held.flat_map(|(_, it)| it.holding().iter().copied());
         let lists: Vec<ContenderId> = held.take(HELD).collect();
-        for (of, seat) in ids.iter().zip(seats) {
-            let mut contender = Contender::new(session, wish, seat, record.clone(), tries);
-            contender.bound = (is_group || is_shown).then_some(id);
+        let session = self.sessions.choose(self.now, call.wish.ttl_secs);
+        let mut ids = Vec::with_capacity(seats.len());
+        for (name, seat) in names.iter().zip(seats) {
+            let tries = call.is_try();
+            let mut contender =
+                Contender::new(session, call.wish, seat, call.record.clone(), tries);
+            contender.bound = is_bound.then_some(id);
+            contender.is_group = is_group;
             contender.lists.clone_from(&lists);
-            for held in &lists {
-                self.names.contender_mut(*held).into_iter().for_each(|it| it.listed += 1);
-            }
-            if is_group {
-                contender.siblings = ids.clone().into();
-            }
-            if let Some(name) = self.names.get_mut(of.name) {
-                name.add(of.number, contender);
-            }
+            ids.push(self.names.add(*name, contender));
+        }
+        for held in lists.iter().flat_map(|held| std::iter::repeat_n(held, ids.len())) {
+            self.names.contender_mut(*held).into_iter().for_each(|it| it.listed += 1);
         }
         self.sessions.attach(self.now, session, &ids);
-        if is_shown && let Some(call) = self.calls.get_mut(id) {
-            call.nest_mut().own = ids.into();
+        if is_bound && let Some(call) = self.calls.get_mut(id) {
+            call.own = ids.into();
         }
         true
     }
@@ -321,7 +313,7 @@ impl Core {
     fn grant_if_fresh(&mut self, id: ContenderId, call: CallId) -> bool {
         let session_id = self.names.contender(id).map(|it| it.session);
         let session = session_id.and_then(|session| self.sessions.get(session));
-        let waits = self.calls.get(call).is_some_and(|it| it.ticket().is_some());
+        let waits = self.calls.waiting(call).is_some();
         let fresh = waits && session.is_some_and(|session| session.is_fresh(self.now));
         if fresh {
             self.grant(id, call);
@@ -331,16 +323,13 @@ impl Core {
         fresh
     }
 
-    /// The call has its locks: by contenders of its own, together with readers, or from a call before it.
+    /// The call has its locks: by contenders that were put for it, together with readers, or from a call before it.
     fn grant(&mut self, id: ContenderId, call_id: CallId) {
-        let call = self.calls.get(call_id);
-        let Some((ticket, mode)) = call.and_then(|call| Some((call.ticket()?, call.wish.mode)))
-        else {
-            return;
-        };
-        let siblings = self.names.contender(id).map(|it| it.siblings.clone()).unwrap_or_default();
-        let contenders: Arc<[ContenderId]> =
-            if siblings.is_empty() { [id].into() } else { siblings };
+        let Some(call) = self.calls.get(call_id) else { return };
+        let Some(ticket) = call.ticket() else { return };
+        let (mode, own) = (call.wish.mode, call.own.clone());
+        let is_own = self.names.contender(id).is_some_and(|it| it.bound == Some(call_id));
+        let contenders = if is_own { own.clone() } else { [id].into() };
         let (mut owned, mut number, mut deadline) = (Vec::with_capacity(contenders.len()), 0, None);
         for id in &*contenders {
             let Some(name) = self.names.get_mut(id.name) else { continue };
@@ -348,25 +337,25 @@ impl Core {
             if waited {
                 name.hold(id.number);
             }
-            name.leave(ticket);
-            let Some(contender) = name.get_mut(id.number) else { continue };
-            let (Some(created), Some(key)) = (contender.created(), contender.key().cloned()) else {
+            self.calls.get(call_id).into_iter().for_each(|call| name.leave(ticket, call));
+            self.names.touch(id.name);
+            let Some(contender) = self.names.contender_mut(*id) else { continue };
+            let (Some(created), Some(key)) = (contender.created, contender.key.clone()) else {
                 continue;
             };
             let revision = contender.admitted().map_or(created, |at| at.max(created));
-            let session = self.sessions.get_mut(contender.session);
+            if let Some(session) = self.sessions.get_mut(contender.session) {
+                if waited {
+                    session.add_body();
+                }
+                deadline = session.deadline().cloned();
+            }
             if waited {
                 // Then the response to its put has shown no younger contender.
                 let alone = contender.admitted().filter(|at| *at == created);
                 contender.state = State::Held(Ownership::begin(self.now, alone));
-                contender.read_at = Some(self.now + SETTLED);
+                (contender.read_at, contender.to_read) = (Some(self.now + SETTLED), None);
             }
-            deadline = session.and_then(|session| {
-                if waited {
-                    session.add_body();
-                }
-                session.deadline().cloned()
-            });
             if let Some(ownership) = contender.ownership_mut() {
                 let asks = ownership.add(self.now, call_id, waited);
                 number = ownership.handover;
@@ -378,9 +367,7 @@ impl Core {
                 }
             }
             owned.push(OwnedKey { key, created, revision, handover: number });
-            self.names.touch(id.name);
         }
-        let own = self.calls.get(call_id).map(Call::own).unwrap_or_default();
         let others: Vec<ContenderId> =
             own.iter().filter(|of| !contenders.contains(of)).copied().collect();
         contenders.iter().for_each(|of| self.unlist(*of));
@@ -435,9 +422,9 @@ impl Core {
         contender.confirms = Some(call);
         match how == Release::Lingering && !fenced && self.may_linger(id) {
             true => {
-                let handover =
-                    self.names.contender(id).and_then(Contender::ownership).map(|it| it.handover);
-                self.outbox.linger(self.now, id, handover.unwrap_or_default());
+                let ownership = self.names.contender(id).and_then(Contender::ownership);
+                let handover = ownership.map_or(0, |it| it.handover);
+                self.outbox.lingering.push_back((self.now + LINGER, id, handover));
                 self.set_linger_timer();
             }
             false => self.pass_on(id, fenced),
@@ -484,7 +471,7 @@ impl Core {
 
     /// The call that may take over what another call held.
     fn heir(&self, id: ContenderId) -> Option<CallId> {
-        self.names.get(id.name)?.heir(self.staying(id)?)
+        self.names.get(id.name)?.heir(self.staying(id)?, &self.calls)
     }
 
     /// A contender whose key may stay in this process after its body.
@@ -497,16 +484,12 @@ impl Core {
         (sound && passes).then_some(contender)
     }
 
-    /// Whether a key may stay a moment after its body: no call waits for it, as far as this process knows.
+    /// Returns true if a key may stay a moment after its body: no call waits for it, as far as this process knows.
     fn may_linger(&self, id: ContenderId) -> bool {
-        let contender =
-            self.staying(id).filter(|it| it.wish.mode == Mode::Exclusive && it.siblings.is_empty());
-        let contended =
-            contender.and_then(Contender::ownership).is_none_or(Ownership::is_contended);
-        let name = self.names.get(id.name);
-        !self.shutdown.has_begun()
-            && !contended
-            && name.is_some_and(|name| name.is_unwanted(self.now))
+        let alone = |it: &&Contender| it.wish.mode == Mode::Exclusive && !it.is_group;
+        let ownership = self.staying(id).filter(alone).and_then(Contender::ownership);
+        let unwanted = self.names.get(id.name).is_some_and(|name| name.is_unwanted(self.now));
+        ownership.is_some_and(|it| !it.is_contended()) && unwanted && !self.shutdown.has_begun()
     }
 
     /// A call has come for a name that lingers: it takes it over, or the key goes.
@@ -528,7 +511,9 @@ impl Core {
     /// Deletes the keys that have lingered for as long as they may: at most this many.
     pub(super) fn delete_lingered(&mut self, most: usize) {
         for _ in 0..most {
-            let Some((id, handover)) = self.outbox.next_lingered(self.now) else { break };
+            let first = self.outbox.lingering.front().filter(|(until, ..)| *until <= self.now);
+            let Some((_, id, handover)) = first.copied() else { break };
+            self.outbox.lingering.pop_front();
             let ownership = self.names.contender(id).and_then(Contender::ownership);
             if ownership.is_some_and(|it| it.handover == handover) {
                 self.linger_over(id);
@@ -538,7 +523,7 @@ impl Core {
     }
 
     fn set_linger_timer(&mut self) {
-        if let Some(until) = self.outbox.lingers_until() {
+        if let Some((until, ..)) = self.outbox.lingering.front() {
             self.timers.set_by(Timer::Linger, until.rounded_up(TOGETHER));
         }
     }
@@ -587,13 +572,15 @@ impl Core {
         self.names.touch(id.name);
     }
 
-    /// No call wants a contender that is in line: its key goes, once it is known whether there is one; and so do all of its group.
+    /// No call wants a contender that is in line: its key goes, once it is known whether there is one; and so do all that were put for
+    /// its call.
     pub(super) fn give_up(&mut self, id: ContenderId) {
-        let siblings = self.names.contender(id).map(|it| it.siblings.clone()).unwrap_or_default();
-        for id in siblings.iter().copied().filter(|of| *of != id).chain([id]) {
-            match self.names.contender(id).map(|it| &it.state) {
-                Some(State::Pending { .. }) => self.remove(id),
-                Some(State::Waiting) => self.delete(id),
+        let bound = self.names.contender(id).and_then(|it| self.calls.waiting(it.bound?));
+        let own = bound.map_or_else(|| [id].into(), |call| call.own.clone());
+        for id in &*own {
+            match self.names.contender(*id).map(|it| &it.state) {
+                Some(State::Pending { .. }) => self.remove(*id),
+                Some(State::Waiting) => self.delete(*id),
                 _ => {}
             }
         }
@@ -607,13 +594,16 @@ impl Core {
         }
     }
 
-    /// Whether the call that a contender is for alone waits no more, or the contender's group is broken.
+    /// Returns true if the call that a contender is for alone waits no more, or has lost another one.
     pub(super) fn is_unwanted(&self, id: ContenderId) -> bool {
-        self.names.contender(id).is_none_or(|it| {
-            let waits = |call| self.calls.get(call).is_some_and(|call| call.ticket().is_some());
-            let over = it.bound.is_some_and(|call| !waits(call));
-            it.detached || over || self.names.standing(it) == Standing::Broken
-        })
+        let broken = |it: &Contender| self.names.standing(it, &self.calls) == Standing::Broken;
+        self.names.contender(id).is_none_or(|it| it.detached || broken(it))
+    }
+
+    /// Looks again at the names of the call that a contender is for alone.
+    pub(super) fn touch_bound(&mut self, contender: Option<CallId>) {
+        let call = contender.and_then(|call| self.calls.get(call));
+        call.into_iter().for_each(|call| call.names.iter().for_each(|of| self.names.touch(*of)));
     }
 
     /// A contender's key is to be deleted, if it may be there.
@@ -622,29 +612,25 @@ impl Core {
         let Some(contender) = name.get(id.number) else { return };
         use State::{Held, Unsettled, Waiting};
         let may_be_there = matches!(contender.state, Waiting | Held(_) | Unsettled);
-        let Some(key) = contender.key().cloned().filter(|_| may_be_there) else { return };
-        let (session, created) = (contender.session, contender.created());
-        let siblings = contender.siblings.clone();
+        let Some(key) = contender.key.clone().filter(|_| may_be_there) else { return };
+        let (session, created, bound) = (contender.session, contender.created, contender.bound);
         name.part(id.number);
-        self.outbox.delete(Deletion { contender: id, session, key, created });
+        self.outbox.deletions.push(Deletion { contender: id, session, key, created });
         self.timers.cancel(&Timer::Contender(id));
         self.names.touch(id.name);
-        siblings.iter().for_each(|of| self.names.touch(of.name));
+        self.touch_bound(bound);
     }
 
     /// A contender is gone for good.
     pub(super) fn remove(&mut self, id: ContenderId) {
         self.unlist(id);
         self.detach(id);
-        let Some(contender) = self.names.get_mut(id.name).and_then(|name| name.remove(id.number))
-        else {
-            return;
-        };
+        let contender = self.names.get_mut(id.name).and_then(|name| name.remove(id.number));
+        let Some(contender) = contender else { return };
         self.timers.cancel(&Timer::Contender(id));
         self.sessions.detach(self.now, contender.session, id);
         self.confirm(contender.confirms);
-        contender.siblings.iter().for_each(|of| self.names.touch(of.name));
-        self.names.touch(id.name);
+        self.touch_bound(contender.bound);
     }
 
     /// The name of a contender goes on without it, whatever becomes of its key.
@@ -669,12 +655,5 @@ impl Core {
             self.outputs.extend(self.view.close(id, |_| true));
             self.names.forget(id);
         }
-    }
-}
-
-impl Core {
-    /// When a wait that a contender serves is over, if ever.
-    pub(super) fn wait_ends(&self, id: ContenderId) -> Option<Moment> {
-        self.names.get(id.name)?.head()?.until
     }
 }

@@ -23,7 +23,7 @@ impl Core {
     pub(super) fn search_later(&mut self, id: CallId) {
         let due = (self.now + STEP).rounded_up(deadlock::TOGETHER);
         if let Some(call) = self.calls.get_mut(id) {
-            call.nest_mut().search_at = Some(due);
+            call.search_at = Some(due);
         }
         self.set_call_timer(id);
     }
@@ -33,17 +33,17 @@ impl Core {
     pub(super) fn look_for_cycle(&mut self, id: CallId) {
         if !self.calls.may_deadlock(id) {
             let call = self.calls.get_mut(id);
-            call.into_iter().for_each(|call| call.nest_mut().search_at = None);
+            call.into_iter().for_each(|call| call.search_at = None);
             return self.set_call_timer(id);
         }
         self.search_later(id);
-        let own = self.calls.get(id).map(Call::own).unwrap_or_default();
+        let own = self.calls.get(id).map(|call| call.own.clone()).unwrap_or_default();
         let contenders = own.iter().filter_map(|id| self.names.contender(*id));
         let contenders: Vec<&Contender> = contenders.filter(|it| it.is_in_line()).collect();
         if contenders.is_empty() {
             return self.claim_beside(id);
         }
-        let waits = contenders.iter().filter_map(|it| Some((it.key()?.clone(), it.created()?)));
+        let waits = contenders.iter().filter_map(|it| Some((it.key.clone()?, it.created?)));
         let waits: Vec<Incarnation> = waits.collect();
         if waits.len() == own.len() {
             let held = contenders.first().map_or_else(Vec::new, |it| self.held_keys(&it.lists));
@@ -56,7 +56,7 @@ impl Core {
     pub(super) fn held_keys(&self, ids: &[ContenderId]) -> Vec<Incarnation> {
         let held =
             ids.iter().filter_map(|id| self.names.contender(*id).filter(|it| it.held().is_some()));
-        held.filter_map(|it| Some((it.key()?.clone(), it.created()?))).take(HELD).collect()
+        held.filter_map(|it| Some((it.key.clone()?, it.created?))).take(HELD).collect()
     }
 
     fn claim_beside(&mut self, id: CallId) {
@@ -96,7 +96,7 @@ impl Core {
     /// A cycle was found: takes the call out of it by one transaction, which proves that it stands.
     fn abort(&mut self, id: CallId, cycle: Cycle) {
         let Some(call) = self.calls.get(id) else { return };
-        let own = call.own();
+        let own = call.own.clone();
         let waits = |id: &ContenderId| {
             let contender = self.names.contender(*id);
             contender.is_some_and(|it| matches!(it.state, State::Waiting) && !it.aborts)
@@ -180,9 +180,9 @@ impl Core {
                 let held = name.held_against(mode);
                 let held = held.filter(|(_, it)| self.holds_in_time(it));
                 let held = held.filter_map(|(_, it)| it.held());
-                let put = move |it: &Contender| it.key().is_some() && excludes(it);
+                let put = move |it: &Contender| it.key.is_some() && excludes(it);
                 let in_line = name.in_line().filter(move |(_, it)| put(it));
-                let served = in_line.filter_map(|(_, it)| it.bound.or_else(|| name.serves(it)));
+                let served = in_line.filter_map(|(_, it)| name.serves(it, &self.calls));
                 held.flat_map(Ownership::holders).chain(served.filter(move |of| *of != id))
             })
         })

@@ -77,8 +77,9 @@ enum Exchange {
     /// Puts of contenders of this number of calls, and deletions of others in the same transaction (rule P7).
     Put(SessionId, usize, Vec<ContenderId>, Vec<Deletion>),
     Delete(Vec<Deletion>),
-    Read(Vec<Read>),
-    Describe(Vec<Description>),
+    /// Urgent ones, or others.
+    Read(bool, Vec<Read>),
+    Describe(usize, Vec<Description>),
     /// Ranges that searches for cycles want.
     Search(Vec<(CallId, Key)>),
     /// The call that is to be taken out of a cycle, and the contenders by which it waits.
@@ -175,9 +176,7 @@ impl Core {
                 let held = self.names.iter().flat_map(|(name, it)| {
                     it.held().map(move |(number, _)| ContenderId { number, name })
                 });
-                for id in held.collect::<Vec<_>>() {
-                    self.read_at(id, now);
-                }
+                held.collect::<Vec<_>>().into_iter().for_each(|id| self.read_at(id, now));
             }
             Input::Tick => {}
         }
@@ -220,7 +219,7 @@ impl Core {
     fn fire(&mut self, timer: Timer) {
         match timer {
             Timer::Call(call) => self.call_due(call),
-            Timer::Contender(id) => self.contender_due(id),
+            Timer::Contender(id) => self.attend(id),
             Timer::Session(session) => drop(self.sessions.wake(session)),
             Timer::Rest(name) => self.rest(name),
             Timer::Linger => self.delete_lingered(BUDGET),
@@ -263,19 +262,27 @@ impl Core {
                 self.barrier_answered(id, witness, result.and_then(Response::txn));
             }
             Exchange::Put(session, calls, ids, deletions) => {
-                self.sessions.wake(session).into_iter().for_each(|it| it.puts().done(calls));
+                let accepted = result.is_ok();
+                let session_of = self.sessions.wake(session);
+                session_of.into_iter().for_each(|it| it.puts().done(calls, accepted));
                 self.put(session, ids, deletions, result.and_then(Response::txn));
             }
             Exchange::Delete(deletions) => {
-                self.outbox.delete_done(deletions.len());
+                self.outbox.deletions.done(deletions.len(), result.is_ok());
                 self.deleted(deletions, result.and_then(Response::txn));
             }
-            Exchange::Read(reads) => match result.and_then(Response::txn) {
-                Ok(answer) if !answer.stale => self.read(reads, answer),
-                Err(Failure::Refused(..)) => self.read_again(&reads, false, SLOWLY),
-                result => self.read_again(&reads, result.is_ok(), 0),
-            },
-            Exchange::Describe(keys) => self.described(&keys, result.and_then(Response::txn)),
+            Exchange::Read(urgent, reads) => {
+                self.view.line(urgent).done(reads.len(), result.is_ok());
+                match result.and_then(Response::txn) {
+                    Ok(answer) if !answer.stale => self.read(reads, answer),
+                    Err(Failure::Refused(..)) => self.read_again(&reads, false, SLOWLY),
+                    result => self.read_again(&reads, result.is_ok(), 0),
+                }
+            }
+            Exchange::Describe(count, keys) => {
+                self.outbox.records.done(count, result.is_ok());
+                self.described(&keys, result.and_then(Response::txn));
+            }
             Exchange::Search(reads) => self.searched(reads, result.and_then(Response::txn)),
             Exchange::Abort(call, own, cycle) => {
                 self.aborted(call, &own, &cycle, result.and_then(Response::txn));
@@ -287,8 +294,8 @@ impl Core {
     fn flush(&mut self) {
         self.flush_sessions();
         while self.may_send()
-            && !self.waits_for_more(self.outbox.has_ready_deletes())
-            && let Some(deletions) = self.outbox.next_delete()
+            && !self.waits_for_more(self.outbox.deletions.is_ready())
+            && let Some(deletions) = self.outbox.deletions.next(|_| Some(1))
         {
             let txn = transactions::delete(&deletions);
             self.send(Request::Txn(txn), Exchange::Delete(deletions));
@@ -323,8 +330,10 @@ impl Core {
         for id in renewed.map(|(id, _)| id).collect::<Vec<_>>() {
             self.renew(id);
         }
-        self.outbox.reopen_windows();
-        self.view.reopen_window();
+        self.outbox.deletions.reopen_window();
+        self.outbox.records.reopen_window();
+        self.view.line(true).reopen_window();
+        self.view.line(false).reopen_window();
         self.searches.reopen_window();
         self.sessions.reopen_windows();
     }
@@ -375,7 +384,7 @@ impl Core {
             Exchange::Put(.., deletions) => !deletions.is_empty(),
             _ => false,
         };
-        self.outbox.has_deletions() || self.under_way.values().any(|(_, it)| is_delete(it))
+        !self.outbox.deletions.is_empty() || self.under_way.values().any(|(_, it)| is_delete(it))
     }
 
     /// When the first caller came that waits for a lock, or for a session.

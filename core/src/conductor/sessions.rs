@@ -15,6 +15,7 @@ use crate::request::{Failure, Refusal, Request, Response, TxnAnswer};
 use crate::session::{LIST, Need, Session};
 use crate::steps::step;
 use crate::transactions::{self, READS};
+use crate::view::Whose;
 
 impl Core {
     /// Sends what sessions need: renewals even while etcd is not reached.
@@ -86,7 +87,7 @@ impl Core {
         let contenders = self.sessions.get(id)?.contenders();
         let mut contenders = contenders.rev().filter_map(|id| self.names.contender(id));
         let contender = contenders.find(|it| it.ownership().is_some())?;
-        Some((contender.key()?.clone(), contender.created()?))
+        Some((contender.key.clone()?, contender.created?))
     }
 
     /// The keys of a session were listed, or not. What the list does not show is read: only that proves a loss.
@@ -119,7 +120,8 @@ impl Core {
     /// Reads what calls held under a session when its keys were asked for, and these are not.
     fn read_unlisted(&mut self, id: SessionId, sent: Moment, keys: Vec<Vec<u8>>) {
         let keys: HashSet<Vec<u8>> = keys.into_iter().collect();
-        let listed = |it: &Contender| it.key().is_some_and(|key| keys.contains(key.as_bytes()));
+        let listed =
+            |it: &Contender| it.key.as_ref().is_some_and(|key| keys.contains(key.as_bytes()));
         let held =
             self.held_under(id).filter(|(_, it)| it.held().is_some_and(|held| held.since <= sent));
         let missing: Vec<ContenderId> =
@@ -129,7 +131,9 @@ impl Core {
 
     /// Reads what calls hold under a session, and is watched, though it could not be listed: all of it until the next list.
     fn read_in_turn(&mut self, id: SessionId) {
-        let guarded = self.held_under(id).filter(|(it, _)| self.view.is_guarded(it.name, id));
+        let guarded = self
+            .held_under(id)
+            .filter(|(it, _)| self.view.get(it.name, Whose::Holds(id)).is_some());
         let guarded: Vec<ContenderId> = guarded.map(|(id, _)| id).collect();
         let reads = guarded.chunks(READS);
         let pause = LIST / u32::try_from(reads.len()).unwrap_or(u32::MAX).max(1);

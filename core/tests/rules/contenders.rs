@@ -138,7 +138,7 @@ fn heir_of_the_same_ttl_inherits_the_waiting_key() {
         rig.acquire_for(2, "locks/a", Wait::Forever, ttl_secs);
         rig.cancel(1);
         rig.serve();
-        let waits = |it: &&Contender| it.is_in_line() && it.created().is_some();
+        let waits = |it: &&Contender| it.is_in_line() && it.created.is_some();
         assert!(rig.contenders("locks/a").last().is_some_and(waits));
         assert_eq!(rig.has("locks/a/a1"), inherited);
     }

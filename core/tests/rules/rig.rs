@@ -411,7 +411,7 @@ impl Rig {
     /// The create revision of the only contender of a name.
     pub(crate) fn created(&self, name: &str) -> Option<Revision> {
         match &self.contenders(name)[..] {
-            [contender] => contender.created(),
+            [contender] => contender.created,
             other => panic!("{other:?}"),
         }
     }
