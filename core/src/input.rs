@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::ids::{CallId, Name, RequestId, WatchId};
 use crate::moment::Moment;
-use crate::request::{Cause, Failure, Response, WatchEvent};
+use crate::request::{Cause, Event, Failure, Response};
 use crate::seat::Mode;
 
 /// What a core is made with.
@@ -41,57 +41,29 @@ pub enum Input {
     Acquire(Acquire),
     /// The caller of a waiting call has gone away.
     Cancel(CallId),
-    /// The body of a call has been dropped.
-    Release {
-        /// The call.
-        call: CallId,
-        /// When its keys go.
-        how: Release,
-        /// The holder relies on its keys going with the body: they are not handed over (rule P22).
-        fenced: bool,
-    },
+    /// The body of a call has been dropped. If `fenced`, the holder relies on its keys going with the body: they are not handed over
+    /// (rule P22).
+    Release { call: CallId, how: Release, fenced: bool },
     /// The keys of a call whose body has been dropped are on a lease of their own (rule P39). Comes only during a shutdown, once for a
     /// call, and instead of its release: its names stay closed here.
     Moved(CallId),
     /// Open a session of this TTL and report it: etcd can be reached, and this process may write there.
-    Warm {
-        /// The id to report it to.
-        call: CallId,
-        /// The TTL, in seconds.
-        ttl_secs: i64,
-    },
+    Warm { call: CallId, ttl_secs: i64 },
     /// etcd answered a request, or did not.
-    Answer {
-        /// The request.
-        request: RequestId,
-        /// Its answer.
-        result: Result<Response, Failure>,
-    },
-    /// etcd does not answer: only renewals are sent until [`Back`](Self::Back), and calls are refused once they and the outage have
-    /// lasted for the connect time-out. It may come again with another cause.
-    Lost {
-        /// When the first exchange began that was not answered.
-        since: Moment,
-        /// Why the last exchange failed, if one did.
-        cause: Option<Cause>,
-    },
+    Answer { request: RequestId, result: Result<Response, Failure> },
+    /// etcd has not answered since the first exchange that began then: only renewals are sent until [`Back`](Self::Back), and calls are
+    /// refused once they and the outage have lasted for the connect time-out. It may come again with another cause, that of the last
+    /// exchange that failed.
+    Lost { since: Moment, cause: Option<Cause> },
     /// etcd answers again, or answers over a new connection. It may have been wiped meanwhile, so leases under which bodies run
     /// are renewed before anything else is sent.
     Back,
     /// etcd has lost its history, or is another cluster than before: all locks that were granted until now are lost (rule P35).
     Wiped,
-    /// A watch reported something.
-    Watch {
-        /// The watch.
-        watch: WatchId,
-        /// What it reported.
-        event: WatchEvent,
-    },
-    /// No new locks; bodies may run until `until`.
-    Shutdown {
-        /// Until when bodies may run.
-        until: Moment,
-    },
+    /// A watch reported a change. `None`: the revision it was to start from is compacted: read again, watch again (rule P16).
+    Watch { watch: WatchId, event: Option<Event> },
+    /// No new locks; bodies may run until then.
+    Shutdown { until: Moment },
     /// Check all held names now: the test kit asks for what happens by itself after a second of holding (rule P18).
     Inspect,
     /// Time has passed.
@@ -123,15 +95,12 @@ pub enum Wait {
 /// A call that wants names: all of them, or none (rule P13).
 #[derive(Debug)]
 pub struct Acquire {
-    /// The call.
     pub call: CallId,
     /// At least one, at most [`NAMES`](crate::NAMES), each once, without a trailing `/`.
     pub names: Vec<Name>,
-    /// The TTL of its session, in seconds.
     pub ttl_secs: i64,
     /// How it shares all its names.
     pub mode: Mode,
-    /// How long it queues.
     pub wait: Wait,
     /// The holder record.
     pub record: Arc<[u8]>,

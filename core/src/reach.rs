@@ -6,7 +6,7 @@
 //! *History* (rules P20, P35). A response of a lower revision than was known when its request was sent is stale. A write of a lower
 //! one, or a renewal that finds no lease then, proves that etcd was wiped, or restored from a snapshot.
 
-use std::mem;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::ids::Revision;
@@ -21,21 +21,22 @@ const PROBE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What is known of etcd.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reach {
     probe: Duration,
     /// Since when calls wait.
     waiting: Option<Moment>,
     under_way: usize,
-    answered: Option<Moment>,
+    /// When etcd answered last.
+    pub answered: Option<Moment>,
     /// When the first exchange began since etcd answered last; at the earliest then, where one is still under way.
     silent: Option<Moment>,
     outage: Option<Outage>,
     /// The highest revision that a transaction returned in this history, and how many histories have ended.
     highest: Option<Revision>,
     epoch: u64,
-    has_changed: bool,
-    is_wiped: bool,
+    /// What the core does not know yet.
+    pub news: VecDeque<Input>,
 }
 
 /// An outage of etcd.
@@ -43,7 +44,6 @@ pub struct Reach {
 struct Outage {
     since: Moment,
     noticed: Moment,
-    cause: Option<Cause>,
     /// How many exchanges have failed that began after it was noticed.
     failures: u32,
     /// When etcd is probed next.
@@ -70,18 +70,7 @@ impl Sent {
 impl Reach {
     /// Makes one for calls that wait for etcd at most for `connect_timeout`.
     pub fn new(connect_timeout: Duration) -> Self {
-        Self {
-            probe: PROBE.min(connect_timeout / 2),
-            waiting: None,
-            under_way: 0,
-            answered: None,
-            silent: None,
-            outage: None,
-            highest: None,
-            epoch: 0,
-            has_changed: false,
-            is_wiped: false,
-        }
+        Self { probe: PROBE.min(connect_timeout / 2), ..Self::default() }
     }
 
     /// Notes that calls wait for etcd, or that none does.
@@ -91,36 +80,37 @@ impl Reach {
 
     /// Notes that an exchange begins; [`end`](Self::end) must follow.
     pub fn begin(&mut self, now: Moment, request: &Request) -> Sent {
-        let txn = match request {
-            Request::Txn(txn) => Some(txn),
-            _ => None,
+        let is_put = |op: &Op| matches!(op, Op::Put { .. });
+        let (writes, puts) = match request {
+            Request::Txn(txn) => (!txn.only_reads(), txn.then.iter().any(is_put)),
+            _ => (false, false),
         };
         self.silent.get_or_insert(now);
         self.under_way += 1;
-        Sent {
-            at: now,
-            floor: self.highest,
-            epoch: self.epoch,
-            writes: txn.is_some_and(|txn| !txn.only_reads()),
-            puts: txn.is_some_and(|txn| txn.then.iter().any(|op| matches!(op, Op::Put { .. }))),
-        }
+        Sent { at: now, floor: self.highest, epoch: self.epoch, writes, puts }
     }
 
     /// Notes how an exchange ended, and marks a stale response.
     pub fn end(&mut self, now: Moment, sent: Sent, result: &mut Result<Response, Failure>) {
         self.under_way -= 1;
+        if sent.epoch == self.epoch {
+            self.mark_stale(sent, result);
+        }
         match result {
             Ok(_) | Err(Failure::Refused(..)) => {
                 self.answered = Some(now);
                 self.silent = (self.under_way > 0).then_some(now);
-                self.has_changed |= self.outage.take().is_some();
+                self.news.extend(self.outage.take().map(|_| Input::Back));
             }
             Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
                 self.failed(now, sent, cause.clone());
             }
         }
+    }
+
+    /// Compares the revision of a response with what was known when its request was sent.
+    fn mark_stale(&mut self, sent: Sent, result: &mut Result<Response, Failure>) {
         match result {
-            _ if sent.epoch != self.epoch => {}
             Ok(Response::Txn(answer)) => {
                 let again = sent.puts && answer.succeeded && sent.floor == Some(answer.revision);
                 let behind = sent.is_ahead_of(answer.revision);
@@ -146,9 +136,7 @@ impl Reach {
             self.silent = self.silent.filter(|_| self.under_way > 0);
             return;
         }
-        self.has_changed = true;
-        let outage = self.lose(now, now + spread(now, PAUSE));
-        outage.cause = Some(cause);
+        let outage = self.lose(now, now + spread(now, PAUSE), Some(cause));
         if sent.at > outage.noticed {
             outage.failures += 1;
             let pause = PAUSE * (1 << outage.failures.min(3));
@@ -156,11 +144,13 @@ impl Reach {
         }
     }
 
-    fn lose(&mut self, now: Moment, next: Moment) -> &mut Outage {
-        self.has_changed |= self.outage.is_none();
+    fn lose(&mut self, now: Moment, next: Moment, cause: Option<Cause>) -> &mut Outage {
         let since = self.silent.unwrap_or(now);
-        let new = || Outage { since, noticed: now, cause: None, failures: 0, next };
-        self.outage.get_or_insert_with(new)
+        let since = self.outage.as_ref().map_or(since, |outage| outage.since);
+        if self.outage.is_none() || cause.is_some() {
+            self.news.push_back(Input::Lost { since, cause });
+        }
+        self.outage.get_or_insert(Outage { since, noticed: now, failures: 0, next })
     }
 
     /// Returns when [`probe`](Self::probe) is to be called, if at all.
@@ -175,48 +165,29 @@ impl Reach {
         self.due().filter(|due| *due <= now)?;
         if self.silent.is_some() || self.outage.is_some() {
             let next = now + self.probe;
-            self.lose(now, next).next = next;
+            self.lose(now, next, None).next = next;
         }
         Some(self.begin(now, request))
     }
 
     /// Notes that a connection was made. It may lead to an etcd that was wiped, or restored from a snapshot.
     pub fn connect(&mut self) {
-        self.has_changed |= self.outage.is_none();
+        if self.outage.is_none() {
+            self.news.push_back(Input::Back);
+        }
     }
 
     /// Notes that etcd has lost its history, or is another cluster than before.
     pub fn wipe(&mut self) {
         self.highest = None;
         self.epoch += 1;
-        self.is_wiped = true;
-    }
-
-    /// Returns when etcd answered last.
-    pub fn answered(&self) -> Option<Moment> {
-        self.answered
+        self.news.push_back(Input::Wiped);
     }
 
     /// Returns since when etcd is lost, if an exchange has shown it that began after that was noticed: its member may have died.
     pub fn is_lost_since(&self) -> Option<Moment> {
         let outage = self.outage.as_ref();
         outage.filter(|outage| outage.failures > 0).map(|outage| outage.since)
-    }
-
-    /// Returns true if there are [`news`](Self::news).
-    pub fn has_news(&self) -> bool {
-        self.has_changed || self.is_wiped
-    }
-
-    /// Returns what the core does not know yet.
-    pub fn news(&mut self) -> Option<Input> {
-        if mem::take(&mut self.is_wiped) {
-            return Some(Input::Wiped);
-        }
-        mem::take(&mut self.has_changed).then(|| match &self.outage {
-            Some(outage) => Input::Lost { since: outage.since, cause: outage.cause.clone() },
-            None => Input::Back,
-        })
     }
 }
 

@@ -14,17 +14,10 @@ pub type Cause = Arc<dyn Error + Send + Sync>;
 /// One exchange with etcd. The transport tries it once, on one endpoint after the other while none was reached.
 #[derive(Debug, Clone)]
 pub enum Request {
-    /// Grant a lease of this TTL, in whole seconds, which will be renewed.
+    /// Grant a lease of this TTL, in whole seconds.
     Grant(i64),
-    /// Grant one that is to run out by itself (rule P39).
-    Reserve(i64),
-    /// Renew a lease.
-    KeepAlive {
-        /// Which one.
-        lease: LeaseId,
-        /// How long that may take, all endpoints together (rule P30).
-        timeout: Duration,
-    },
+    /// Renew a lease, within this time for all endpoints together (rule P30).
+    KeepAlive { lease: LeaseId, timeout: Duration },
     /// Revoke a lease and with it all its keys.
     Revoke(LeaseId),
     /// List the keys that hang on a lease. A member may answer that is behind, or leads no more.
@@ -36,11 +29,9 @@ pub enum Request {
 /// A flat transaction: no nesting (rule P6), at most 128 operations a branch.
 #[derive(Debug, Clone, Default)]
 pub struct Txn {
-    /// Its conditions: all of them must hold.
+    /// Its conditions: `then` is carried out if all of them hold.
     pub when: Vec<Compare>,
-    /// What is done if they do.
     pub then: Vec<Op>,
-    /// What is done if they do not.
     pub or_else: Vec<Op>,
 }
 
@@ -65,62 +56,28 @@ pub enum Compare {
     NoneUnder(Key),
 }
 
-/// One operation of a transaction.
+/// One operation of a transaction. With `values`, a read shows the keys' values and leases too.
 #[derive(Debug, Clone)]
 pub enum Op {
     /// Put the key, attached to the lease; answers the previous key-value.
-    Put {
-        /// The key.
-        key: Key,
-        /// Its value.
-        value: Arc<[u8]>,
-        /// The lease it hangs on.
-        lease: LeaseId,
-    },
+    Put { key: Key, value: Arc<[u8]>, lease: LeaseId },
     /// Read one key.
-    Get {
-        /// The key.
-        key: Key,
-        /// Its value and its lease too.
-        values: bool,
-    },
-    /// Read the keys that begin with the prefix, lowest create revision first: the owner.
-    Range {
-        /// What they begin with.
-        prefix: Key,
-        /// How many at most; `None`: all.
-        limit: Option<u32>,
-        /// Their values and their leases too.
-        values: bool,
-        /// Only those created up to this revision.
-        up_to: Option<Revision>,
-    },
+    Get { key: Key, values: bool },
+    /// Read the keys that begin with the prefix, lowest create revision first: the owner. `limit`: how many at most; `up_to`: only those
+    /// created up to this revision.
+    Range { prefix: Key, limit: Option<u32>, values: bool, up_to: Option<Revision> },
     /// Delete the key.
     Delete(Key),
-    /// Delete all keys that begin with this.
-    DeleteUnder(Key),
 }
 
 /// etcd's answer to a [`Request`].
 #[derive(Debug, Clone)]
 pub enum Response {
-    /// etcd granted a lease.
-    Granted {
-        /// Its id.
-        lease: LeaseId,
-        /// The TTL etcd granted, which may be longer than asked.
-        ttl: Duration,
-    },
-    /// etcd renewed a lease.
-    KeptAlive {
-        /// The TTL the lease has now; zero: there is no such lease.
-        ttl: Duration,
-        /// The header's revision, which lags where a follower answers (rule P35), or a read's if the lease is gone; `None` if there
-        /// was none.
-        revision: Option<Revision>,
-        /// The revision is lower than was known: a member lags, or etcd has lost its history. [`Reach`](crate::Reach) marks it.
-        stale: bool,
-    },
+    /// etcd granted a lease. Its TTL may be longer than asked.
+    Granted { lease: LeaseId, ttl: Duration },
+    /// etcd renewed a lease. A TTL of zero: there is no such lease. `revision`: the header's, which lags where a follower answers (rule
+    /// P35), or a read's if the lease is gone; `None` if there was none. It may be `stale`, as that of a transaction.
+    KeptAlive { ttl: Duration, revision: Option<Revision>, stale: bool },
     /// The lease is gone, or was not there.
     Revoked,
     /// The keys that hang on a lease; `None`: they could not be listed.
@@ -130,39 +87,28 @@ pub enum Response {
 }
 
 impl Response {
-    /// The lease and its TTL, if one was granted.
-    pub fn granted(self) -> Result<(LeaseId, Duration), Failure> {
-        match self {
-            Self::Granted { lease, ttl } => Ok((lease, ttl)),
-            other => Err(other.unexpected()),
-        }
-    }
-
     /// The transaction's answer, if it is one.
     pub fn txn(self) -> Result<TxnAnswer, Failure> {
         match self {
             Self::Txn(answer) => Ok(answer),
-            other => Err(other.unexpected()),
+            other => {
+                let cause = format!("an answer that was not asked for: {other:?}");
+                Err(Failure::Unknown(Arc::from(Box::from(cause))))
+            }
         }
-    }
-
-    fn unexpected(&self) -> Failure {
-        let cause = format!("an answer that was not asked for: {self:?}");
-        Failure::Unknown(Arc::from(Box::from(cause)))
     }
 }
 
 /// The answer to a [`Txn`].
 #[derive(Debug, Clone)]
 pub struct TxnAnswer {
-    /// The outer header's revision.
+    /// The outer header's.
     pub revision: Revision,
     /// A read of a lower revision than was known: a member lags, or etcd has lost its history. [`Reach`](crate::Reach) marks it.
     pub stale: bool,
     /// Whether the conditions held.
     pub succeeded: bool,
-    /// For each operation of the branch taken the key-values that a get or a range found, or the one that a put replaced; none of
-    /// a delete.
+    /// For each operation of the branch taken the key-values that a read found, or the one that a put replaced; none of a delete.
     pub answers: Vec<Vec<Kv>>,
 }
 
@@ -177,13 +123,10 @@ impl TxnAnswer {
 /// A key-value as etcd stores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kv {
-    /// The key.
     pub key: Vec<u8>,
-    /// Its value; empty where only keys were asked for.
+    /// Empty where only keys were read.
     pub value: Vec<u8>,
-    /// The revision at which it was created.
     pub create_revision: Revision,
-    /// The revision at which it was last put.
     pub mod_revision: Revision,
     /// The lease it is attached to; 0: none. `None` where only keys were read, because etcd 3.7 omits it there (etcd#22209).
     pub lease: Option<LeaseId>,
@@ -203,11 +146,8 @@ pub enum Failure {
 impl Failure {
     /// What the client said.
     pub fn cause(&self) -> Cause {
-        match self {
-            Self::Unavailable(cause) | Self::Refused(_, cause) | Self::Unknown(cause) => {
-                cause.clone()
-            }
-        }
+        let (Self::Unavailable(cause) | Self::Refused(_, cause) | Self::Unknown(cause)) = self;
+        cause.clone()
     }
 }
 
@@ -224,25 +164,11 @@ pub enum Refusal {
     Other,
 }
 
-/// What a watch reports.
-#[derive(Debug, Clone)]
-pub enum WatchEvent {
-    /// A key below the watched prefix changed.
-    Changed(Event),
-    /// The revision the watch was to start from is compacted: read again, watch again (rule P16).
-    Compacted,
-}
-
 /// One change of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The key was put.
     Put(Kv),
-    /// The key was deleted.
-    Delete {
-        /// The key.
-        key: Vec<u8>,
-        /// The revision at which it was deleted.
-        revision: Revision,
-    },
+    /// The key was deleted, at this revision.
+    Delete { key: Vec<u8>, revision: Revision },
 }

@@ -17,7 +17,7 @@ use crate::ids::{ContenderId, Key, LeaseId, NameId, Revision};
 use crate::loss::LossCause;
 use crate::moment::{Deadline, Moment};
 use crate::outbox::Line;
-use crate::transactions::Fence;
+use crate::request::Compare;
 
 /// How far this process's clock and etcd's may drift apart within one TTL (rule P28).
 const DRIFT: f64 = 0.01;
@@ -192,9 +192,9 @@ impl Session {
     }
 
     /// What its transactions compare; `None` while its session key is not there.
-    pub fn fence(&self) -> Option<Fence> {
+    pub fn fence(&self) -> Option<Compare> {
         let lease = self.granted_lease()?;
-        Some(Fence { key: lease.session_key.clone(), modified: lease.modified? })
+        Some(Compare::Modified(lease.session_key.clone(), lease.modified?))
     }
 
     /// Whether acquisitions may be sent under it now.

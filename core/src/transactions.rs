@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ids::{CallId, ContenderId, Key, LeaseId, Revision, SessionId, contends};
+use crate::ids::{CallId, ContenderId, Key, LeaseId, Revision, SessionId};
 use crate::request::{Compare, Kv, Op, Txn, TxnAnswer};
 
 /// Locks in one bundle: two operations each, and etcd takes 128 a branch unless configured otherwise. A name is at most 1 KiB
@@ -16,13 +16,6 @@ const MANY: u32 = 256;
 /// last one may have had 32.
 pub const READS: usize = 32;
 
-/// A session key in the state a transaction relies on: the session was not barred since (rule P10).
-#[derive(Debug, Clone)]
-pub struct Fence {
-    pub key: Key,
-    pub modified: Revision,
-}
-
 /// A key to put below a name.
 #[derive(Debug)]
 pub struct Placement {
@@ -33,14 +26,13 @@ pub struct Placement {
     pub all: bool,
 }
 
-/// Puts all these keys unless the session was barred since (rules P6, P8, P10). A single try puts them only if no key at all is
-/// below any of their names, and else reads who owns these (rule P11). `before` has the [`delete`] of other keys that goes first, so
-/// that the ranges do not show those.
-pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement], tries: bool, before: Txn) -> Txn {
-    let mut txn = before;
-    txn.when.push(Compare::Modified(fence.key.clone(), fence.modified));
+/// Puts all these keys unless the session was barred since: `fence` is its key as it was (rules P6, P8, P10). A single try puts
+/// them only if no key at all is below any of their names, and else reads who owns these (rule P11). `txn` has the [`delete`] of
+/// other keys that goes first, so that the ranges do not show those.
+pub fn put(fence: Compare, lease: LeaseId, keys: &[Placement], tries: bool, mut txn: Txn) -> Txn {
+    txn.when.push(fence);
     for Placement { key, family, record, all } in keys {
-        txn.then.push(put_one(key, record, lease));
+        txn.then.push(Op::Put { key: key.clone(), value: record.clone(), lease });
         if tries {
             txn.when.push(Compare::NoneUnder(family.clone()));
             txn.or_else.push(oldest(family, 1, true));
@@ -52,42 +44,21 @@ pub fn put(fence: &Fence, lease: LeaseId, keys: &[Placement], tries: bool, befor
     txn
 }
 
-/// What the answer to a put shows of one key.
-#[derive(Debug)]
-pub struct Placed {
-    /// When the key had been created before, if it was there.
-    pub previous: Option<Revision>,
-    /// The oldest keys of the family, its own included; none, for a single try: no other was there.
-    pub found: Vec<Kv>,
-}
-
-/// Reads the answer to a put of so many keys that was applied, key by key.
-pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = Placed> {
+/// Reads the answer to a put of so many keys that was applied. Returns for each key its create revision if it was there before, and
+/// the oldest keys of its family, its own included; none, for a single try: no other was there.
+pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = (Option<Revision>, Vec<Kv>)> {
     let count = answer.answers.len();
     let tried = count == keys;
     let of_puts = if tried { keys } else { 2 * keys };
-    let of_deletions = count.saturating_sub(of_puts);
-    let mut answers = answer.answers.into_iter().skip(of_deletions);
+    let mut answers = answer.answers.into_iter().skip(count.saturating_sub(of_puts));
     std::iter::from_fn(move || {
         let previous = answers.next()?.first().map(|kv| kv.create_revision);
-        let found = if tried { Vec::new() } else { answers.next()? };
-        Some(Placed { previous, found })
+        Some((previous, if tried { Vec::new() } else { answers.next()? }))
     })
 }
 
-/// Reads the answer to a single try that was not applied: the first of these families that has an owner, and its key.
-pub fn owner<'a>(
-    answer: TxnAnswer,
-    families: impl Iterator<Item = &'a Key>,
-    counts: impl Fn(&Kv) -> bool,
-) -> Option<(usize, Kv)> {
-    let mut oldest = families.zip(answer.firsts()).enumerate();
-    let owns = |family: &Key, kv: &Kv| contends(family, &kv.key) && counts(kv);
-    oldest.find_map(|(at, (family, kv))| Some((at, kv.filter(|kv| owns(family, kv))?)))
-}
-
-/// Bars the session: what was sent under its earlier revision can no longer apply. Without a revision it creates the session
-/// key (rule P10). It may read another key too.
+/// Bars the session: what was sent while its key was `modified` at an earlier revision can no longer apply. Without a revision it
+/// creates the session key (rule P10). It may read another key too.
 pub fn barrier(
     session: &Key,
     modified: Option<Revision>,
@@ -98,36 +69,22 @@ pub fn barrier(
         Some(modified) => Compare::Modified(session.clone(), modified),
         None => Compare::Absent(session.clone()),
     };
-    let put = put_one(session, &Arc::from([]), lease);
     let with = |op: Op| std::iter::once(op).chain(read.map(get)).collect();
     Txn {
         when: vec![unchanged],
-        then: with(put),
+        then: with(Op::Put { key: session.clone(), value: Arc::from([]), lease }),
         or_else: with(Op::Get { key: session.clone(), values: true }),
     }
 }
 
-/// What the answer to a barrier shows.
-#[derive(Debug)]
-pub struct Barred {
-    /// The session key's revision now; `None`: it is gone, or another client's.
-    pub modified: Option<Revision>,
-    /// When the key was created that was read too.
-    pub read: Option<Revision>,
-}
-
-/// Reads the answer to a barrier under this lease.
-pub fn barred(answer: TxnAnswer, lease: LeaseId) -> Barred {
-    let (succeeded, revision) = (answer.succeeded, answer.revision);
+/// Reads the answer to a barrier under this lease: the session key's mod revision now (`None`: it is gone, or another client's),
+/// and the create revision of the key that was read too.
+pub fn barred(answer: TxnAnswer, lease: LeaseId) -> (Option<Revision>, Option<Revision>) {
+    let barrier = answer.succeeded.then_some(answer.revision);
     let mut answers = answer.firsts();
     let found = answers.next().flatten().filter(|kv| kv.lease == Some(lease));
-    Barred {
-        modified: match succeeded {
-            true => Some(revision),
-            false => found.map(|kv| kv.mod_revision),
-        },
-        read: answers.next().flatten().map(|kv| kv.create_revision),
-    }
+    let read = answers.next().flatten().map(|kv| kv.create_revision);
+    (barrier.or(found.map(|kv| kv.mod_revision)), read)
 }
 
 /// A contender's key to delete, guarded so that a late delete harms no later incarnation (rule P24).
@@ -136,7 +93,7 @@ pub struct Deletion {
     pub contender: ContenderId,
     pub session: SessionId,
     pub key: Key,
-    /// `None`: it is not known whether it is there, only that no put of it can apply any more (rules P10, P34).
+    /// `None`: nothing is known but that no put of it can apply any more (rules P10, P34).
     pub created: Option<Revision>,
 }
 
@@ -172,10 +129,9 @@ pub fn deleted(deletions: &mut Vec<Deletion>, answer: TxnAnswer) -> Vec<Deletion
 #[derive(Debug)]
 pub struct Description {
     pub contender: ContenderId,
-    /// The call that it is about.
     pub call: CallId,
     pub key: Key,
-    /// The key's mod revision: so its incarnation and its lease are ours.
+    /// The mod revision of our own last write: so its incarnation and its lease are ours.
     pub modified: Revision,
     pub lease: LeaseId,
     pub record: Arc<[u8]>,
@@ -183,12 +139,13 @@ pub struct Description {
 
 /// Writes the records of these keys if all are as they were last written here, else reads them.
 pub fn describe(keys: &[Description]) -> Txn {
-    let unchanged = |it: &Description| Compare::Modified(it.key.clone(), it.modified);
-    Txn {
-        when: keys.iter().map(unchanged).collect(),
-        then: keys.iter().map(|it| put_one(&it.key, &it.record, it.lease)).collect(),
-        or_else: keys.iter().map(|it| get(&it.key)).collect(),
+    let mut txn = Txn::default();
+    for Description { key, modified, lease, record, .. } in keys {
+        txn.when.push(Compare::Modified(key.clone(), *modified));
+        txn.then.push(Op::Put { key: key.clone(), value: record.clone(), lease: *lease });
+        txn.or_else.push(get(key));
     }
+    txn
 }
 
 /// Reads the response to a [`describe`] that wrote nothing: whether each key is as it was last written here.
@@ -197,22 +154,12 @@ pub fn unchanged(keys: &[Description], answer: TxnAnswer) -> Vec<bool> {
     found.map(|(kv, it)| kv.is_some_and(|kv| kv.mod_revision == it.modified)).collect()
 }
 
-/// Reads all keys that begin with this, or only those up to that create revision, with their values if asked.
-pub fn read_under(prefix: Key, up_to: Option<Revision>, values: bool) -> Op {
-    Op::Range { prefix, limit: None, values, up_to }
-}
-
 /// A transaction without conditions.
 pub fn reads(ops: Vec<Op>) -> Txn {
     Txn { then: ops, ..Txn::default() }
 }
 
-fn put_one(key: &Key, value: &Arc<[u8]>, lease: LeaseId) -> Op {
-    Op::Put { key: key.clone(), value: value.clone(), lease }
-}
-
-/// Reads one key, without its value and its lease.
-pub fn get(key: &Key) -> Op {
+fn get(key: &Key) -> Op {
     Op::Get { key: key.clone(), values: false }
 }
 

@@ -11,7 +11,6 @@ use crate::moment::Moment;
 use crate::outbox::Line;
 use crate::output::Output;
 use crate::request::{Kv, Op};
-use crate::transactions;
 
 /// While a watch is younger than this, the name is read too: etcd may serve such a watch 100 ms late (rule P15).
 const FRESH: Duration = Duration::from_millis(150);
@@ -56,11 +55,11 @@ impl Read {
 
     /// Its operations: one for the family, and one for the key that is read with its value.
     pub fn ops(&self) -> impl Iterator<Item = Op> + '_ {
-        let keys = transactions::read_under(self.family.clone(), self.up_to, false);
+        let under = |prefix, values| Op::Range { prefix, limit: None, values, up_to: self.up_to };
+        let keys = under(self.family.clone(), false);
         // A range, because a get has no bound on create revisions, and a foreign key need not be text.
         let text = self.whole.as_ref().and_then(|key| key.utf8_chunks().next());
-        let whole =
-            text.map(|text| transactions::read_under(text.valid().into(), self.up_to, true));
+        let whole = text.map(|text| under(text.valid().into(), true));
         std::iter::once(keys).chain(whole)
     }
 

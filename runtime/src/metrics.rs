@@ -192,7 +192,7 @@ mod on {
     impl Asked {
         pub(crate) fn now(request: &Request, now: impl FnOnce() -> Moment) -> Self {
             let kind = match request {
-                Request::Grant(_) | Request::Reserve(_) => "grant",
+                Request::Grant(_) => "grant",
                 Request::KeepAlive { .. } => "keep_alive",
                 Request::Revoke(_) => "revoke",
                 Request::List(_) => "read",

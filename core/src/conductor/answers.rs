@@ -1,5 +1,7 @@
 //! Answers: what etcd's responses and events mean for contenders, and what is read and watched because of them.
 
+use std::sync::Arc;
+
 use super::{Core, Exchange, SLOWLY, Timer};
 use crate::call::{Call, Stage};
 use crate::contender::{Contender, Seen, State};
@@ -10,11 +12,11 @@ use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::output::{Output, Owner, Refused};
 use crate::ownership::SETTLED;
-use crate::request::{Event, Failure, Kv, Refusal, Request, TxnAnswer, WatchEvent};
+use crate::request::{Event, Failure, Kv, Refusal, Request, TxnAnswer};
 use crate::seat::Seat;
 use crate::session::Session;
 use crate::steps::step;
-use crate::transactions::{self, Deletion, Description, LOCKS, Placed, Placement};
+use crate::transactions::{self, Deletion, Description, LOCKS, Placement};
 use crate::view::{OFTEN, RELIES, Read, WAITER, Watch, Whose};
 
 /// Puts and deletes.
@@ -53,7 +55,7 @@ impl Core {
                 false => self.deletions_with_puts(placements.len()),
             };
             let before = transactions::delete(&deletions);
-            let txn = transactions::put(&fence, lease, &placements, tries, before);
+            let txn = transactions::put(fence, lease, &placements, tries, before);
             self.send(Request::Txn(txn), Exchange::Put(id, leads.len(), ids, deletions));
         }
     }
@@ -141,15 +143,20 @@ impl Core {
     }
 
     /// The put of a contender was applied.
-    fn placed(&mut self, id: ContenderId, revision: Revision, placed: Placed) {
+    fn placed(
+        &mut self,
+        id: ContenderId,
+        revision: Revision,
+        (previous, found): (Option<Revision>, Vec<Kv>),
+    ) {
         let now = self.now;
         let Some(name) = self.names.get_mut(id.name) else { return };
         let family = name.family.clone();
         let Some(contender) = name.get_mut(id.number) else { return };
-        contender.placed(revision, placed.previous, &placed.found, &family);
+        contender.placed(revision, previous, &found, &family);
         let own = contender.key.clone();
         let is_own = |kv: &Kv| own.as_ref().is_some_and(|own| own.as_bytes() == kv.key);
-        name.see(now, placed.found.iter().any(|kv| !is_own(kv) && contends(&family, &kv.key)));
+        name.see(now, found.iter().any(|kv| !is_own(kv) && contends(&family, &kv.key)));
         name.wait(id.number);
         if self.is_unwanted(id) {
             self.delete(id);
@@ -159,8 +166,6 @@ impl Core {
 
     /// A single try has met keys below its names (rule P11).
     fn tried(&mut self, ids: &[ContenderId], answer: TxnAnswer) {
-        let names = ids.iter().filter_map(|id| self.names.get(id.name));
-        let families: Vec<Key> = names.map(|name| name.family.clone()).collect();
         for id in ids {
             self.names.get_mut(id.name).into_iter().for_each(|name| name.heard = Some(self.now));
         }
@@ -172,7 +177,10 @@ impl Core {
             name.is_some_and(|name| name.is_going(&kv.key, kv.lease, &self.sessions))
         };
         let counts = |kv: &Kv| !ids.iter().any(|id| going(id, kv));
-        let owner = transactions::owner(answer, families.iter(), counts);
+        let owner = ids.iter().zip(answer.firsts()).enumerate().find_map(|(at, (id, kv))| {
+            let family = &self.names.get(id.name)?.family;
+            kv.filter(|kv| contends(family, &kv.key) && counts(kv)).map(|kv| (at, kv))
+        });
         let call = self.served_by(*first);
         if let Some(call) = call.filter(|call| self.calls.get(*call).is_some_and(Call::is_try))
             && let Some((name, kv)) = owner
@@ -534,12 +542,14 @@ impl Core {
     }
 
     /// The owner of a name whose key etcd has shown. A key of this process that holds nothing says nothing of itself (rule P36).
-    fn owner_of(&self, name: NameId, mut kv: Kv) -> Owner {
+    fn owner_of(&self, name: NameId, kv: Kv) -> Owner {
         let name = self.names.get(name);
-        if name.is_some_and(|name| name.is_going(&kv.key, kv.lease, &self.sessions)) {
-            kv.value.clear();
+        let goes = name.is_some_and(|it| it.is_going(&kv.key, kv.lease, &self.sessions));
+        let unleased = kv.lease == Some(0);
+        Owner {
+            record: if goes { Arc::default() } else { kv.value.into() },
+            unleased: unleased.then(|| String::from_utf8_lossy(&kv.key).into()),
         }
-        Owner::of(kv)
     }
 
     /// A key of this process is gone, or was put by another client.
@@ -557,11 +567,11 @@ impl Core {
     }
 
     /// A watch reported something.
-    pub(super) fn watch_event(&mut self, watch: WatchId, event: WatchEvent) {
+    pub(super) fn watch_event(&mut self, watch: WatchId, event: Option<Event>) {
         let Some((id, whose)) = self.view.name_of(watch) else { return };
         match event {
-            WatchEvent::Changed(event) => self.changed(id, &event),
-            WatchEvent::Compacted => {
+            Some(event) => self.changed(id, &event),
+            None => {
                 self.view.close(id, |ended| ended == whose);
                 let name = self.names.get(id).into_iter();
                 let all = name.flat_map(|name| name.held().chain(name.in_line()));

@@ -254,7 +254,7 @@ impl Core {
     fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
         let Some((at, exchange)) = self.under_way.remove(&request) else { return };
         match exchange {
-            Exchange::Grant(id) => self.granted(id, at, result.and_then(Response::granted)),
+            Exchange::Grant(id) => self.granted(id, at, result),
             Exchange::Renewal(id) => self.renewed(id, at, result),
             Exchange::Revocation(lease) => self.revoked(lease, &result),
             Exchange::List(id) => self.listed(id, at, result),

@@ -162,25 +162,28 @@ impl Core {
         &mut self,
         id: SessionId,
         sent: Moment,
-        result: Result<(LeaseId, Duration), Failure>,
+        result: Result<Response, Failure>,
     ) {
         let warms = self.sessions.first_warming().is_some();
         let Some(session) = self.sessions.wake(id) else {
             // A shutdown has ended it.
-            return self.sessions.revoke(result.ok().map(|(lease, _)| lease));
+            if let Ok(Response::Granted { lease, .. }) = result {
+                self.sessions.revoke([lease]);
+            }
+            return;
         };
         match result {
-            Ok((lease, ttl)) => {
+            Ok(Response::Granted { lease, ttl }) => {
                 let key = session_key(&self.root, lease);
                 session.granted(self.now, sent, (lease, ttl), key);
                 self.sessions.leases.insert(lease);
             }
             Err(failure @ Failure::Refused(..)) => self.give_up_session(id, &Refused::by(failure)),
             // A grant that was carried out unseen runs out by itself: nothing was put under it. The next call asks anew.
-            Err(_) if session.is_unused() && !warms => {
+            Ok(_) | Err(_) if session.is_unused() && !warms => {
                 self.sessions.end(id);
             }
-            Err(_) => {
+            Ok(_) | Err(_) => {
                 let failures = session.renewal_failures();
                 let pause = self.pause(failures);
                 let session = self.sessions.get_mut(id);
@@ -314,7 +317,7 @@ impl Core {
     ) {
         let slowly = self.now + self.pause(SLOWLY);
         let Some(session) = self.sessions.alive(id) else { return };
-        let answer = match (result, session.lease()) {
+        let (modified, read) = match (result, session.lease()) {
             (Ok(answer), Some(lease)) => transactions::barred(answer, lease),
             (Ok(_), None) => return,
             (Err(Failure::Refused(Refusal::LeaseNotFound, _)), _) => {
@@ -336,13 +339,13 @@ impl Core {
                 return;
             }
         };
-        session.barrier_answered(self.now, answer.modified);
+        session.barrier_answered(self.now, modified);
         // None of these puts can apply any more. Those that did are taken back.
         for contender in session.take_ambiguous() {
             self.delete(contender);
         }
         if let Some((_, created)) = witness
-            && answer.read != Some(created)
+            && read != Some(created)
         {
             // It may have gone meanwhile; or history went back to before it, and others are not there either.
             let contenders = self.sessions.get(id).into_iter().flat_map(Session::contenders);
@@ -350,7 +353,7 @@ impl Core {
                 self.want_read(contender, false);
             }
         }
-        if answer.modified.is_none() {
+        if modified.is_none() {
             self.retire(id); // the session key was deleted, or put by another client
             self.renew(id); // perhaps with its lease
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use etcd_locked_core::{
     Acquire, Contender, Core, Event, Failure, Grant, Input, Key, LeaseId, LossCause, Mode, Moment,
     Name, Op, Output, Refused, Release, Request, RequestId, Response, Revision, Session, Settings,
-    Wait, WatchEvent, WatchId,
+    Wait, WatchId,
 };
 use etcd_locked_sim::etcd::{Etcd, settings};
 use etcd_locked_sim::transport::Transport;
@@ -308,8 +308,7 @@ impl Rig {
             let mut events = self.store.events(&prefix, revision).unwrap_or_default();
             events.retain(|event| puts || matches!(event, Event::Delete { .. }));
             for event in events {
-                let event = WatchEvent::Changed(event);
-                self.submit(Input::Watch { watch, event });
+                self.submit(Input::Watch { watch, event: Some(event) });
             }
         }
     }
@@ -317,8 +316,7 @@ impl Rig {
     /// The only watch reports something.
     pub(crate) fn event(&mut self, event: Event) {
         let watch = *self.watches.keys().next().expect("a watch");
-        let event = WatchEvent::Changed(event);
-        self.submit(Input::Watch { watch, event });
+        self.submit(Input::Watch { watch, event: Some(event) });
     }
 
     /// What the keys begin with that watches are on.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etcd_locked_core::{Input, LossCause, Op, Output, Refused, Request, Response, Txn, Wait};
+use etcd_locked_core::{Input, LossCause, Op, Output, Refused, Request, Txn, Wait};
 use etcd_locked_sim::etcd::unknown;
 
 use crate::SOON;
@@ -80,8 +80,7 @@ fn moved() -> Rig {
     rig.hold(2, "locks/b");
     rig.live(SOON * 5); // from now on the keys are watched
     rig.shut_down(SOON * 10);
-    let reserved = rig.store.apply(rig.now, &Request::Reserve(60));
-    let (lease, _) = reserved.and_then(Response::granted).expect("a lease");
+    let lease = rig.store.grant(rig.now, Duration::from_secs(60));
     let put = Op::Put { key: "locks/a/a1".into(), value: [].into(), lease };
     let txn = Txn { then: vec![put], ..Txn::default() };
     rig.store.apply(rig.now, &Request::Txn(txn)).expect("a lease");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use etcd_locked_core::{
     Acquire, Core, Event, Grant, Input, Key, Kv, Mode, Moment, Name, Op, Output, Refused, Release,
-    Request, RequestId, Revision, Search, Txn, Wait, WatchEvent, WatchId, holds_of,
+    Request, RequestId, Revision, Search, Txn, Wait, WatchId, holds_of,
 };
 use etcd_locked_sim::etcd::{Etcd, settings, unknown};
 
@@ -170,8 +170,7 @@ impl Town {
         }
         let any = !reports.is_empty();
         for (watch, event) in reports {
-            let event = WatchEvent::Changed(event);
-            self.submit(n, Input::Watch { watch, event });
+            self.submit(n, Input::Watch { watch, event: Some(event) });
         }
         any
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_locked_core::{
-    CallId, Compare, Failure, Key, LeaseId, Op, Refusal, Request, Revision, Txn,
+    CallId, Compare, Failure, Key, LeaseId, Op, Refusal, Request, Response, Revision, Txn,
 };
 
 use super::handle::whole_secs;
@@ -137,8 +137,12 @@ impl Move {
     async fn attempt(&mut self, client: &Arc<Client>) -> Result<bool, Failure> {
         let lease = match self.lease {
             Some(lease) => lease,
-            None => client.exchange(Request::Reserve(self.ttl_secs)).await?.granted()?.0,
+            None => match client.exchange(Request::Grant(self.ttl_secs)).await? {
+                Response::Granted { lease, .. } => lease,
+                _ => return Ok(false),
+            },
         };
+        client.renewals.forget(lease); // it is to run out
         self.lease = Some(lease);
         let get = |(key, _): &(Key, Revision)| Op::Get { key: key.clone(), values: true };
         let read = Txn { then: self.keys.iter().map(get).collect(), ..Txn::default() };

@@ -113,15 +113,7 @@ impl Client {
 
     async fn carry_out(&self, request: Request, sent: Sent) -> Result<Response, Failure> {
         match request {
-            Request::Grant(ttl_secs) => {
-                let (lease, ttl) = self.grant(ttl_secs).await?;
-                self.renewals.keep(lease, ttl, None);
-                Ok(Response::Granted { lease, ttl })
-            }
-            Request::Reserve(ttl_secs) => {
-                let (lease, ttl) = self.grant(ttl_secs).await?;
-                Ok(Response::Granted { lease, ttl })
-            }
+            Request::Grant(ttl_secs) => self.grant(ttl_secs).await,
             Request::KeepAlive { lease, timeout } => {
                 self.mind_certificate();
                 let kept = self.keep_alive(lease, timeout, sent).await;
@@ -251,7 +243,7 @@ impl Client {
         self.means.terms.keyring.authenticates()
     }
 
-    async fn grant(&self, ttl_secs: i64) -> Result<(LeaseId, Duration), Failure> {
+    async fn grant(&self, ttl_secs: i64) -> Result<Response, Failure> {
         self.scout.begin().await;
         self.acquires()?;
         let (lease, ttl) = self
@@ -266,7 +258,8 @@ impl Client {
             })
             .await?;
         tracing::debug!(parent: None, lease = format_args!("{lease:x}"), ?ttl, "etcd has granted a lease");
-        Ok((lease, ttl))
+        self.renewals.keep(lease, ttl, None);
+        Ok(Response::Granted { lease, ttl })
     }
 
     async fn revoke(&self, lease: LeaseId) -> Result<Response, Failure> {

@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use etcd_client::{
-    CompareOp, DeleteOptions, Error, GetOptions, KeyValue, LeaseTimeToLiveOptions, PutOptions,
-    ResponseHeader, SortOrder, SortTarget, TxnOp, TxnOpResponse,
+    CompareOp, Error, GetOptions, KeyValue, LeaseTimeToLiveOptions, PutOptions, ResponseHeader,
+    SortOrder, SortTarget, TxnOp, TxnOpResponse,
 };
 use etcd_locked_core::{Compare, Kv, LeaseId, Op, Response, Revision, Txn, TxnAnswer};
 use tonic::{Code, Status};
@@ -84,10 +84,7 @@ fn operation(op: &Op) -> TxnOp {
         Op::Range { prefix, limit, values, up_to } => {
             TxnOp::get(&**prefix, Some(range(*limit, *values, *up_to)))
         }
-        Op::Delete(key) => TxnOp::delete(&**key, Some(DeleteOptions::new())),
-        Op::DeleteUnder(prefix) => {
-            TxnOp::delete(&**prefix, Some(DeleteOptions::new().with_prefix()))
-        }
+        Op::Delete(key) => TxnOp::delete(&**key, None),
     }
 }
 
@@ -120,7 +117,7 @@ fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<Vec<Kv>> {
     let found = match (op, answer) {
         (Op::Put { .. }, TxnOpResponse::Put(mut put)) => put.take_prev_key().into_iter().collect(),
         (Op::Get { .. } | Op::Range { .. }, TxnOpResponse::Get(mut get)) => get.take_kvs(),
-        (Op::Delete(..) | Op::DeleteUnder(..), TxnOpResponse::Delete(_)) => Vec::new(),
+        (Op::Delete(_), TxnOpResponse::Delete(_)) => Vec::new(),
         _ => return None,
     };
     let key_value = |kv| {

@@ -62,7 +62,7 @@ impl Reach {
     /// Whether etcd has answered, and has not been lost since.
     pub(crate) fn is_reached(&self) -> bool {
         let state = self.state();
-        state.etcd.answered().is_some() && state.lost.is_none()
+        state.etcd.answered.is_some() && state.lost.is_none()
     }
 
     /// A call is refused because etcd does not serve it. True if that is to be logged: etcd answers, so no other line says why.
@@ -71,7 +71,7 @@ impl Reach {
         let within = |time, of: Option<Moment>| of.is_some_and(|of| now - of < time);
         let mut state = self.state();
         state.refused += 1;
-        let answers = state.lost.is_none() && within(FRESH, state.etcd.answered());
+        let answers = state.lost.is_none() && within(FRESH, state.etcd.answered);
         let logs = answers && !within(REFUSED, state.logged);
         if logs {
             state.logged = Some(now);
@@ -133,8 +133,8 @@ impl Reach {
             return None;
         }
         let mut state = self.state();
-        let news = state.etcd.news();
-        self.has_news.store(state.etcd.has_news(), Ordering::Release);
+        let news = state.etcd.news.pop_front();
+        self.has_news.store(!state.etcd.news.is_empty(), Ordering::Release);
         news
     }
 
@@ -158,7 +158,7 @@ impl Reach {
         let changed = change(&mut state);
         let is_due = state.rests && state.etcd.due().is_some();
         state.rests &= !is_due;
-        let has_news = state.etcd.has_news();
+        let has_news = !state.etcd.news.is_empty();
         let is_new = has_news && !self.has_news.swap(true, Ordering::AcqRel);
         drop(state);
         if is_due || is_new {
@@ -171,7 +171,7 @@ impl Reach {
     pub(crate) fn wants_asking(&self) -> bool {
         let now = self.clock.now();
         let state = self.state();
-        let fresh = state.etcd.answered().is_some_and(|at| now - at < FRESH);
+        let fresh = state.etcd.answered.is_some_and(|at| now - at < FRESH);
         let known = fresh || state.lost.is_some(); // then it is asked anyway
         drop(state);
         !known && !self.asking.swap(true, Ordering::AcqRel)

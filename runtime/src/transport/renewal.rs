@@ -119,8 +119,8 @@ impl Renewals {
         live.filter(|(_, left)| !left.is_zero()).collect()
     }
 
-    /// The lease is gone.
-    pub(super) fn forget(&self, lease: LeaseId) {
+    /// The lease is gone, or runs out by itself.
+    pub(crate) fn forget(&self, lease: LeaseId) {
         self.leases().remove(&lease);
     }
 

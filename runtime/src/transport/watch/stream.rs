@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
-use etcd_locked_core::{Event, Revision, WatchEvent, WatchId};
+use etcd_locked_core::{Event, Revision, WatchId};
 use futures_util::FutureExt;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -43,12 +43,12 @@ const WARNED: Duration = Duration::from_secs(60);
 /// The first and the longest pause before a refused watch is tried again.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// What etcd has answered for a watch.
+/// What etcd has answered for a watch. No event: its first revision is compacted.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(super) id: WatchId,
     pub(super) incarnation: Incarnation,
-    pub(super) event: WatchEvent,
+    pub(super) event: Option<Event>,
 }
 
 /// How events are submitted to the engine, which hands them to [`Watches::take`](super::Watches::take).
@@ -235,7 +235,7 @@ impl Stream {
         let id = watch.id;
         let submit = |event| (self.submit)(Seen { id, incarnation, event });
         if answer.canceled() && answer.compact_revision() > 0 {
-            submit(WatchEvent::Compacted);
+            submit(None);
             self.table.drop(incarnation);
         } else if answer.canceled() {
             // Without the key: its values may be personal data.
@@ -265,7 +265,7 @@ impl Stream {
             watch.refusals = 0;
             for event in answer.events().iter().filter_map(event) {
                 watch.from = watch.from.max(revision(&event));
-                submit(WatchEvent::Changed(event));
+                submit(Some(event));
             }
         }
         None

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use etcd_locked_core::{Key, Revision, WatchEvent, WatchId};
+use etcd_locked_core::{Event, Key, Revision, WatchId};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -58,12 +58,12 @@ impl Watches {
     }
 
     /// Takes an event of the task; returns what of it is for the core.
-    pub(crate) fn take(&mut self, seen: Seen) -> Option<(WatchId, WatchEvent)> {
+    pub(crate) fn take(&mut self, seen: Seen) -> Option<(WatchId, Option<Event>)> {
         let Seen { id, incarnation, event } = seen;
         if self.live.get(&id) != Some(&incarnation) {
             return None;
         }
-        if matches!(event, WatchEvent::Compacted) {
+        if event.is_none() {
             self.live.remove(&id);
         }
         Some((id, event))
@@ -80,7 +80,6 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    use etcd_locked_core::Event;
     use etcd_locked_embedded::{Etcd, Link};
     use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -135,7 +134,7 @@ mod tests {
         async fn next(&mut self) -> Event {
             let event = tokio::time::timeout(Duration::from_secs(60), self.seen.recv());
             match self.watches.take(event.await.expect("the watches stay silent").unwrap()) {
-                Some((_, WatchEvent::Changed(event))) => event,
+                Some((_, Some(event))) => event,
                 other => panic!("{other:?}"),
             }
         }

@@ -11,7 +11,7 @@ use crate::world::bench::{Bench, Message, Watch};
 use crate::world::clients::{Call, Stage};
 use crate::world::etcd::{revision_of, unknown};
 use crate::world::network::may_arrive_twice;
-use etcd_locked_core::{Input, Mode, Moment, RequestId, WatchEvent, WatchId};
+use etcd_locked_core::{Input, Mode, Moment, RequestId, WatchId};
 
 /// The only name there is.
 const NAME: &str = "locks/a";
@@ -275,7 +275,7 @@ impl Board {
         let watch = self.bench.processes[n].watches.get_mut(&id).expect("a watch");
         let event = watch.next_event(&self.bench.store).expect("an event");
         watch.next = revision_of(&event) + 1;
-        self.bench.submit(n, Input::Watch { watch: id, event: WatchEvent::Changed(event) });
+        self.bench.submit(n, Input::Watch { watch: id, event: Some(event) });
     }
 
     fn messages(&mut self) -> &mut Vec<Message> {

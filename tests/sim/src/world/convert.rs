@@ -10,7 +10,7 @@ use etcd_client::{CompareOp, EventType, SortOrder, SortTarget};
 use etcd_locked_embedded::store;
 
 use crate::world::revision;
-use etcd_locked_core::{Compare, Event, Failure, Key, Kv, Op, Refusal, Txn, TxnAnswer};
+use etcd_locked_core::{Compare, Event, Failure, Kv, Op, Refusal, Txn, TxnAnswer};
 
 pub(crate) fn txn(txn: &Txn) -> PbTxnRequest {
     PbTxnRequest {
@@ -54,16 +54,13 @@ fn operation(op: &Op) -> PbTxnRequestOp {
             prev_kv: true,
             ..PbPutRequest::default()
         }),
-        Op::Delete(key) => delete(key, Vec::new()),
-        Op::DeleteUnder(prefix) => delete(prefix, end_of(prefix.as_bytes())),
+        Op::Delete(key) => PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest {
+            key: key.as_bytes().into(),
+            ..PbDeleteRequest::default()
+        }),
         Op::Get { .. } | Op::Range { .. } => PbTxnOpRequest::RequestRange(range(op)),
     };
     PbTxnRequestOp { request: Some(request) }
-}
-
-fn delete(key: &Key, range_end: Vec<u8>) -> PbTxnOpRequest {
-    let key = key.as_bytes().into();
-    PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest { key, range_end, prev_kv: false })
 }
 
 /// What reads in a transaction, as a range.
@@ -84,7 +81,7 @@ pub(crate) fn range(op: &Op) -> PbRangeRequest {
             max_create_revision: up_to.map_or(0, |to| to.get()),
             ..PbRangeRequest::default()
         },
-        Op::Put { .. } | Op::Delete(..) | Op::DeleteUnder(..) => unreachable!("not a read"),
+        Op::Put { .. } | Op::Delete(..) => unreachable!("not a read"),
     }
 }
 

@@ -99,7 +99,7 @@ impl Etcd {
             return Err(refused(Refusal::NoSpace));
         }
         let answer = match request {
-            Request::Grant(ttl_secs) | Request::Reserve(ttl_secs) => {
+            Request::Grant(ttl_secs) => {
                 let ttl = Duration::from_secs(ttl_secs.unsigned_abs());
                 let (lease, ttl) = self.lease(now, ttl);
                 Ok(Response::Granted { lease, ttl })

@@ -9,8 +9,7 @@ use super::transport::Transport;
 use super::violation::must;
 use crate::world::Revision;
 use etcd_locked_core::{
-    Compare, Event, Failure, Input, Key, Moment, Op, Request, RequestId, Response, Search,
-    WatchEvent, WatchId,
+    Compare, Event, Failure, Input, Key, Moment, Op, Request, RequestId, Response, Search, WatchId,
 };
 
 impl Bench {
@@ -212,7 +211,7 @@ impl Bench {
                 let Some(events) = watch.events(&self.store) else {
                     watch.silent = Moment::after_boot(Duration::MAX); // cancelled by etcd
                     let at = self.now + self.faults.trip(&mut self.random).back;
-                    due.push((n, id, at, WatchEvent::Compacted));
+                    due.push((n, id, at, None));
                     continue;
                 };
                 watch.next = revision + 1;
@@ -225,7 +224,7 @@ impl Bench {
                     for _ in 0..copies {
                         let at = self.now + self.faults.trip(&mut self.random).back;
                         watch.delivered = watch.delivered.max(at);
-                        due.push((n, id, watch.delivered, WatchEvent::Changed(event.clone())));
+                        due.push((n, id, watch.delivered, Some(event.clone())));
                     }
                 }
             }
@@ -247,7 +246,7 @@ fn is_search(request: &Request) -> bool {
 /// of which revision.
 pub(crate) fn may_arrive_twice(request: &Request) -> bool {
     let txn = match request {
-        Request::Grant(..) | Request::Reserve(..) => return false,
+        Request::Grant(..) => return false,
         Request::KeepAlive { .. } | Request::Revoke(_) | Request::List(_) => return true,
         Request::Txn(txn) => txn,
     };

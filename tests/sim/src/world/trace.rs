@@ -63,7 +63,6 @@ pub(crate) fn brief(request: &Request) -> String {
             Op::Get { key, .. } => format!("get {key}"),
             Op::Range { prefix, limit, up_to, .. } => format!("range {prefix} {limit:?} {up_to:?}"),
             Op::Delete(key) => format!("delete {key}"),
-            Op::DeleteUnder(prefix) => format!("delete under {prefix}"),
         });
         ops.collect::<Vec<_>>().join(", ")
     };

@@ -47,7 +47,7 @@ impl Transport {
 
     /// Returns what the core does not know yet.
     pub fn news(&mut self) -> Option<Input> {
-        self.reach.news()
+        self.reach.news.pop_front()
     }
 
     /// Returns when the next probe is due, if one is.
