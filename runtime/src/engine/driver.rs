@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use etcd_locked_core::{
-    Acquire, CallId, Core, Failure, Grant, Input, Output, Refused, Release, Request, RequestId,
-    Response, Settings,
+    Acquire, CallId, Core, Event, Failure, Grant, Input, Output, Refused, Release, Request,
+    RequestId, Response, Settings, WatchId,
 };
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
@@ -30,7 +30,7 @@ use super::runner::{Runner, contain};
 use crate::clock::{Alarm, Clock, Moment};
 use crate::metrics::{self, Asked};
 use crate::transport::client::Client;
-use crate::transport::watch::{Seen, Submit, Watches};
+use crate::transport::watch::{Submit, Watches};
 use crate::values::config::Config;
 use crate::values::drained::Drained;
 use crate::values::error::LockError;
@@ -56,7 +56,7 @@ pub(super) enum Message {
         result: Answered,
         asked: Asked,
     },
-    Watch(Seen),
+    Watch(WatchId, Option<Event>),
     /// The keys of these calls are under a lease of their own.
     Moved(Vec<CallId>),
     /// Time has passed.
@@ -194,9 +194,9 @@ impl Driver {
             }
         }));
         let driver = runner.clone();
-        let submit: Submit = Arc::new(move |event| {
+        let submit: Submit = Arc::new(move |watch, event| {
             if let Some(driver) = driver.upgrade() {
-                driver.submit(Message::Watch(event));
+                driver.submit(Message::Watch(watch, event));
             }
         });
         Self {
@@ -254,11 +254,7 @@ impl Driver {
                 self.effects.extend(measured.map(Effect::Run));
                 self.step(Input::Answer { request, result });
             }
-            Message::Watch(event) => {
-                if let Some((watch, event)) = self.watches.take(event) {
-                    self.step(Input::Watch { watch, event });
-                }
-            }
+            Message::Watch(watch, event) => self.step(Input::Watch { watch, event }),
             Message::Moved(calls) => {
                 self.kept.moved(&calls);
                 calls.into_iter().for_each(|call| self.step(Input::Moved(call)));

@@ -4,5 +4,5 @@ mod stream;
 mod table;
 mod watches;
 
-pub(crate) use stream::{Seen, Submit};
+pub(crate) use stream::Submit;
 pub(crate) use watches::Watches;

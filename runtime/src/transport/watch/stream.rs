@@ -10,7 +10,7 @@ use etcd_locked_core::{Event, Revision, WatchId};
 use futures_util::FutureExt;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::table::{Command, Incarnation, Table};
+use super::table::{Command, Table};
 use crate::clock::{Clock, Moment};
 use crate::transport::client::Client;
 use crate::transport::convert::{MAX_ANSWER, key_value};
@@ -43,16 +43,8 @@ const WARNED: Duration = Duration::from_secs(60);
 /// The first and the longest pause before a refused watch is tried again.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// What etcd has answered for a watch. No event: its first revision is compacted.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    pub(super) id: WatchId,
-    pub(super) incarnation: Incarnation,
-    pub(super) event: Option<Event>,
-}
-
-/// How events are submitted to the engine, which hands them to [`Watches::take`](super::Watches::take).
-pub(crate) type Submit = Arc<dyn Fn(Seen) + Send + Sync>;
+/// How events are submitted to the engine. `None`: the first revision of the watch is compacted.
+pub(crate) type Submit = Arc<dyn Fn(WatchId, Option<Event>) + Send + Sync>;
 
 /// The task that talks to etcd.
 pub(super) struct Stream {
@@ -225,18 +217,16 @@ impl Stream {
 
     /// Hands the answer on; the stream ends if the answer says so.
     fn take(&mut self, answer: &WatchResponse) -> Option<End> {
-        let (id, refused) = (answer.watch_id(), answer.canceled());
+        let (given, refused) = (answer.watch_id(), answer.canceled());
         // None: a watch that this side cancelled, or progress, which has the id -1.
-        let incarnation = match answer.created() {
-            true => self.table.confirm(id, refused)?,
-            false => *self.table.wired.get(&id)?,
+        let id = match answer.created() {
+            true => self.table.confirm(given, refused)?,
+            false => *self.table.wired.get(&given)?,
         };
-        let watch = self.table.watches.get_mut(&incarnation)?;
-        let id = watch.id;
-        let submit = |event| (self.submit)(Seen { id, incarnation, event });
+        let watch = self.table.watches.get_mut(&id)?;
         if answer.canceled() && answer.compact_revision() > 0 {
-            submit(None);
-            self.table.drop(incarnation);
+            (self.submit)(id, None);
+            self.table.drop(id);
         } else if answer.canceled() {
             // Without the key: its values may be personal data.
             let reason = answer.cancel_reason();
@@ -260,12 +250,12 @@ impl Stream {
                 );
             }
             let pause = pause(REFUSED, refusals, &*self.clock);
-            self.table.pause(incarnation, now + pause);
+            self.table.pause(id, now + pause);
         } else {
             watch.refusals = 0;
             for event in answer.events().iter().filter_map(event) {
                 watch.from = watch.from.max(revision(&event));
-                submit(Some(event));
+                (self.submit)(id, Some(event));
             }
         }
         None

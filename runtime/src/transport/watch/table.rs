@@ -10,30 +10,27 @@ use crate::clock::Moment;
 /// So many periods of silence, although progress was asked for, and a stream is dead.
 const SILENT: u32 = 2;
 
-/// One adding of a watch. The engine reuses its ids but no incarnation, which tells late events of an earlier watch apart.
-pub(super) type Incarnation = u64;
-
 /// What the task that talks to etcd is to do.
 #[derive(Debug)]
 pub(super) enum Command {
-    Add { id: WatchId, incarnation: Incarnation, prefix: Key, from: Revision, puts: bool },
-    Remove(Incarnation),
+    Add { id: WatchId, prefix: Key, from: Revision, puts: bool },
+    Remove(WatchId),
 }
 
 /// What is watched, and what of it the open stream knows.
 #[derive(Default)]
 pub(super) struct Table {
-    pub(super) watches: HashMap<Incarnation, Watch>,
+    pub(super) watches: HashMap<WatchId, Watch>,
     /// The watches of the open stream that etcd has confirmed, by the ids it has given them.
-    pub(super) wired: HashMap<i64, Incarnation>,
+    pub(super) wired: HashMap<i64, WatchId>,
     /// Those that it has not, by the ids that were asked for. etcd gives these, its gRPC proxy others.
-    asked: HashMap<i64, Incarnation>,
+    asked: HashMap<i64, WatchId>,
     /// What is still to be sent on the open stream, in this order. The creation of a watch that was dropped is passed over.
     outbox: VecDeque<Outgoing>,
     /// Creations sent and not confirmed, oldest first.
     pub(super) unconfirmed: VecDeque<i64>,
     /// The refused watches, by when they are due.
-    paused: BTreeSet<(Moment, Incarnation)>,
+    paused: BTreeSet<(Moment, WatchId)>,
     /// How many periods the open stream has been silent, each with a request for progress.
     silent: u32,
     /// etcd refuses an id that the stream has in use, and a cancel takes time: no id is used twice.
@@ -41,7 +38,6 @@ pub(super) struct Table {
 }
 
 pub(super) struct Watch {
-    pub(super) id: WatchId,
     prefix: Key,
     /// Where the next stream resumes: the highest revision seen, because not all of its events may have come (rule
     /// P16).
@@ -74,23 +70,23 @@ pub(super) enum Outgoing {
 impl Table {
     pub(super) fn apply(&mut self, command: Command) {
         match command {
-            Command::Add { id, incarnation, prefix, from, puts } => {
-                let watch = Watch { id, prefix, from, puts, refusals: 0, paused: None, wire: None };
-                self.watches.insert(incarnation, watch);
-                self.create(incarnation);
+            Command::Add { id, prefix, from, puts } => {
+                let watch = Watch { prefix, from, puts, refusals: 0, paused: None, wire: None };
+                self.watches.insert(id, watch);
+                self.create(id);
             }
-            Command::Remove(incarnation) => self.drop(incarnation),
+            Command::Remove(id) => self.drop(id),
         }
     }
 
-    fn create(&mut self, incarnation: Incarnation) {
+    fn create(&mut self, id: WatchId) {
         self.wire_ids += 1;
-        let id = self.wire_ids;
-        self.outbox.push_back(Outgoing::Create(id));
-        if let Some(watch) = self.watches.get_mut(&incarnation) {
-            watch.wire = Some(Wire { asked: id, given: None });
+        let asked = self.wire_ids;
+        self.outbox.push_back(Outgoing::Create(asked));
+        if let Some(watch) = self.watches.get_mut(&id) {
+            watch.wire = Some(Wire { asked, given: None });
         }
-        self.asked.insert(id, incarnation);
+        self.asked.insert(asked, id);
     }
 
     /// Returns what is to be sent next.
@@ -103,12 +99,12 @@ impl Table {
         self.outbox.front().copied()
     }
 
-    pub(super) fn drop(&mut self, incarnation: Incarnation) {
-        let Some(watch) = self.watches.remove(&incarnation) else {
+    pub(super) fn drop(&mut self, id: WatchId) {
+        let Some(watch) = self.watches.remove(&id) else {
             return;
         };
         if let Some(until) = watch.paused {
-            self.paused.remove(&(until, incarnation));
+            self.paused.remove(&(until, id));
         }
         if let Some(wire) = watch.wire {
             self.asked.remove(&wire.asked);
@@ -127,13 +123,13 @@ impl Table {
         self.outbox.clear();
         self.unconfirmed.clear();
         self.silent = 0;
-        let ready = |(incarnation, watch): (&Incarnation, &mut Watch)| {
+        let ready = |(id, watch): (&WatchId, &mut Watch)| {
             watch.wire = None;
-            watch.paused.is_none().then_some(*incarnation)
+            watch.paused.is_none().then_some(*id)
         };
         let ready: Vec<_> = self.watches.iter_mut().filter_map(ready).collect();
-        for incarnation in ready {
-            self.create(incarnation);
+        for id in ready {
+            self.create(id);
         }
         self.resume(now);
         match self.outbox.pop_front()? {
@@ -146,25 +142,25 @@ impl Table {
     }
 
     /// The watch was refused, so the stream does not know it: not again before then.
-    pub(super) fn pause(&mut self, incarnation: Incarnation, until: Moment) {
-        if let Some(watch) = self.watches.get_mut(&incarnation) {
+    pub(super) fn pause(&mut self, id: WatchId, until: Moment) {
+        if let Some(watch) = self.watches.get_mut(&id) {
             if let Some(given) = watch.wire.take().and_then(|wire| wire.given) {
                 self.wired.remove(&given);
             }
             watch.paused = Some(until);
-            self.paused.insert((until, incarnation));
+            self.paused.insert((until, id));
         }
     }
 
     /// Creates the refused watches that are due again.
     pub(super) fn resume(&mut self, now: Moment) {
-        while let Some(&(until, incarnation)) = self.paused.first()
+        while let Some(&(until, id)) = self.paused.first()
             && until <= now
         {
             self.paused.pop_first();
-            if let Some(watch) = self.watches.get_mut(&incarnation) {
+            if let Some(watch) = self.watches.get_mut(&id) {
                 watch.paused = None;
-                self.create(incarnation);
+                self.create(id);
             }
         }
     }
@@ -227,21 +223,21 @@ impl Table {
     }
 
     /// Notes that etcd has confirmed or refused a creation; returns the watch, unless it was removed meanwhile.
-    pub(super) fn confirm(&mut self, given: i64, refused: bool) -> Option<Incarnation> {
+    pub(super) fn confirm(&mut self, given: i64, refused: bool) -> Option<WatchId> {
         let asked = self.answered_creation(given)?;
-        let incarnation = self.asked.remove(&asked);
+        let id = self.asked.remove(&asked);
         if refused {
-            return incarnation;
+            return id;
         }
-        match incarnation {
-            Some(incarnation) => {
-                self.wired.insert(given, incarnation);
-                let wire = self.watches.get_mut(&incarnation)?.wire.as_mut()?;
+        match id {
+            Some(id) => {
+                self.wired.insert(given, id);
+                let wire = self.watches.get_mut(&id)?.wire.as_mut()?;
                 wire.given = Some(given);
             }
             None => self.outbox.push_back(Outgoing::Cancel(given)),
         }
-        incarnation
+        id
     }
 
     /// Which creation is answered: some etcd versions refuse with the id -1, and a gRPC proxy counts from 0 on each stream, below
@@ -275,35 +271,17 @@ mod tests {
         sent
     }
 
-    fn add(id: u64, incarnation: Incarnation) -> Command {
-        Command::Add {
-            id: id.into(),
-            incarnation,
-            prefix: "locks/a/".into(),
-            from: Revision::new(7).unwrap(),
-            puts: true,
-        }
-    }
-
-    #[test]
-    fn id_taken_again_is_another_watch_to_etcd() {
-        let mut table = Table::default();
-        table.apply(add(1, 1));
-        table.sent();
-        assert_eq!(table.confirm(1, false), Some(1));
-        table.apply(Command::Remove(1));
-        table.apply(add(1, 2));
-        assert_eq!(outbox(&mut table), [Outgoing::Cancel(1), Outgoing::Create(2)]);
-        assert_eq!(table.wired.get(&1), None);
-        assert_eq!(table.asked.get(&2), Some(&2));
+    fn add(id: u64) -> Command {
+        let from = Revision::new(7).unwrap();
+        Command::Add { id: id.into(), prefix: "locks/a/".into(), from, puts: true }
     }
 
     #[test]
     fn a_watch_removed_early_is_cancelled_when_confirmed() {
         let mut table = Table::default();
-        table.apply(add(1, 1));
+        table.apply(add(1));
         table.sent();
-        table.apply(Command::Remove(1));
+        table.apply(Command::Remove(1.into()));
         assert_eq!(outbox(&mut table), []);
         assert_eq!(table.confirm(1, false), None);
         assert_eq!(outbox(&mut table), [Outgoing::Cancel(1)]);
@@ -312,27 +290,27 @@ mod tests {
     #[test]
     fn a_watch_goes_by_the_id_that_it_was_given() {
         let mut table = Table::default();
-        for incarnation in 1..=2 {
-            table.apply(add(incarnation, incarnation));
+        for id in 1..=2 {
+            table.apply(add(id));
             table.sent();
         }
-        assert_eq!(table.confirm(0, false), Some(1));
-        assert_eq!(table.confirm(1, false), Some(2));
-        assert_eq!(table.wired, HashMap::from([(0, 1), (1, 2)]));
-        table.apply(Command::Remove(2));
+        assert_eq!(table.confirm(0, false), Some(1.into()));
+        assert_eq!(table.confirm(1, false), Some(2.into()));
+        assert_eq!(table.wired, HashMap::from([(0, 1.into()), (1, 2.into())]));
+        table.apply(Command::Remove(2.into()));
         assert_eq!(outbox(&mut table), [Outgoing::Cancel(1)]);
-        assert_eq!(table.wired, HashMap::from([(0, 1)]));
+        assert_eq!(table.wired, HashMap::from([(0, 1.into())]));
     }
 
     #[test]
     fn a_new_stream_watches_all_that_is_due() {
         let now = Moment::after_boot(Duration::from_secs(9));
         let mut table = Table::default();
-        for incarnation in 1..=3 {
-            table.apply(add(incarnation, incarnation));
+        for id in 1..=3 {
+            table.apply(add(id));
         }
         let later = now + Duration::from_secs(1);
-        table.pause(2, later);
+        table.pause(2.into(), later);
         assert!(table.begin(now).is_some());
         assert_eq!((table.asked.len(), table.outbox.len()), (2, 1));
         assert_eq!(table.wake(), Some(later));
@@ -355,14 +333,14 @@ mod tests {
     fn a_refused_watch_is_created_again_on_the_same_stream() {
         let now = Moment::after_boot(Duration::from_secs(9));
         let mut table = Table::default();
-        for incarnation in 1..=3 {
-            table.apply(add(incarnation, incarnation));
+        for id in 1..=3 {
+            table.apply(add(id));
         }
         table.outbox.clear();
-        for incarnation in 1..=3 {
-            table.pause(incarnation, now + Duration::from_secs(incarnation));
+        for id in 1..=3 {
+            table.pause(id.into(), now + Duration::from_secs(id));
         }
-        table.apply(Command::Remove(1));
+        table.apply(Command::Remove(1.into()));
         assert_eq!(table.wake(), Some(now + Duration::from_secs(2)));
         table.resume(now + Duration::from_secs(2));
         assert_eq!(outbox(&mut table), [Outgoing::Create(4)]);

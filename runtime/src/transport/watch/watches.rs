@@ -1,31 +1,18 @@
 //! Watches of one engine, as the engine adds and removes them.
 
-use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
-use etcd_locked_core::{Event, Key, Revision, WatchId};
+use etcd_locked_core::{Key, Revision, WatchId};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::stream::{Seen, Stream, Submit};
-use super::table::{Command, Incarnation};
+use super::stream::{Stream, Submit};
+use super::table::Command;
 use crate::clock::Clock;
 use crate::transport::client::Client;
 
-/// The engine's watches. A task of its own talks to etcd, so nothing here waits for it.
-pub(crate) struct Watches {
-    incarnations: Incarnation,
-    live: HashMap<WatchId, Incarnation>,
-    /// Ends the task when it is dropped.
-    commands: UnboundedSender<Command>,
-}
-
-impl fmt::Debug for Watches {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watches").field("live", &self.live.len()).finish_non_exhaustive()
-    }
-}
+/// The engine's watches. A task of its own talks to etcd, so nothing here waits for it. It ends when this is dropped.
+pub(crate) struct Watches(UnboundedSender<Command>);
 
 impl Watches {
     /// Starts the task on this runtime.
@@ -37,40 +24,22 @@ impl Watches {
     ) -> Self {
         let (commands, commanded) = unbounded_channel();
         runtime.spawn(Stream::new(client, clock, commanded, submit).run());
-        Self { incarnations: 0, live: HashMap::new(), commands }
+        Self(commands)
     }
 
     /// Watches all keys below the prefix, from this revision on (not from the next one, rule P16): what is deleted, and if
-    /// asked what is put. An id that is in use is replaced.
-    pub(crate) fn add(&mut self, id: WatchId, prefix: Key, from: Revision, puts: bool) {
-        self.remove(id);
-        self.incarnations += 1;
-        let incarnation = self.incarnations;
-        self.live.insert(id, incarnation);
-        self.command(Command::Add { id, incarnation, prefix, from, puts });
+    /// asked what is put. No id is used twice.
+    pub(crate) fn add(&self, id: WatchId, prefix: Key, from: Revision, puts: bool) {
+        self.command(Command::Add { id, prefix, from, puts });
     }
 
-    /// Removes a watch; no event of it reaches the core any more, not even one under way.
-    pub(crate) fn remove(&mut self, id: WatchId) {
-        if let Some(incarnation) = self.live.remove(&id) {
-            self.command(Command::Remove(incarnation));
-        }
-    }
-
-    /// Takes an event of the task; returns what of it is for the core.
-    pub(crate) fn take(&mut self, seen: Seen) -> Option<(WatchId, Option<Event>)> {
-        let Seen { id, incarnation, event } = seen;
-        if self.live.get(&id) != Some(&incarnation) {
-            return None;
-        }
-        if event.is_none() {
-            self.live.remove(&id);
-        }
-        Some((id, event))
+    /// Removes a watch. Events of it may be under way, and mean nothing to the core.
+    pub(crate) fn remove(&self, id: WatchId) {
+        self.command(Command::Remove(id));
     }
 
     fn command(&self, command: Command) {
-        let _ = self.commands.send(command); // refused only once the runtime has gone
+        let _ = self.0.send(command); // refused only once the runtime has gone
     }
 }
 
@@ -80,6 +49,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
+    use etcd_locked_core::Event;
     use etcd_locked_embedded::{Etcd, Link};
     use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -105,8 +75,8 @@ mod tests {
     struct Watching {
         etcd: Etcd,
         links: Arc<Mutex<Vec<Link>>>,
-        watches: Watches,
-        seen: UnboundedReceiver<Seen>,
+        _watches: Watches,
+        seen: UnboundedReceiver<Option<Event>>,
     }
 
     impl Watching {
@@ -122,21 +92,19 @@ mod tests {
             let clock: Arc<dyn Clock> = Arc::new(FastClock(BootClock.now()));
             let client = Client::new(&Config::by(connector), clock.clone()).unwrap();
             let (sender, seen) = unbounded_channel();
-            let submit: Submit = Arc::new(move |event| {
+            let submit: Submit = Arc::new(move |_, event| {
                 each();
                 drop(sender.send(event));
             });
-            let mut watches = Watches::new(client, clock, &Handle::current(), submit);
+            let watches = Watches::new(client, clock, &Handle::current(), submit);
             watches.add(1.into(), "locks/a/".into(), Revision::new(1).unwrap(), true);
-            Self { etcd, links, watches, seen }
+            Self { etcd, links, _watches: watches, seen }
         }
 
         async fn next(&mut self) -> Event {
             let event = tokio::time::timeout(Duration::from_secs(60), self.seen.recv());
-            match self.watches.take(event.await.expect("the watches stay silent").unwrap()) {
-                Some((_, Some(event))) => event,
-                other => panic!("{other:?}"),
-            }
+            let event = event.await.expect("the watches stay silent");
+            event.flatten().expect("nothing is compacted")
         }
     }
 
