@@ -30,7 +30,7 @@ pub struct Reach {
     /// When etcd answered last.
     pub answered: Option<Moment>,
     /// When the first exchange began since etcd answered last; at the earliest then, where one is still under way.
-    silent: Option<Moment>,
+    pub silent: Option<Moment>,
     outage: Option<Outage>,
     /// The highest revision that a transaction returned in this history, and how many histories have ended.
     highest: Option<Revision>,

@@ -1,8 +1,6 @@
 //! Driver: turns commands and events into inputs of the core, and the core's outputs into exchanges, watches and answers.
 
 use std::collections::BTreeMap;
-#[cfg(feature = "testing")]
-use std::fmt;
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
@@ -33,10 +31,10 @@ use crate::transport::client::Client;
 use crate::transport::watch::{Submit, Watches};
 use crate::values::config::Config;
 use crate::values::drained::Drained;
-use crate::values::error::LockError;
 use crate::values::holder::held_after;
 use crate::values::loss::LossCause;
 use crate::values::name::Name;
+use crate::values::text::{KEY, shown};
 use crate::values::token::Token;
 
 /// Keys under one session where etcd checks a user's right to each of them with each put (rule P27).
@@ -48,14 +46,12 @@ const NEAR: usize = 16;
 const AT_ONCE: usize = 64;
 
 /// What enters the engine.
-#[derive(Debug)]
 pub(super) enum Message {
+    /// A handle on the engine submits it.
     Command(Command),
-    Answer {
-        request: RequestId,
-        result: Answered,
-        asked: Asked,
-    },
+    /// An exchange has ended.
+    Answer { request: RequestId, result: Answered, asked: Asked },
+    /// A watch reports an event.
     Watch(WatchId, Option<Event>),
     /// The keys of these calls are under a lease of their own.
     Moved(Vec<CallId>),
@@ -67,51 +63,24 @@ pub(super) enum Message {
 type Answered = Result<Response, Failure>;
 
 /// What a handle on the engine submits.
-#[derive(Debug)]
 pub(super) enum Command {
-    Acquire {
-        acquire: Acquire,
-        names: Arc<[Name]>,
-        reply: Taker,
-    },
-    Cancel {
-        call: CallId,
-    },
-    Release {
-        call: CallId,
-        how: Release,
-        fenced: bool,
-        reply: Option<Reply>,
-    },
+    /// A call wants these names.
+    Acquire { acquire: Acquire, names: Arc<[Name]>, reply: Taker },
+    /// The caller has gone.
+    Cancel(CallId),
+    /// The body has been dropped.
+    Release { call: CallId, how: Release, fenced: bool, reply: Option<Reply> },
     /// The locks of a call are not released before `until`.
-    Keep {
-        call: CallId,
-        until: Moment,
-    },
-    Warm {
-        call: CallId,
-        ttl_secs: i64,
-        reply: oneshot::Sender<Result<(), LockError>>,
-    },
-    Shutdown {
-        grace: Duration,
-        reply: oneshot::Sender<Drained>,
-    },
+    Keep { call: CallId, until: Moment },
+    /// Opens a session.
+    Warm { call: CallId, ttl_secs: i64, reply: Reply },
+    /// Takes no new calls, and ends those that there are within the grace.
+    Shutdown { grace: Duration, reply: oneshot::Sender<Drained> },
     /// The last handle has gone, so no call holds or wants a lock any more.
     Orphaned,
+    /// The test kit reads or steps the driver.
     #[cfg(feature = "testing")]
-    Inspect(Inspection),
-}
-
-/// A function of the test kit that reads or steps the driver.
-#[cfg(feature = "testing")]
-pub(super) struct Inspection(pub(super) Box<dyn FnOnce(&mut Driver) + Send>);
-
-#[cfg(feature = "testing")]
-impl fmt::Debug for Inspection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Inspection")
-    }
+    Inspect(Box<dyn FnOnce(&mut Driver) + Send>),
 }
 
 /// The core, and what its inputs and outputs refer to.
@@ -138,7 +107,7 @@ pub(super) struct Driver {
     /// What has been lost in this step.
     losses: Losses,
     releasing: BTreeMap<CallId, (Name, Reply)>,
-    warming: BTreeMap<CallId, oneshot::Sender<Result<(), LockError>>>,
+    warming: BTreeMap<CallId, Reply>,
     stopping: Vec<oneshot::Sender<Drained>>,
     /// What the shutdown has come to so far; `None` before it.
     drained: Option<Drained>,
@@ -239,7 +208,7 @@ impl Driver {
             && let Some(news) = self.client.reach.news()
         {
             if matches!(news, Input::Wiped) {
-                self.effects.push(Effect::LogHistory);
+                self.later(log_history);
             }
             self.step(news);
         }
@@ -285,7 +254,7 @@ impl Driver {
                 self.waiting.insert(acquire.call, (names, reply));
                 self.step(Input::Acquire(acquire));
             }
-            Command::Cancel { call } => {
+            Command::Cancel(call) => {
                 let waiting = self.waiting.remove(&call);
                 let cancelled = waiting.map(|(_, reply)| Effect::Cancelled(reply));
                 self.effects.extend(cancelled);
@@ -309,7 +278,7 @@ impl Driver {
                 if let Some(held) = &held
                     && let Some(until) = held.keeps(self.clock.now())
                 {
-                    self.effects.extend(reply.map(Effect::Confirmed));
+                    self.effects.extend(reply.map(|reply| Effect::Done(reply, Ok(()), None)));
                     let locks = Arc::clone(&held.locks);
                     return self.kept.add(call, KeptCall { until, locks });
                 }
@@ -319,8 +288,7 @@ impl Driver {
                         self.releasing.insert(call, (name, reply));
                     }
                     (Some(reply), None) => {
-                        let failed = Effect::Failed(reply, Refused::ShuttingDown, None);
-                        self.effects.push(failed);
+                        self.effects.push(Effect::Done(reply, Err(Refused::ShuttingDown), None));
                     }
                     (None, _) => {}
                 }
@@ -346,7 +314,7 @@ impl Driver {
                 self.step(Input::Shutdown { until: self.clock.now() });
             }
             #[cfg(feature = "testing")]
-            Command::Inspect(inspection) => (inspection.0)(self),
+            Command::Inspect(inspection) => inspection(self),
         }
     }
 
@@ -361,12 +329,13 @@ impl Driver {
                     if let Refused::Backend(cause) = &why
                         && self.client.reach.refused()
                     {
-                        self.effects.push(Effect::LogRefusal(cause.clone()));
+                        let cause = cause.clone();
+                        self.later(move || tracing::warn!(parent: None, code = "etcd.refused", %cause, "etcd refuses what calls need: they are refused"));
                     }
                     let name = names.get(why.name()).cloned(); // the refused one, or the first
                     self.effects.push(Effect::Refused(reply, why, name));
                 } else if let Some(reply) = self.warming.remove(&call) {
-                    self.effects.push(Effect::Failed(reply, why, None));
+                    self.effects.push(Effect::Done(reply, Err(why), None));
                 }
             }
             Output::Lost { call, cause } => {
@@ -387,20 +356,18 @@ impl Driver {
             }
             Output::Released { call, result } => {
                 if let Some((name, reply)) = self.releasing.remove(&call) {
-                    self.effects
-                        .push(Effect::LogRelease { name: name.clone(), confirmed: result.is_ok() });
-                    self.effects.push(match result {
-                        Ok(()) => Effect::Confirmed(reply),
-                        Err(why) => Effect::Failed(reply, why, Some(name)),
-                    });
+                    self.effects.push(Effect::Done(reply, result, Some(name)));
                 }
             }
             Output::Ready(call) => {
                 let reply = self.warming.remove(&call);
-                self.effects.extend(reply.map(Effect::Confirmed));
+                self.effects.extend(reply.map(|reply| Effect::Done(reply, Ok(()), None)));
             }
-            Output::Crowded(name) => self.effects.push(Effect::LogCrowd(name)),
-            Output::Bounded => self.effects.push(Effect::LogBound),
+            Output::Crowded(name) => self.later(move || {
+                let lock = shown(&name, KEY);
+                tracing::warn!(parent: None, code = "name.nested", %lock, "a lock name has very many others below it: it is read once a second only");
+            }),
+            Output::Bounded => self.later(|| tracing::warn!(parent: None, code = "deadlock.bound", "a search for a deadlock has left keys out")),
             Output::Finished => {
                 self.finished = true;
                 self.report_losses();
@@ -409,11 +376,16 @@ impl Driver {
         }
     }
 
+    /// Has this done after the step, because it runs code of users: lines in the log, and the like.
+    pub(super) fn later(&mut self, run: impl FnOnce() + Send + 'static) {
+        self.effects.push(Effect::Run(Box::new(run)));
+    }
+
     /// Logs what has been lost, in one line.
     fn report_losses(&mut self) {
         if !self.losses.is_empty() {
             let losses = mem::take(&mut self.losses);
-            self.effects.push(Effect::LogLosses(losses));
+            self.later(move || losses.report());
         }
     }
 
@@ -436,10 +408,11 @@ impl Driver {
         let releasing = mem::take(&mut self.releasing).into_values();
         let unconfirmed = releasing.map(|(_, reply)| reply);
         let unconfirmed = unconfirmed.chain(mem::take(&mut self.warming).into_values());
-        let failed = unconfirmed.map(|reply| Effect::Failed(reply, Refused::ShuttingDown, None));
-        self.effects.extend(failed);
+        let failed = |reply| Effect::Done(reply, Err(Refused::ShuttingDown), None);
+        self.effects.extend(unconfirmed.map(failed));
         if asked {
-            self.effects.push(Effect::LogEnd(drained.clone()));
+            let drained = drained.clone();
+            self.later(move || log_end(&drained));
         }
         let stopping = mem::take(&mut self.stopping);
         let stopped = stopping.into_iter().map(|reply| Effect::Stopped(reply, drained.clone()));
@@ -457,7 +430,7 @@ impl Driver {
             return await_answer(&runtime, runner, (id, asked), exchange);
         }
         // An etcd in the process has answered after one poll, which may write log lines.
-        self.effects.push(Effect::Run(Box::new(move || {
+        self.later(move || {
             let mut exchange = exchange;
             let polled = {
                 let _here = runtime.enter(); // its timers are not the caller's
@@ -468,7 +441,7 @@ impl Driver {
                 Poll::Ready(result) => answer(&runner, (id, asked), result),
                 Poll::Pending => await_answer(&runtime, runner, (id, asked), exchange),
             }
-        })));
+        });
     }
 
     /// Sends the ownership through the reply: if the caller has gone, its drop releases the locks (rule P26).
@@ -543,6 +516,26 @@ impl Drop for Driver {
             contain(|| effect.perform());
         }
     }
+}
+
+fn log_end(drained: &Drained) {
+    match drained.is_complete() {
+        true => tracing::info!(parent: None, %drained, "the shutdown is complete"),
+        false => {
+            tracing::warn!(parent: None, code = "shutdown.incomplete", %drained, "the shutdown has ended, and something is left in etcd for its TTL")
+        }
+    }
+}
+
+fn log_history() {
+    tracing::error!(
+        parent: None,
+        code = "etcd.history_lost",
+        "etcd has lost its history: it was wiped, or restored from a snapshot. Every lock held until now is lost. Tokens may \
+         go backwards: what remembers the last token of before refuses new ones, until they have passed it. `etcdutl \
+         snapshot restore --bump-revision .. --mark-compacted`, with the services stopped, keeps tokens going up"
+    );
+    metrics::history_lost();
 }
 
 /// Spawns a task that awaits an exchange and submits its answer.

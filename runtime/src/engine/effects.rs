@@ -12,15 +12,12 @@
 //! - Timers are no effects, nor are exchanges with an etcd outside the process. But the engine's thread performs effects too, after
 //!   an answer or a timer: a subscriber or a recorder that blocks there holds up renewals. The front page tells users so.
 
-use std::fmt;
 use std::sync::Arc;
 
-use etcd_locked_core::{Blocker, Cause, Key, Owner, Refused};
+use etcd_locked_core::{Blocker, Owner, Refused};
 use tokio::sync::oneshot;
 
-use super::losses::Losses;
 use super::ownership::{Answer, OwnedLocks, Ownership, Reply};
-use crate::metrics;
 use crate::values::cycle::Cycle;
 use crate::values::drained::Drained;
 use crate::values::error::LockError;
@@ -33,34 +30,19 @@ pub(super) type Taker = oneshot::Sender<Answer>;
 
 /// One thing to do for users.
 pub(super) enum Effect {
+    /// A call has its locks.
     Granted(Taker, Ownership),
     /// With the refused name: the first where etcd or the engine does not say which; none when the engine closes.
     Refused(Taker, Refused, Option<Name>),
     /// The caller of a cancelled call has gone. The drop of its reply may wake a task all the same.
     Cancelled(Taker),
-    /// A release or an opened session is confirmed.
-    Confirmed(Reply),
-    Failed(Reply, Refused, Option<Name>),
+    /// A release has ended, of locks by this name, or a session is open; or it could not be.
+    Done(Reply, Result<(), Refused>, Option<Name>),
     /// The engine has ended.
     Stopped(oneshot::Sender<Drained>, Drained),
     /// Wakes the tasks that wait for a loss, which is noted already.
     Wake(Arc<OwnedLocks>),
-    LogLosses(Losses),
-    /// etcd answers, and refuses a call.
-    LogRefusal(Cause),
-    /// A shutdown has come to its end.
-    LogEnd(Drained),
-    LogRelease {
-        name: Name,
-        confirmed: bool,
-    },
-    /// A lock name has very many keys of other names below it.
-    LogCrowd(Key),
-    /// A search for a deadlock has left keys out.
-    LogBound,
-    /// etcd has lost its history.
-    LogHistory,
-    /// A measurement, or an answer to the test kit.
+    /// A line in the log, a measurement, or an answer to the test kit. Lines are of no span, as it may run on the thread of another call.
     Run(Box<dyn FnOnce() + Send>),
 }
 
@@ -71,54 +53,20 @@ impl Effect {
             Self::Granted(reply, ownership) => drop(reply.send(Ok(ownership))),
             Self::Refused(reply, why, name) => drop(reply.send(Err(refusal(why, name).into()))),
             Self::Cancelled(reply) => drop(reply),
-            Self::Confirmed(reply) => drop(reply.send(Ok(()))),
-            Self::Failed(reply, why, name) => drop(reply.send(Err(refusal(why, name)))),
+            Self::Done(reply, result, name) => {
+                match (&name, result.is_ok()) {
+                    (Some(name), true) => tracing::debug!(parent: None, lock = %name, "released"),
+                    (Some(name), false) => {
+                        tracing::debug!(parent: None, lock = %name, "not released yet")
+                    }
+                    (None, _) => {}
+                }
+                drop(reply.send(result.map_err(|why| refusal(why, name))));
+            }
             Self::Stopped(reply, drained) => drop(reply.send(drained)),
             Self::Wake(locks) => locks.wake(),
-            // Lines of no span: this may run on the thread of another call.
-            Self::LogLosses(losses) => losses.report(),
-            Self::LogRefusal(cause) => {
-                tracing::warn!(parent: None, code = "etcd.refused", %cause, "etcd refuses what calls need: they are refused");
-            }
-            Self::LogEnd(drained) => match drained.is_complete() {
-                true => {
-                    tracing::info!(parent: None, %drained, "the shutdown is complete");
-                }
-                false => {
-                    tracing::warn!(parent: None, code = "shutdown.incomplete", %drained, "the shutdown has ended, and something is left in etcd for its TTL");
-                }
-            },
-            Self::LogRelease { name, confirmed } => match confirmed {
-                true => tracing::debug!(parent: None, lock = %name, "released"),
-                false => tracing::debug!(parent: None, lock = %name, "not released yet"),
-            },
-            Self::LogCrowd(name) => tracing::warn!(
-                parent: None,
-                code = "name.nested",
-                lock = %shown(&name, KEY),
-                "a lock name has very many others below it: it is read once a second only"
-            ),
-            Self::LogBound => {
-                tracing::warn!(parent: None, code = "deadlock.bound", "a search for a deadlock has left keys out");
-            }
-            Self::LogHistory => {
-                tracing::error!(
-                    parent: None,
-                    code = "etcd.history_lost",
-                    "etcd has lost its history: it was wiped, or restored from a snapshot. Every lock held until now is lost. Tokens may \
-                     go backwards: what remembers the last token of before refuses new ones, until they have passed it. `etcdutl \
-                     snapshot restore --bump-revision .. --mark-compacted`, with the services stopped, keeps tokens going up"
-                );
-                metrics::history_lost();
-            }
             Self::Run(run) => run(),
         }
-    }
-}
-
-impl fmt::Debug for Effect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Effect").finish_non_exhaustive()
     }
 }
 

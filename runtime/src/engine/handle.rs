@@ -199,11 +199,8 @@ impl Engine {
     /// Opens a session with the default TTL.
     pub(crate) async fn warm(&self) -> Result<(), LockError> {
         let (reply, answer) = oneshot::channel();
-        self.submit(Command::Warm {
-            call: self.new_call(),
-            ttl_secs: whole_secs(self.0.config.ttl),
-            reply,
-        })?;
+        let (call, ttl_secs) = (self.new_call(), whole_secs(self.0.config.ttl));
+        self.submit(Command::Warm { call, ttl_secs, reply })?;
         answer.await.unwrap_or(Err(LockError::ShuttingDown))
     }
 
@@ -288,10 +285,7 @@ impl Engine {
             && client.reach.wants_asking()
         {
             let client = client.clone();
-            shared.runtime.spawn(async move {
-                client.inquire().await;
-                client.reach.asked();
-            });
+            shared.runtime.spawn(async move { client.inquire().await });
         }
         let client = client.as_ref();
         View {
@@ -304,7 +298,7 @@ impl Engine {
 
     /// Cancels a call, whose caller has gone.
     pub(crate) fn cancel(&self, call: CallId) {
-        let _ = self.submit(Command::Cancel { call }); // an engine that has ended has nothing to cancel
+        let _ = self.submit(Command::Cancel(call)); // an engine that has ended has nothing to cancel
     }
 
     /// Keeps the names of a granted call locked until then, whenever it is released (rule P39).

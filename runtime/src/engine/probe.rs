@@ -5,8 +5,7 @@ use std::sync::Arc;
 use etcd_locked_core::Input;
 use tokio::sync::oneshot;
 
-use super::driver::{Command, Driver, Inspection};
-use super::effects::Effect;
+use super::driver::{Command, Driver};
 use super::handle::Engine;
 use super::ownership::OwnedLocks;
 use crate::values::name::Name;
@@ -25,40 +24,27 @@ impl Engine {
     pub(crate) async fn names(&self) -> Names {
         let (reply, answer) = oneshot::channel();
         self.probe(move |engine| {
-            let (held, waiting) = (engine.held_locks(), engine.waiting_names());
+            let held = engine.held.values().map(|held| Arc::clone(&held.locks));
+            let held: Vec<Arc<OwnedLocks>> = held.collect();
+            let waiting = texts(engine.waiting.values().flat_map(|(names, _)| names.iter()));
             let kept = texts(engine.kept.names());
-            engine.effects.push(Effect::Run(Box::new(move || {
+            engine.later(move || {
                 let held = held.iter().filter(|locks| locks.are_held());
                 let mut held = texts(held.flat_map(|locks| locks.locks().map(|lock| &lock.name)));
                 held.extend(kept);
                 let _ = reply.send(Names { held, waiting }); // the asker may have gone
-            })));
+            });
         });
         answer.await.unwrap_or_default()
     }
 
     /// Has the engine read the names that it holds, as it does anyway after the first second of holding (rule P18).
     pub(crate) fn read_held(&self) {
-        self.probe(Driver::read_held);
+        self.probe(|engine| engine.step(Input::Inspect));
     }
 
     fn probe(&self, probe: impl FnOnce(&mut Driver) + Send + 'static) {
-        let _ = self.submit(Command::Inspect(Inspection(Box::new(probe)))); // an engine that has ended has nothing to show
-    }
-}
-
-impl Driver {
-    fn held_locks(&self) -> Vec<Arc<OwnedLocks>> {
-        let held = self.held.values();
-        held.map(|held| Arc::clone(&held.locks)).collect()
-    }
-
-    fn waiting_names(&self) -> Vec<String> {
-        texts(self.waiting.values().flat_map(|(names, _)| names.iter()))
-    }
-
-    fn read_held(&mut self) {
-        self.step(Input::Inspect);
+        let _ = self.submit(Command::Inspect(Box::new(probe))); // an engine that has ended has nothing to show
     }
 }
 

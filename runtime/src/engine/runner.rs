@@ -241,15 +241,15 @@ mod tests {
     #[cfg(all(feature = "embedded", feature = "testing"))]
     #[tokio::test]
     async fn driver_that_panics_refuses_all_that_follows() {
-        use super::super::driver::{Command, Inspection};
+        use super::super::driver::Command;
         use super::super::handle::{Engine, runtime};
         use crate::values::config::Config;
         use crate::values::error::LockError;
 
         let engine = Engine::start(Config::embedded(), Arc::new(BootClock), runtime).unwrap();
         engine.warm().await.unwrap();
-        let panics = Inspection(Box::new(|_| panic!("on purpose")));
-        engine.submit(Command::Inspect(panics)).unwrap();
+        let panics = Command::Inspect(Box::new(|_| panic!("on purpose")));
+        engine.submit(panics).unwrap();
         let refused = engine.warm().await;
         assert!(matches!(refused, Err(LockError::ShuttingDown)), "{refused:?}");
     }

@@ -29,8 +29,6 @@ pub(crate) struct Reach {
     has_news: AtomicBool,
     /// Wakes the task that probes: there is news, or something is due.
     pub(super) changed: Arc<Notify>,
-    /// A question is under way that was asked for a status.
-    asking: AtomicBool,
 }
 
 struct State {
@@ -55,7 +53,6 @@ impl Reach {
             state: Mutex::new(state),
             has_news: AtomicBool::new(false),
             changed: Arc::default(),
-            asking: AtomicBool::new(false),
         }
     }
 
@@ -167,18 +164,11 @@ impl Reach {
         changed
     }
 
-    /// Whether a status should have etcd asked: then [`asked`](Self::asked) must follow.
+    /// Whether a status should have etcd asked: it has not answered for a while, and is not asked already.
     pub(crate) fn wants_asking(&self) -> bool {
         let now = self.clock.now();
-        let state = self.state();
-        let fresh = state.etcd.answered.is_some_and(|at| now - at < FRESH);
-        let known = fresh || state.lost.is_some(); // then it is asked anyway
-        drop(state);
-        !known && !self.asking.swap(true, Ordering::AcqRel)
-    }
-
-    pub(crate) fn asked(&self) {
-        self.asking.store(false, Ordering::Release);
+        let etcd = &self.state().etcd;
+        etcd.silent.is_none() && etcd.answered.is_none_or(|at| now - at >= FRESH)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
