@@ -122,7 +122,8 @@ impl Client {
             }
             Request::Revoke(lease) => self.revoke(lease).await,
             Request::List(lease) => {
-                self.in_turn(Effect::None, |connection| keys_under(connection, lease)).await
+                let list = |connection| keys_under(connection, lease);
+                self.in_turn(Effect::None, |_| false, list).await
             }
             Request::Txn(txn) if txn.only_reads() => self.read(&txn, sent).await,
             Request::Txn(txn) => {
@@ -247,15 +248,19 @@ impl Client {
         self.scout.begin().await;
         self.acquires()?;
         let (lease, ttl) = self
-            .in_turn(Effect::Once, |connection: Connection| async move {
-                let answer = connection.client.lease_client().grant(ttl_secs, None).await?;
-                match u64::try_from(answer.ttl()) {
-                    Ok(ttl @ 1..) if answer.id() != 0 => {
-                        Ok((answer.id(), Duration::from_secs(ttl)))
+            .in_turn(
+                Effect::Once,
+                |_| false,
+                |connection: Connection| async move {
+                    let answer = connection.client.lease_client().grant(ttl_secs, None).await?;
+                    match u64::try_from(answer.ttl()) {
+                        Ok(ttl @ 1..) if answer.id() != 0 => {
+                            Ok((answer.id(), Duration::from_secs(ttl)))
+                        }
+                        _ => Err(malformed()),
                     }
-                    _ => Err(malformed()),
-                }
-            })
+                },
+            )
             .await?;
         tracing::debug!(parent: None, lease = format_args!("{lease:x}"), ?ttl, "etcd has granted a lease");
         self.renewals.keep(lease, ttl, None);
@@ -266,10 +271,14 @@ impl Client {
         self.renewals.end(lease);
         tracing::debug!(parent: None, lease = format_args!("{lease:x}"), "a lease is revoked");
         let revoked = self
-            .in_turn(Effect::Once, |connection: Connection| async move {
-                connection.client.lease_client().revoke(lease).await?;
-                Ok(Response::Revoked)
-            })
+            .in_turn(
+                Effect::Once,
+                |_| false,
+                |connection: Connection| async move {
+                    connection.client.lease_client().revoke(lease).await?;
+                    Ok(Response::Revoked)
+                },
+            )
             .await;
         match revoked {
             Ok(_) | Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
@@ -285,37 +294,17 @@ impl Client {
     }
 
     async fn write(&self, txn: &Txn) -> Result<Response, Failure> {
-        let answered = self.in_turn(Effect::Once, |connection| send(connection, txn)).await;
+        let write = |connection| send(connection, txn);
+        let answered = self.in_turn(Effect::Once, |_| false, write).await;
         self.refusals.note(self.clock.now(), txn, &answered);
         Ok(Response::Txn(answered?))
     }
 
-    /// A read has no outcome to be unknown, so every endpoint is asked until one answers, and answers as new as what
-    /// is known already: a linearizable read can be stale after a member was paused (rule P20). If all are older, the
-    /// newest of them, which is stale: etcd may have been wiped and count anew (rule P35), which is for a write to prove.
+    /// A linearizable read can be stale after a member was paused (rule P20).
     async fn read(&self, txn: &Txn, sent: Sent) -> Result<Response, Failure> {
-        let deadline = self.whole(READ);
-        let mut causes = Vec::new();
-        let mut stale: Option<TxnAnswer> = None;
-        for endpoint in self.ring.round() {
-            let call = |connection| send(connection, txn);
-            match self.ask(&endpoint, READ, deadline, Proof::Wanted, call).await {
-                Ok(answer) if !sent.is_ahead_of(answer.revision) => {
-                    return Ok(Response::Txn(answer));
-                }
-                Ok(answer) => {
-                    if stale.as_ref().is_none_or(|s| s.revision < answer.revision) {
-                        stale = Some(answer);
-                    }
-                }
-                Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
-                    causes.push(passed_over(cause))
-                }
-                Err(refused) => return Err(refused),
-            }
-            self.move_on(&endpoint);
-        }
-        stale.map(Response::Txn).ok_or_else(|| unserved(causes))
+        let is_stale = |answer: &TxnAnswer| sent.is_ahead_of(answer.revision);
+        let answer = self.in_turn(Effect::None, is_stale, |connection| send(connection, txn)).await;
+        Ok(Response::Txn(answer?))
     }
 
     /// One page of keys, from whichever endpoint answers.
@@ -325,14 +314,17 @@ impl Client {
         end: &[u8],
         at: Option<i64>,
     ) -> Result<Page, Failure> {
-        self.in_turn(Effect::None, |connection| Page::read(connection, from, end, at)).await
+        let read = |connection| Page::read(connection, from, end, at);
+        self.in_turn(Effect::None, |_| false, read).await
     }
 
-    /// Asks one endpoint after the other until one answers. What may be applied at most once is sent elsewhere only if it was
-    /// certainly not applied.
+    /// Asks one endpoint after the other until one answers, and not with something stale. What may be applied at most once is sent
+    /// elsewhere only if it was certainly not applied. If all answers are stale the last one counts: etcd may have been wiped and count
+    /// anew (rule P35), which is for a write to prove.
     async fn in_turn<T, F>(
         &self,
         effect: Effect,
+        is_stale: impl Fn(&T) -> bool,
         call: impl Fn(Connection) -> F,
     ) -> Result<T, Failure>
     where
@@ -343,9 +335,10 @@ impl Client {
             Effect::Once => EXCHANGE,
         };
         let deadline = self.whole(limit);
-        let mut causes = Vec::new();
+        let (mut causes, mut stale) = (Vec::new(), None);
         for endpoint in self.ring.round() {
             match self.ask(&endpoint, limit, deadline, Proof::Wanted, &call).await {
+                Ok(answer) if is_stale(&answer) => stale = Some(answer),
                 Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
                 Err(Failure::Unknown(cause)) if effect == Effect::None => {
                     causes.push(passed_over(cause))
@@ -358,7 +351,7 @@ impl Client {
             }
             self.move_on(&endpoint);
         }
-        Err(unserved(causes))
+        stale.ok_or_else(|| unserved(causes))
     }
 
     /// Asks one endpoint; the call may take `limit`, connecting and the call together not beyond `deadline`.
@@ -462,35 +455,42 @@ impl Client {
                 true => self.until(next_at, asked.next()).await,
                 false => Some(asked.next().await),
             };
-            match answer {
+            let (ttl, mut revision, stream) = match answer {
                 None => {
                     next_at = deadline;
                     if let Some(endpoint) = renewal.silence() {
                         self.move_on(&endpoint);
                     }
+                    continue;
                 }
-                Some(Some(Ok((mut renewed, stream)))) => {
+                Some(Some(Ok((Renewed { ttl, revision }, stream)))) => {
                     renewal.answered(&stream);
-                    // A stream is opened where a connection was lost, and etcd may have been restored meanwhile: its revision
-                    // shows that now, and not at the next renewal (rule P35). The holders are not to wait for that.
-                    // A follower's header lags, so it does not tell a wipe from a revoked lease.
-                    if renewed.revision.is_none() || renewed.ttl.is_zero() {
-                        let left = deadline - self.clock.now();
-                        let revision = pin!(self.revision(sent));
-                        renewed.revision = self.within(left / 4, revision).await.flatten();
-                    }
-                    return Ok(self.kept(lease, renewed, stream));
+                    (ttl, revision, Some(stream))
                 }
                 Some(Some(Err(Failure::Refused(Refusal::LeaseNotFound, _)))) => {
-                    self.renewals.forget(lease);
-                    // etcd-client keeps the header of this answer to itself.
-                    let revision = self.until(deadline, pin!(self.revision(sent))).await.flatten();
-                    let ttl = Duration::ZERO;
-                    return Ok(Response::KeptAlive { ttl, revision, stale: false });
+                    (Duration::ZERO, None, None)
                 }
-                Some(Some(Err(failure))) => renewal.failed(failure),
+                Some(Some(Err(failure))) => {
+                    renewal.failed(failure);
+                    continue;
+                }
                 Some(None) => return Err(renewal.outcome()),
+            };
+            // A stream is opened where a connection was lost, and etcd may have been restored meanwhile: its revision shows that now,
+            // and not at the next renewal (rule P35). The holders are not to wait for that. Of a lease that is gone, etcd-client keeps
+            // the revision to itself, or it is that of a follower, which lags: it does not tell a wipe from a revoked lease.
+            if revision.is_none() || ttl.is_zero() {
+                let left = deadline - self.clock.now();
+                revision = self.within(left / 4, pin!(self.revision(sent))).await.flatten();
             }
+            match ttl.is_zero() {
+                true => self.renewals.forget(lease),
+                false => {
+                    tracing::debug!(parent: None, lease = format_args!("{lease:x}"), ?ttl, "a lease is renewed");
+                    self.renewals.keep(lease, ttl, stream);
+                }
+            }
+            return Ok(Response::KeptAlive { ttl, revision, stale: false });
         }
     }
 
@@ -549,19 +549,6 @@ impl Client {
             Some(Ok(Response::Txn(answer))) => Some(answer.revision),
             _ => None,
         }
-    }
-
-    /// Puts the stream back for the next renewal, unless the lease is gone.
-    fn kept(&self, lease: LeaseId, renewed: Renewed, stream: Stream) -> Response {
-        let Renewed { ttl, revision } = renewed;
-        match ttl.is_zero() {
-            true => self.renewals.forget(lease),
-            false => {
-                tracing::debug!(parent: None, lease = format_args!("{lease:x}"), ?ttl, "a lease is renewed");
-                self.renewals.keep(lease, ttl, Some(stream));
-            }
-        }
-        Response::KeptAlive { ttl, revision, stale: false }
     }
 
     /// Exchanges begin elsewhere, unless another one has already seen to that.

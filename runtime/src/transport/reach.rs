@@ -4,7 +4,6 @@
 //! The core's value of this name decides. Here it has its clock, its lock and its log.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,8 +24,6 @@ pub(crate) struct Reach {
     /// What the log calls etcd.
     name: String,
     state: Mutex<State>,
-    /// The engine does not know the state yet.
-    has_news: AtomicBool,
     /// Wakes the task that probes: there is news, or something is due.
     pub(super) changed: Arc<Notify>,
 }
@@ -35,8 +32,6 @@ struct State {
     etcd: etcd_locked_core::Reach,
     /// Nothing was due when the task that probes looked last.
     rests: bool,
-    /// Since when etcd is lost, as the log says.
-    lost: Option<Moment>,
     /// How many calls were refused since etcd answered last.
     refused: u64,
     /// When it was logged last that etcd refuses calls.
@@ -46,20 +41,14 @@ struct State {
 impl Reach {
     pub(super) fn new(clock: Arc<dyn Clock>, name: String, connect_timeout: Duration) -> Self {
         let etcd = etcd_locked_core::Reach::new(connect_timeout);
-        let state = State { etcd, rests: false, lost: None, refused: 0, logged: None };
-        Self {
-            clock,
-            name,
-            state: Mutex::new(state),
-            has_news: AtomicBool::new(false),
-            changed: Arc::default(),
-        }
+        let state = Mutex::new(State { etcd, rests: false, refused: 0, logged: None });
+        Self { clock, name, state, changed: Arc::default() }
     }
 
     /// Whether etcd has answered, and has not been lost since.
     pub(crate) fn is_reached(&self) -> bool {
-        let state = self.state();
-        state.etcd.answered.is_some() && state.lost.is_none()
+        let etcd = &self.state().etcd;
+        etcd.answered.is_some() && etcd.is_lost_since().is_none()
     }
 
     /// A call is refused because etcd does not serve it. True if that is to be logged: etcd answers, so no other line says why.
@@ -68,7 +57,8 @@ impl Reach {
         let within = |time, of: Option<Moment>| of.is_some_and(|of| now - of < time);
         let mut state = self.state();
         state.refused += 1;
-        let answers = state.lost.is_none() && within(FRESH, state.etcd.answered);
+        let is_lost = state.etcd.is_lost_since().is_some();
+        let answers = !is_lost && within(FRESH, state.etcd.answered);
         let logs = answers && !within(REFUSED, state.logged);
         if logs {
             state.logged = Some(now);
@@ -92,11 +82,11 @@ impl Reach {
     pub(super) fn end(&self, sent: Sent, result: &mut Result<Response, Failure>) {
         let now = self.clock.now();
         let (before, lost, refused) = self.change(|state| {
+            let before = state.etcd.is_lost_since();
             state.etcd.end(now, sent, result);
             let answered = result.is_ok() || matches!(result, Err(Failure::Refused(..)));
             let refused = if answered { mem::take(&mut state.refused) } else { 0 };
-            let lost = state.etcd.is_lost_since();
-            (mem::replace(&mut state.lost, lost), lost, refused)
+            (before, state.etcd.is_lost_since(), refused)
         });
         let endpoints = &self.name;
         match (before, lost, result) {
@@ -126,17 +116,11 @@ impl Reach {
 
     /// Returns what the core does not know yet.
     pub(crate) fn news(&self) -> Option<Input> {
-        if !self.has_news() {
-            return None;
-        }
-        let mut state = self.state();
-        let news = state.etcd.news.pop_front();
-        self.has_news.store(!state.etcd.news.is_empty(), Ordering::Release);
-        news
+        self.state().etcd.news.pop_front()
     }
 
     pub(super) fn has_news(&self) -> bool {
-        self.has_news.load(Ordering::Acquire)
+        !self.state().etcd.news.is_empty()
     }
 
     /// Returns the exchange that `request` begins, if etcd is to be probed with it now; and when the next one is due.
@@ -152,11 +136,11 @@ impl Reach {
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state();
+        let before = state.etcd.news.len();
         let changed = change(&mut state);
+        let is_new = before == 0 && !state.etcd.news.is_empty();
         let is_due = state.rests && state.etcd.due().is_some();
         state.rests &= !is_due;
-        let has_news = !state.etcd.news.is_empty();
-        let is_new = has_news && !self.has_news.swap(true, Ordering::AcqRel);
         drop(state);
         if is_due || is_new {
             self.changed.notify_one();
