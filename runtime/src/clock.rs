@@ -5,13 +5,15 @@ use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
 pub(crate) use etcd_locked_core::Moment;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use crate::mutex::lock;
 
 /// What can bound a wait: an `Instant`, of std or of tokio; or perhaps one, where `None` is no bound.
 ///
@@ -97,7 +99,7 @@ impl Alarm {
 
     /// It rings by `when`, now being `now`.
     pub(crate) fn set(&self, now: Moment, when: Moment) {
-        let mut at = self.at();
+        let mut at = lock(&self.at);
         // One that is overdue has slept through a suspend, and sleeps on.
         if at.is_none_or(|at| when < at || at <= now) {
             *at = Some(when);
@@ -121,27 +123,23 @@ impl Alarm {
     /// Completes when it rings; then it is not set any more. Dropping the future loses nothing.
     pub(crate) async fn rings(&self) {
         while !self.over.load(Ordering::Acquire) {
-            let at = *self.at();
+            let at = *lock(&self.at);
             let Some(when) = at else {
                 self.brought_forward.notified().await;
                 continue;
             };
             if when <= self.clock.now() {
-                *self.at() = None;
+                *lock(&self.at) = None;
                 return; // a timer would take a millisecond
             }
             tokio::select! {
                 () = self.clock.sleep_until(when) => {
-                    *self.at() = None;
+                    *lock(&self.at) = None;
                     return;
                 }
                 () = self.brought_forward.notified() => {}
             }
         }
-    }
-
-    fn at(&self) -> MutexGuard<'_, Option<Moment>> {
-        self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -188,8 +186,8 @@ mod tests {
         let now = BootClock.now();
         alarm.set(now, now + secs(60));
         alarm.set(now, now + secs(90)); // put off: it rings when it was first set
-        assert_eq!(*alarm.at(), Some(now + secs(60)));
+        assert_eq!(*lock(&alarm.at), Some(now + secs(60)));
         alarm.set(now + secs(90), now + secs(95));
-        assert_eq!(*alarm.at(), Some(now + secs(95)));
+        assert_eq!(*lock(&alarm.at), Some(now + secs(95)));
     }
 }

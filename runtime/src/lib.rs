@@ -211,6 +211,7 @@ mod clock;
 pub mod codes {}
 mod engine;
 mod metrics;
+mod mutex;
 #[cfg(doc)]
 #[doc = include_str!("../docs/options.md")]
 pub mod options {}

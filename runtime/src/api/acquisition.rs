@@ -87,7 +87,7 @@ impl Wanted {
             Some(locks) => locks,
             None => process::here()?,
         };
-        let engine = locks.engine().clone();
+        let engine = locks.engine.clone();
         let config = engine.config();
         let ttl = self.ttl.unwrap_or(config.ttl);
         let mode = self.checked(ttl).map_err(|wrong| {
@@ -136,7 +136,7 @@ impl Wanted {
         if !holds.is_empty() && wait != Wait::Once {
             let wanted: Vec<&Name> = names.iter().map(|(name, _)| name).collect();
             let held = current::held_names(&engine);
-            locks.orders().check(&held, &wanted, self.function)?;
+            locks.orders.check(&held, &wanted, self.function)?;
         }
         let templates = templates.as_deref();
         let all = names.iter().map(|(name, _)| name);
@@ -173,7 +173,7 @@ impl Wanted {
             answered: false,
             measurement,
             span,
-            permits: permits.map(|of| (of, self.function, Arc::clone(locks.orders()))),
+            permits: permits.map(|of| (of, self.function, Arc::clone(&locks.orders))),
             #[cfg(feature = "opentelemetry")]
             first: names.into_iter().next().map(|(_, key)| key),
         }))
@@ -321,7 +321,7 @@ impl Future for Acquisition {
         let answer = answer.unwrap_or_else(|_| Err(LockError::ShuttingDown.into()));
         // Before what runs a recorder or a subscriber, which may panic.
         match &answer {
-            Ok(ownership) => drop(sent.call.held.set(ownership.locks().clone())),
+            Ok(ownership) => drop(sent.call.held.set(ownership.locks.clone())),
             Err(_) => sent.engine.note_end(sent.call.id),
         }
         let refused = answer.as_ref().err().map(Box::as_ref);

@@ -107,7 +107,7 @@ impl Current {
         let runs = |outer: &Arc<OwnedLocks>| {
             held(engine).any(|(Self(held), here)| here && Arc::ptr_eq(&held.locks, outer))
         };
-        locks.outer().iter().all(runs)
+        locks.outer.iter().all(runs)
     }
 
     /// Runs something with this lock as the current one. Not generic, so that what the task-local costs is compiled once,

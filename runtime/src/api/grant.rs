@@ -32,7 +32,7 @@ pub(crate) struct Grant {
 
 impl Grant {
     pub(crate) fn new(ownership: Ownership, engine: Engine) -> Self {
-        Self::of(ownership.locks().clone(), Some(ownership), engine)
+        Self::of(ownership.locks.clone(), Some(ownership), engine)
     }
 
     /// Locks that the task holds already, which are not for this grant to release.

@@ -7,9 +7,10 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::mutex::lock;
 use crate::values::error::LockError;
 use crate::values::name::Name;
 
@@ -50,10 +51,6 @@ struct Inversion {
 }
 
 impl Orders {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// From now on a call against the order is refused, or is not.
     #[cfg(feature = "testing")]
     pub(crate) fn refuse(&self, refuses: bool) {
@@ -68,7 +65,7 @@ impl Orders {
         wanted: &[&Name],
         function: Option<&'static str>,
     ) -> Result<(), LockError> {
-        let inversion = self.seen().note(held, wanted, function.unwrap_or("lock()"));
+        let inversion = lock(&self.seen).note(held, wanted, function.unwrap_or("lock()"));
         let Some(Inversion { held, wanted, here, there, first }) = inversion else {
             return Ok(());
         };
@@ -98,7 +95,7 @@ impl Orders {
             && let Some(theirs) = holder.permits().filter(differs)
             && let Some(family) = family(name)
         {
-            let mut seen = self.seen();
+            let mut seen = lock(&self.seen);
             let first = seen.permits.len() < REMEMBERED && seen.permits.insert(family);
             drop(seen); // before a subscriber runs
             if first {

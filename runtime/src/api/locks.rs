@@ -33,8 +33,8 @@ thread_local! {
 /// Clones share the engine. When the last clone, `LockGuard` and pending call are gone it releases what it has and ends.
 #[derive(Debug, Clone)]
 pub struct Locks {
-    engine: Engine,
-    orders: Arc<Orders>,
+    pub(crate) engine: Engine,
+    pub(crate) orders: Arc<Orders>,
 }
 
 impl Locks {
@@ -150,14 +150,6 @@ impl Locks {
 
     pub(crate) fn within(&self, f: impl FnOnce()) {
         SCOPE.sync_scope(self.clone(), f);
-    }
-
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
-    pub(crate) fn orders(&self) -> &Arc<Orders> {
-        &self.orders
     }
 
     pub(crate) fn chosen() -> Option<Self> {

@@ -113,7 +113,8 @@ pub(super) struct Driver {
     drained: Option<Drained>,
     /// Calls wait, as the transport knows it.
     waits: bool,
-    finished: bool,
+    /// It handles nothing any more.
+    pub(super) finished: bool,
 }
 
 /// The locks of a call.
@@ -241,11 +242,6 @@ impl Driver {
         if let Some(due) = self.core.next_timeout().into_iter().chain(self.kept.next()).min() {
             self.alarm.set(self.now, due);
         }
-    }
-
-    /// True once it handles nothing any more.
-    pub(super) fn has_ended(&self) -> bool {
-        self.finished
     }
 
     fn carry_out(&mut self, command: Command) {

@@ -267,7 +267,7 @@ impl Engine {
         how: Release,
     ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
         self.is_here().then_some(())?;
-        if let Some(call) = ownership.locks().call() {
+        if let Some(call) = ownership.locks.call() {
             self.0.registry.leave(call);
         }
         ownership.release(how)

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use etcd_locked_core::{Op, Request, Txn};
@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::Key;
 use crate::clock::Clock;
+use crate::mutex::lock;
 use crate::transport::client::Client;
 use crate::values::holder::Holder;
 
@@ -45,7 +46,7 @@ impl Owners {
 
     /// Has a waiter learn within about a second who owns a name, given with its prefix, if it is still there.
     pub(super) fn show(&self, runtime: &Handle, name: &Key, waiter: Weak<dyn Waiter>) {
-        let mut all = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.waiters);
         let of_name = all.entry(name.clone()).or_default();
         of_name.push(waiter);
         if of_name.len() == 1 {
@@ -58,10 +59,7 @@ impl Owners {
     async fn read(self, name: Key) {
         self.clock.sleep_until(self.clock.now() + LONG).await;
         let _turn = self.turn.acquire().await;
-        let waiters = {
-            let mut all = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
-            all.remove(&name).unwrap_or_default()
-        };
+        let waiters = lock(&self.waiters).remove(&name).unwrap_or_default();
         if waiters.iter().all(|waiter| waiter.strong_count() == 0) {
             return;
         }

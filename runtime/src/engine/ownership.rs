@@ -36,18 +36,14 @@ pub(super) type Reply = oneshot::Sender<Result<(), LockError>>;
 /// The locks of one call, with the right to release them. Dropped, it releases them in the background.
 #[derive(Debug)]
 pub(crate) struct Ownership {
-    locks: Arc<OwnedLocks>,
+    /// They outlive the right to release them in the hands of those who only read them.
+    pub(crate) locks: Arc<OwnedLocks>,
     released: bool,
 }
 
 impl Ownership {
     pub(super) fn new(locks: Arc<OwnedLocks>) -> Self {
         Self { locks, released: false }
-    }
-
-    /// The locks, which outlive the right to release them in the hands of those who only read them.
-    pub(crate) fn locks(&self) -> &Arc<OwnedLocks> {
-        &self.locks
     }
 
     /// Releases the locks, which are this process's; the answer comes once etcd has confirmed that. `None`: no confirmation was asked
@@ -101,7 +97,7 @@ pub(crate) struct OwnedLocks {
     own: Option<Own>,
     /// Without those: the locks of calls around this one, which the task held already (`reentrant`), each once, at least one. They
     /// have keys of their own.
-    outer: Vec<Arc<OwnedLocks>>,
+    pub(crate) outer: Vec<Arc<OwnedLocks>>,
 }
 
 #[derive(Debug)]
@@ -263,11 +259,6 @@ impl OwnedLocks {
     /// Returns whether a shutdown has cut them off: then nothing may run under the locks any more, lost or not.
     pub(crate) fn are_cut_off(&self) -> bool {
         self.grounds().any(|own| own.cut_off.load(Ordering::Acquire))
-    }
-
-    /// The locks of the calls around that it rests on; none, if it has keys of its own.
-    pub(crate) fn outer(&self) -> &[Arc<Self>] {
-        &self.outer
     }
 
     /// Notes a loss and wakes the tasks that wait for it. Locks of a call around are not lost here.

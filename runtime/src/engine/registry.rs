@@ -5,12 +5,13 @@
 //! around the core has no part in this, so that a status holds up no hand-over.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use etcd_locked_core::{CallId, Mode};
 
 use super::ownership::OwnedLocks;
 use crate::clock::Moment;
+use crate::mutex::lock;
 use crate::values::name::Name;
 
 /// Calls in a row are in different shards, so their threads seldom meet.
@@ -51,7 +52,7 @@ impl Registry {
     pub(super) fn calls(&self) -> Vec<Arc<Call>> {
         let mut calls = Vec::new();
         for shard in &self.0 {
-            calls.extend(locked(shard).values().cloned());
+            calls.extend(lock(shard).values().cloned());
         }
         calls
     }
@@ -59,10 +60,6 @@ impl Registry {
     fn shard(&self, id: CallId) -> MutexGuard<'_, Shard> {
         let shards = SHARDS as u64;
         let at = usize::try_from(id.get() % shards).unwrap_or_default();
-        locked(&self.0[at])
+        lock(&self.0[at])
     }
-}
-
-fn locked(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

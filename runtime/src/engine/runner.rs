@@ -14,12 +14,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::driver::{Driver, Message};
 use super::effects::Effect;
 use crate::clock::{Alarm, Clock};
+use crate::mutex::lock;
 
 /// Time after which a thread that performs effects calls the engine's thread for the rest. It looks at the clock after every fourth
 /// effect, so slow effects of users' code hold up neither a caller nor a renewal for long.
@@ -68,7 +69,7 @@ impl Runner {
         };
         // The thread is a user's; a bug of ours must not end it.
         let handled = catch_unwind(AssertUnwindSafe(|| driver.handle(message)));
-        if handled.is_ok() && !driver.has_ended() {
+        if handled.is_ok() && !driver.finished {
             self.effects.add(&mut driver.effects, false);
             drop(running);
         } else {
@@ -137,10 +138,6 @@ impl Effects {
         queue.performing = false;
         queue.effects.is_empty()
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs code that may call users' code; a panic there ends here.

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::clock::{BootClock, Clock, Moment, Sleep};
+use crate::mutex::lock;
 
 /// Clones are the same clock.
 #[derive(Clone, Debug, Default)]
@@ -47,13 +48,13 @@ impl TestClock {
 
     /// When the first timer is due. That may have been a moment ago: time goes on, and the executor's timers are coarse.
     pub(super) fn next(&self) -> Option<Moment> {
-        self.timers().waiting.keys().next().map(|(at, _)| *at)
+        lock(&self.0.timers).waiting.keys().next().map(|(at, _)| *at)
     }
 
     /// Makes it this late, unless it is later already, and wakes all timers: those that are not due wait on, for less.
     pub(super) fn move_to(&self, when: Moment) {
         let woken = {
-            let mut timers = self.timers();
+            let mut timers = lock(&self.0.timers);
             let step = when - self.time();
             let nanos = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
             self.0.added.fetch_add(nanos, Ordering::AcqRel);
@@ -68,10 +69,6 @@ impl TestClock {
     fn added(&self) -> Duration {
         Duration::from_nanos(self.0.added.load(Ordering::Acquire))
     }
-
-    fn timers(&self) -> MutexGuard<'_, Timers> {
-        self.0.timers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Clock for TestClock {
@@ -82,7 +79,7 @@ impl Clock for TestClock {
 
     fn sleep_until(&self, when: Moment) -> Sleep {
         let id = {
-            let mut timers = self.timers();
+            let mut timers = lock(&self.0.timers);
             timers.last += 1;
             timers.last
         };
@@ -116,7 +113,7 @@ impl Future for Timer {
         loop {
             let added = {
                 // Reads and registers in one: no move falls between.
-                let mut timers = clock.timers();
+                let mut timers = lock(&clock.0.timers);
                 if clock.time() >= key.0 {
                     timers.waiting.remove(&key);
                     return Poll::Ready(());
@@ -138,7 +135,7 @@ impl Future for Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        let waker = self.clock.timers().waiting.remove(&self.key);
+        let waker = lock(&self.clock.0.timers).waiting.remove(&self.key);
         drop(waker); // outside the lock: it may drop a task
     }
 }

@@ -51,7 +51,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::api::lock_order::Orders;
@@ -59,6 +59,7 @@ use crate::api::locks::{DefaultGuard, Locks};
 use crate::api::process::reserve;
 use crate::clock::Clock;
 use crate::engine::{Names, WeakEngine};
+use crate::mutex::lock;
 use crate::values::config::{Config, Connector};
 use crate::values::error::LockError;
 use crate::values::name::LockName;
@@ -317,7 +318,7 @@ impl Etcd {
 
     /// The engines that have not ended.
     fn engines(&self) -> Vec<Running> {
-        let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut engines = lock(&self.engines);
         engines.retain(|engine| !engine.pulse.has_ended());
         engines.clone()
     }
@@ -352,10 +353,10 @@ async fn engine(
     let clock: Arc<dyn Clock> = Arc::new(clock.clone());
     let beat = Arc::clone(&pulse);
     let locks = Locks::start_on(config, clock, move || beat.runtime())?;
-    locks.orders().refuse(true);
+    locks.orders.refuse(true);
     let running =
-        Running { pulse, engine: locks.engine().downgrade(), orders: Arc::clone(locks.orders()) };
-    engines.lock().unwrap_or_else(PoisonError::into_inner).push(running);
+        Running { pulse, engine: locks.engine.downgrade(), orders: Arc::clone(&locks.orders) };
+    lock(engines).push(running);
     locks.warmed().await
 }
 

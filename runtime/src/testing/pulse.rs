@@ -1,10 +1,12 @@
 //! Pulse of an engine's thread: shows when the thread has nothing left to do.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, oneshot};
+
+use crate::mutex::lock;
 
 /// Pulse of one engine's thread, which it outlives.
 #[derive(Debug, Default)]
@@ -45,7 +47,7 @@ impl Pulse {
     pub(super) async fn idle(&self) {
         let (reply, answer) = oneshot::channel();
         {
-            let mut asking = self.asking();
+            let mut asking = lock(&self.asking);
             if asking.ended {
                 return;
             }
@@ -56,24 +58,20 @@ impl Pulse {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.asking().ended
+        lock(&self.asking).ended
     }
 
     fn knocked(&self) {
-        let mut asking = self.asking();
+        let mut asking = lock(&self.asking);
         let new = std::mem::take(&mut asking.new);
         asking.seen.extend(new);
     }
 
     fn parked(&self) {
-        let seen = std::mem::take(&mut self.asking().seen);
+        let seen = std::mem::take(&mut lock(&self.asking).seen);
         for reply in seen {
             let _ = reply.send(()); // who asked may have gone
         }
-    }
-
-    fn asking(&self) -> MutexGuard<'_, Asking> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -82,7 +80,7 @@ struct Beat(Arc<Pulse>);
 
 impl Drop for Beat {
     fn drop(&mut self) {
-        let mut asking = self.0.asking();
+        let mut asking = lock(&self.0.asking);
         asking.ended = true;
         let told = (std::mem::take(&mut asking.new), std::mem::take(&mut asking.seen));
         drop(asking);

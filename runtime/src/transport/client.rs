@@ -241,7 +241,7 @@ impl Client {
 
     /// Whether there is a user, and hence a token that can expire.
     pub(super) fn authenticates(&self) -> bool {
-        self.means.terms.keyring.authenticates()
+        self.means.terms.keyring.source.authenticates()
     }
 
     async fn grant(&self, ttl_secs: i64) -> Result<Response, Failure> {
@@ -337,7 +337,7 @@ impl Client {
         let deadline = self.whole(limit);
         let (mut causes, mut stale) = (Vec::new(), None);
         for endpoint in self.ring.round() {
-            match self.ask(&endpoint, limit, deadline, Proof::Wanted, &call).await {
+            match self.ask(&endpoint, limit, deadline, false, &call).await {
                 Ok(answer) if is_stale(&answer) => stale = Some(answer),
                 Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
                 Err(Failure::Unknown(cause)) if effect == Effect::None => {
@@ -354,13 +354,14 @@ impl Client {
         stale.ok_or_else(|| unserved(causes))
     }
 
-    /// Asks one endpoint; the call may take `limit`, connecting and the call together not beyond `deadline`.
+    /// Asks one endpoint; the call may take `limit`, connecting and the call together not beyond `deadline`. If it `may_repeat`, the
+    /// connection need not be proven.
     async fn ask<T, F>(
         &self,
         endpoint: &Endpoint,
         limit: Duration,
         deadline: Moment,
-        proof: Proof,
+        may_repeat: bool,
         call: impl Fn(Connection) -> F,
     ) -> Result<T, Failure>
     where
@@ -368,14 +369,8 @@ impl Client {
     {
         let mut anew = false;
         loop {
-            let connected = match proof {
-                Proof::Wanted => self.until(deadline, pin!(endpoint.connect())).await,
-                Proof::Needless => {
-                    let connect = pin!(endpoint.connect_unproven());
-                    self.until(deadline, connect).await
-                }
-            };
-            let connection = match connected {
+            let connected = pin!(endpoint.connect_for(may_repeat));
+            let connection = match self.until(deadline, connected).await {
                 Some(connected) => connected?,
                 None => return Err(Failure::Unavailable(endpoint.silence(limit))),
             };
@@ -396,8 +391,8 @@ impl Client {
             };
             // etcd-client's own refresh does not cover it (open streams, old auth revisions), or it has the credentials of before:
             // authenticate anew, once (rule P33).
-            let another =
-                || self.means.terms.keyring.may_change() && wants_another_connection(&error);
+            let may_change = self.means.terms.keyring.source.may_change();
+            let another = || may_change && wants_another_connection(&error);
             if !anew && (classify(&error) == Class::StaleToken || another()) {
                 anew = true;
                 endpoint.lose(connection.generation);
@@ -523,7 +518,7 @@ impl Client {
             Way::Opened(_) => {
                 let known = self.renewals.ttl(lease);
                 let call = |connection| Stream::open(connection, endpoint.clone(), lease, known);
-                let renewed = self.ask(&endpoint, limit, deadline, Proof::Needless, call).await;
+                let renewed = self.ask(&endpoint, limit, deadline, true, call).await;
                 match renewed {
                     // What another cluster says counts for nothing, not even that there is no such lease (rule P35).
                     Ok(_) | Err(Failure::Refused(..)) => {
@@ -590,14 +585,6 @@ enum Effect {
     None,
     /// It may be applied at most once.
     Once,
-}
-
-/// Whether a connection must have been proven before the call.
-#[derive(Clone, Copy)]
-enum Proof {
-    Wanted,
-    /// The call may be sent twice.
-    Needless,
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 #[cfg(test)]
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::errors::named;
 use super::reach::Reach;
+use crate::mutex::lock;
 use crate::values::backend::BackendError;
 use crate::values::text::shown;
 use crate::values::versions::etcd_bugs;
@@ -76,7 +77,7 @@ impl Clusters {
 
     /// Notes which cluster a configured endpoint is of; an error if the engine must not use it.
     pub(super) fn answered(&self, endpoint: &str, id: ClusterId) -> Result<(), Cause> {
-        let mut seen = self.seen();
+        let mut seen = lock(&self.seen);
         let home = *seen.home.get_or_insert(id);
         let before = seen.endpoints.insert(endpoint.to_owned(), id);
         if before == Some(id) && home == id {
@@ -105,7 +106,7 @@ impl Clusters {
 
     /// Logs the first endpoint that answers, and the known bugs of its version once.
     pub(super) fn meet(&self, endpoint: &str, id: ClusterId, version: &str) {
-        let mut seen = self.seen();
+        let mut seen = lock(&self.seen);
         let first = !mem::replace(&mut seen.met, true);
         let bugs = etcd_bugs(version).filter(|bugs| !seen.bugs.contains(bugs));
         seen.bugs.extend(bugs.clone());
@@ -123,7 +124,7 @@ impl Clusters {
     /// The same of an endpoint that only the member list names: one of another cluster is not used, and makes no configuration wrong.
     /// The connection is lost when another cluster becomes the engine's.
     pub(super) fn joined(&self, endpoint: &str, id: ClusterId, link: Link) -> Result<(), Cause> {
-        let mut seen = self.seen();
+        let mut seen = lock(&self.seen);
         seen.home.get_or_insert(id);
         seen.allows(endpoint, id)?;
         seen.members.insert(endpoint.to_owned(), link);
@@ -132,14 +133,14 @@ impl Clusters {
 
     /// Returns whether this endpoint has answered as a member of the engine's cluster.
     pub(super) fn knows(&self, endpoint: &str) -> bool {
-        let seen = self.seen();
+        let seen = lock(&self.seen);
         let configured = seen.endpoints.get(endpoint);
         seen.members.contains_key(endpoint) || configured.is_some_and(|id| Some(*id) == seen.home)
     }
 
     /// Forgets an endpoint that the member list does not name any more.
     pub(super) fn forget(&self, endpoint: &str) {
-        self.seen().members.remove(endpoint);
+        lock(&self.seen).members.remove(endpoint);
     }
 
     /// What an acquisition is refused with while the endpoints are of two clusters.
@@ -147,7 +148,7 @@ impl Clusters {
         if !self.is_mixed() {
             return None;
         }
-        let message = self.seen().mixture()?;
+        let message = lock(&self.seen).mixture()?;
         Some(Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message))))
     }
 
@@ -160,10 +161,6 @@ impl Clusters {
         let message = seen.mixture();
         let before = self.mixed.swap(message.is_some(), Ordering::AcqRel);
         message.filter(|_| !before)
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

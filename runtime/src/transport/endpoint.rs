@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_client::Client;
@@ -18,6 +18,7 @@ use super::reach::Reach;
 use super::scheme::{speaks_plain, speaks_tls};
 use super::target::{Target, Terms};
 use crate::clock::{Clock, by};
+use crate::mutex::lock;
 use crate::values::config::Config;
 
 /// How long to find out which scheme a port speaks that has just ended a connection.
@@ -144,10 +145,10 @@ impl Endpoint {
         self.opened(|stage| matches!(stage, Stage::Proven(_) | Stage::Failed(_))).await
     }
 
-    /// The same without the proof, for what may be sent twice: one round trip less. An endpoint that may be of another cluster has to
-    /// prove that it is not.
-    pub(super) async fn connect_unproven(&self) -> Result<Connection, Failure> {
-        if !self.dial.means.clusters.knows(self.name()) {
+    /// The same for a call that may be sent twice, without the proof: one round trip less. An endpoint that may be of another cluster
+    /// has to prove that it is not.
+    pub(super) async fn connect_for(&self, may_repeat: bool) -> Result<Connection, Failure> {
+        if !may_repeat || !self.dial.means.clusters.knows(self.name()) {
             return self.connect().await;
         }
         self.opened(|stage| !matches!(stage, Stage::Begun)).await
@@ -155,14 +156,14 @@ impl Endpoint {
 
     /// Whether a connection is open and proven.
     pub(super) fn is_connected(&self) -> bool {
-        let slot = self.slot();
+        let slot = lock(&self.slot);
         let last = slot.as_ref();
         last.is_some_and(|last| last.is_proven() && !self.has_lost(last.generation))
     }
 
     /// Lets go of the connection, which closes when the exchanges under way on it have ended. The next exchange opens another.
     pub(super) fn rest(&self) {
-        let mut slot = self.slot();
+        let mut slot = lock(&self.slot);
         if let Some(last) = &mut *slot {
             last.stage = watch::channel(Stage::Begun).1; // broken off
         }
@@ -199,7 +200,7 @@ impl Endpoint {
 
     /// The attempt to wait for: the last one, unless it came to nothing.
     fn opening(&self) -> Opening {
-        let mut slot = self.slot();
+        let mut slot = lock(&self.slot);
         match &*slot {
             Some(last) if last.is_of_use() && !self.has_lost(last.generation) => last.clone(),
             last => {
@@ -239,13 +240,13 @@ impl Endpoint {
 
     /// The generation of its last connection, open or not.
     pub(super) fn generation(&self) -> Option<u64> {
-        let slot = self.slot();
+        let slot = lock(&self.slot);
         slot.as_ref().map(|last| last.generation)
     }
 
     /// The next exchange uses a new connection, if the last one is of this generation and open. What uses that goes on.
     pub(super) fn reopen(&self, generation: u64) {
-        let mut slot = self.slot();
+        let mut slot = lock(&self.slot);
         let last = slot.as_ref().filter(|last| last.generation == generation && last.is_proven());
         if last.is_some() {
             *slot = Some(self.begin(generation + 1));
@@ -266,10 +267,6 @@ impl Endpoint {
     pub(super) async fn lost(&self, connection: &Connection) {
         // Fails only without a sender, which is this.
         let _ = self.dial.lost.subscribe().wait_for(|lost| *lost >= connection.generation).await;
-    }
-
-    fn slot(&self) -> MutexGuard<'_, Option<Opening>> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn silence(&self, limit: Duration) -> Cause {

@@ -10,7 +10,7 @@ const NEAR: Duration = Duration::from_secs(14 * 86_400);
 /// When a certificate ends, and when that is near.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expiry {
-    ends: SystemTime,
+    pub(super) ends: SystemTime,
     near: SystemTime,
 }
 
@@ -47,10 +47,6 @@ impl Expiry {
         let ends = Duration::from_secs(ends);
         let at = |time| SystemTime::UNIX_EPOCH.checked_add(time).unwrap_or(SystemTime::UNIX_EPOCH);
         Self { ends: at(ends), near: at(ends.saturating_sub(NEAR.min(life / 3))) }
-    }
-
-    pub(super) fn ends(&self) -> SystemTime {
-        self.ends
     }
 
     pub(super) fn is_near(&self, now: SystemTime) -> bool {

@@ -4,11 +4,12 @@
 //! opened anew has the credentials of that moment, without a connector or a TLS verifier of our own.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use super::expiry::Expiry;
 use crate::clock::{Clock, Moment, by};
+use crate::mutex::lock;
 use crate::values::config::{Credentials, Source};
 
 /// A certificate's end is warned of once in so long.
@@ -17,7 +18,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// The credentials of all connections of a client.
 #[derive(Debug)]
 pub(super) struct Keyring {
-    source: Source,
+    pub(super) source: Source,
     /// How long reading may take; after that, the last good credentials serve.
     patience: Duration,
     clock: Arc<dyn Clock>,
@@ -44,20 +45,10 @@ impl Keyring {
         Self { source, patience, clock, known: Mutex::new(known) }
     }
 
-    /// Tells whether the next connection may have other credentials.
-    pub(super) fn may_change(&self) -> bool {
-        self.source.may_change()
-    }
-
-    /// Tells whether there is a user, or may be one.
-    pub(super) fn authenticates(&self) -> bool {
-        self.source.authenticates()
-    }
-
     /// Returns the credentials of a new connection: those of now, or the last good ones. An error if there never were any.
     pub(super) async fn current(&self) -> Result<Credentials, String> {
         let current = match self.source.at_first() {
-            Some(constant) if !self.may_change() => Ok(constant.clone()),
+            Some(constant) if !self.source.may_change() => Ok(constant.clone()),
             _ => {
                 let until = self.clock.now() + self.patience;
                 let read = by(&*self.clock, until, pin!(self.source.read())).await;
@@ -71,7 +62,7 @@ impl Keyring {
 
     /// Notes what was read; answers what is to be used.
     fn note(&self, read: Result<Credentials, String>) -> Result<Credentials, String> {
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         let before = known.good.clone();
         let read = match read {
             Ok(read) if before.as_ref() == Some(&read) => Ok(read),
@@ -113,12 +104,12 @@ impl Keyring {
     /// Tells whether the end of the certificate is near and not warned of today. Then [`current`](Self::current) reads whether there
     /// is another one by now, and warns if there is not.
     pub(super) fn is_due(&self) -> bool {
-        self.known().is_due(self.clock.now())
+        lock(&self.known).is_due(self.clock.now())
     }
 
     fn warn_of_end(&self) {
         let now = self.clock.now();
-        let mut known = self.known();
+        let mut known = lock(&self.known);
         if !known.is_due(now) {
             return;
         }
@@ -127,7 +118,7 @@ impl Keyring {
             return;
         };
         drop(known);
-        let ends = humantime::format_rfc3339_seconds(expiry.ends());
+        let ends = humantime::format_rfc3339_seconds(expiry.ends);
         let over = expiry.is_over(SystemTime::now());
         match over {
             false => {
@@ -137,10 +128,6 @@ impl Keyring {
                 tracing::warn!(parent: None, code = "certificate.ends", %ends, "this client's certificate has ended: etcd refuses new connections");
             }
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

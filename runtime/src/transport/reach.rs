@@ -4,7 +4,7 @@
 //! The core's value of this name decides. Here it has its clock, its lock and its log.
 
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_locked_core::{Failure, Input, Request, Response, Sent};
@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, Moment};
 use crate::metrics;
+use crate::mutex::lock;
 
 /// How often it is logged that etcd refuses calls.
 const REFUSED: Duration = Duration::from_secs(60);
@@ -47,7 +48,7 @@ impl Reach {
 
     /// Whether etcd has answered, and has not been lost since.
     pub(crate) fn is_reached(&self) -> bool {
-        let etcd = &self.state().etcd;
+        let etcd = &lock(&self.state).etcd;
         etcd.answered.is_some() && etcd.is_lost_since().is_none()
     }
 
@@ -55,7 +56,7 @@ impl Reach {
     pub(crate) fn refused(&self) -> bool {
         let now = self.clock.now();
         let within = |time, of: Option<Moment>| of.is_some_and(|of| now - of < time);
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.refused += 1;
         let is_lost = state.etcd.is_lost_since().is_some();
         let answers = !is_lost && within(FRESH, state.etcd.answered);
@@ -116,11 +117,11 @@ impl Reach {
 
     /// Returns what the core does not know yet.
     pub(crate) fn news(&self) -> Option<Input> {
-        self.state().etcd.news.pop_front()
+        lock(&self.state).etcd.news.pop_front()
     }
 
     pub(super) fn has_news(&self) -> bool {
-        !self.state().etcd.news.is_empty()
+        !lock(&self.state).etcd.news.is_empty()
     }
 
     /// Returns the exchange that `request` begins, if etcd is to be probed with it now; and when the next one is due.
@@ -135,7 +136,7 @@ impl Reach {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let before = state.etcd.news.len();
         let changed = change(&mut state);
         let is_new = before == 0 && !state.etcd.news.is_empty();
@@ -151,12 +152,8 @@ impl Reach {
     /// Whether a status should have etcd asked: it has not answered for a while, and is not asked already.
     pub(crate) fn wants_asking(&self) -> bool {
         let now = self.clock.now();
-        let etcd = &self.state().etcd;
+        let etcd = &lock(&self.state).etcd;
         etcd.silent.is_none() && etcd.answered.is_none_or(|at| now - at >= FRESH)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,13 +2,14 @@
 //! of them, so they are logged; a refused put is its caller's error.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_locked_core::{Cause, Failure, Key, Op, Txn};
 
 use crate::clock::Moment;
+use crate::mutex::lock;
 
 /// A refusal counts for so long: its write is sent again about once a second, unless its lease has ended.
 const FORGET: Duration = Duration::from_secs(60);
@@ -64,7 +65,7 @@ impl Refusals {
             Ok(_) if self.any.load(Ordering::Acquire) => None,
             _ => return None,
         };
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = lock(&self.keys);
         if refused.is_some() {
             keys.forget(now);
         }

@@ -1,7 +1,7 @@
 //! Renewal of leases (rule P30): streams that stay open from one renewal to the next, and which endpoints one renewal asks.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::vec::IntoIter;
 
@@ -13,6 +13,7 @@ use super::endpoint::{Connection, Endpoint};
 use super::errors::{all, unserved};
 use super::ring::Ring;
 use crate::clock::{Clock, Moment};
+use crate::mutex::lock;
 
 /// A lease not renewed for this long has outlived the longest TTL of a session.
 const FORGET: Duration = Duration::from_secs(600);
@@ -68,7 +69,7 @@ impl Renewals {
     /// The lease has this TTL, and this stream if there is one.
     pub(super) fn keep(&self, lease: LeaseId, ttl: Duration, stream: Option<Stream>) {
         let used = self.clock.now();
-        let mut leases = self.leases();
+        let mut leases = lock(&self.leases);
         // A renewal that ends after its lease was revoked puts its stream here again, and nothing else drops it. Only a new lease looks for
         // those, so that a renewal costs the same with any number of leases.
         if !leases.contains_key(&lease) {
@@ -79,17 +80,17 @@ impl Renewals {
 
     /// The lease's stream, to be kept again if it goes on.
     pub(super) fn take(&self, lease: LeaseId) -> Option<Stream> {
-        self.leases().get_mut(&lease)?.stream.take()
+        lock(&self.leases).get_mut(&lease)?.stream.take()
     }
 
     /// The lease's TTL, which etcd never changes.
     pub(super) fn ttl(&self, lease: LeaseId) -> Option<Duration> {
-        self.leases().get(&lease).map(|lease| lease.ttl)
+        lock(&self.leases).get(&lease).map(|lease| lease.ttl)
     }
 
     /// The lease is not renewed any more, and is to be revoked.
     pub(super) fn end(&self, lease: LeaseId) {
-        if let Some(lease) = self.leases().get_mut(&lease) {
+        if let Some(lease) = lock(&self.leases).get_mut(&lease) {
             lease.stream = None;
             lease.end = End::Asked;
         }
@@ -97,7 +98,7 @@ impl Renewals {
 
     /// etcd has refused to revoke it.
     pub(super) fn refused(&self, lease: LeaseId) {
-        if let Some(lease) = self.leases().get_mut(&lease) {
+        if let Some(lease) = lock(&self.leases).get_mut(&lease) {
             lease.end = End::Refused;
         }
     }
@@ -105,7 +106,7 @@ impl Renewals {
     /// How many leases etcd may still have: those whose time is not over, and those whose revocation it has not answered.
     pub(crate) fn left(&self) -> usize {
         let now = self.clock.now();
-        let leases = self.leases();
+        let leases = lock(&self.leases);
         let may_live = |lease: &&Lease| lease.end == End::Asked || now - lease.used < lease.ttl;
         leases.values().filter(may_live).count()
     }
@@ -113,7 +114,7 @@ impl Renewals {
     /// The leases that are renewed, each with what is left of its TTL since etcd has answered.
     pub(crate) fn live(&self) -> Vec<(LeaseId, Duration)> {
         let now = self.clock.now();
-        let leases = self.leases();
+        let leases = lock(&self.leases);
         let live = leases.iter().filter(|(_, lease)| lease.end == End::Open);
         let live = live.map(|(id, lease)| (*id, (lease.used + lease.ttl) - now));
         live.filter(|(_, left)| !left.is_zero()).collect()
@@ -121,11 +122,7 @@ impl Renewals {
 
     /// The lease is gone, or runs out by itself.
     pub(crate) fn forget(&self, lease: LeaseId) {
-        self.leases().remove(&lease);
-    }
-
-    fn leases(&self) -> MutexGuard<'_, HashMap<LeaseId, Lease>> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.leases).remove(&lease);
     }
 }
 

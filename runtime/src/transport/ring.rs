@@ -1,25 +1,25 @@
 //! Ring of endpoints: which one exchanges begin with, and which comes next (rule P32).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
 use super::endpoint::Endpoint;
+use crate::mutex::lock;
 
 /// All endpoints of a client. They change only if it follows the cluster's member list.
 pub(super) struct Ring {
-    endpoints: RwLock<Arc<[Arc<Endpoint>]>>,
+    endpoints: Mutex<Arc<[Arc<Endpoint>]>>,
     current: AtomicUsize,
 }
 
 impl Ring {
     /// Begins with endpoint `first`.
     pub(super) fn new(endpoints: Vec<Arc<Endpoint>>, first: usize) -> Self {
-        Self { endpoints: RwLock::new(endpoints.into()), current: AtomicUsize::new(first) }
+        Self { endpoints: Mutex::new(endpoints.into()), current: AtomicUsize::new(first) }
     }
 
     pub(super) fn all(&self) -> Arc<[Arc<Endpoint>]> {
-        let endpoints = self.endpoints.read();
-        Arc::clone(&endpoints.unwrap_or_else(PoisonError::into_inner))
+        lock(&self.endpoints).clone()
     }
 
     /// Which endpoint is the current one, counted from 0.
@@ -52,6 +52,6 @@ impl Ring {
         let current = current.and_then(at).unwrap_or(0);
         // A round between the two begins with another endpoint, which does no harm.
         self.current.store(current, Ordering::Relaxed);
-        *self.endpoints.write().unwrap_or_else(PoisonError::into_inner) = endpoints.into();
+        *lock(&self.endpoints) = endpoints.into();
     }
 }

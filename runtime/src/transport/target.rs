@@ -128,7 +128,7 @@ impl Target {
     pub(super) fn name(&self) -> String {
         match self {
             Self::Urls(urls) => urls.join(","),
-            Self::Connector(connector) => connector.name().to_owned(),
+            Self::Connector(connector) => connector.name.to_owned(),
         }
     }
 
@@ -140,7 +140,7 @@ impl Target {
 
     /// Whether it is in the process, and nothing is between.
     pub(super) fn answers_at_once(&self) -> bool {
-        matches!(self, Self::Connector(connector) if connector.is_at_hand())
+        matches!(self, Self::Connector(connector) if connector.is_at_hand)
     }
 
     /// Whether it speaks TLS.
@@ -182,7 +182,7 @@ impl Target {
             Self::Urls(urls) => {
                 let endpoints: Vec<_> =
                     urls.iter().map(|url| terms.endpoint(url)).collect::<Result<_, _>>()?;
-                gather::connect(&endpoints, terms.keyring.may_change())
+                gather::connect(&endpoints, terms.keyring.source.may_change())
             }
             Self::Connector(_) => None,
         };

@@ -86,11 +86,12 @@ impl Config {
     #[cfg(feature = "embedded")]
     pub fn embedded_in(etcd: &etcd_locked_embedded::Etcd) -> Self {
         let etcd = etcd.clone();
-        let connector = Connector::new("the embedded etcd", move |_| {
+        let mut connector = Connector::new("the embedded etcd", move |_| {
             let etcd = etcd.clone();
             async move { Ok(etcd.client().await) }
         });
-        Self::by(connector.at_hand())
+        connector.is_at_hand = true;
+        Self::by(connector)
     }
 
     pub(crate) fn by(connector: Connector) -> Self {

@@ -12,8 +12,9 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Client, Error>> + Send>>;
 /// How a client is made; clones make clients of the same etcd.
 #[derive(Clone)]
 pub(crate) struct Connector {
-    name: &'static str,
-    at_hand: bool,
+    pub(crate) name: &'static str,
+    /// Its etcd is in the process, and answers as soon as it is asked.
+    pub(crate) is_at_hand: bool,
     make: Arc<dyn Fn(ConnectOptions) -> Connecting + Send + Sync>,
 }
 
@@ -23,22 +24,7 @@ impl Connector {
         F: Fn(ConnectOptions) -> C + Send + Sync + 'static,
         C: Future<Output = Result<Client, Error>> + Send + 'static,
     {
-        Self { name, at_hand: false, make: Arc::new(move |options| Box::pin(make(options))) }
-    }
-
-    /// Its etcd is in the process, and answers as soon as it is asked.
-    #[cfg(feature = "embedded")]
-    pub(crate) fn at_hand(mut self) -> Self {
-        self.at_hand = true;
-        self
-    }
-
-    pub(crate) fn is_at_hand(&self) -> bool {
-        self.at_hand
-    }
-
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
+        Self { name, is_at_hand: false, make: Arc::new(move |options| Box::pin(make(options))) }
     }
 
     /// Makes a client; `options` are those of a client by URL.

@@ -1,0 +1,7 @@
+//! Mutex of the standard library, locked even after a panic: what it guards is whole, because no user's code runs under it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
