@@ -30,7 +30,7 @@ struct Rooms {
 
 const RUNTIME: Rooms = Rooms {
     src: "runtime/src",
-    values: &["clock", "values"],
+    values: &["clock", "mutex", "values"],
     table: &[
         ("answer", &[]),
         ("templates", &[]),
