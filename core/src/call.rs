@@ -8,8 +8,11 @@ use std::sync::Arc;
 use crate::contender::Wish;
 use crate::ids::{CallId, ContenderId, NameId};
 use crate::moment::Moment;
-use crate::name::Ticket;
 use crate::output::Refused;
+
+/// A call's place in all its queues: smaller is earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
 
 /// How far a call has come.
 #[derive(Debug)]

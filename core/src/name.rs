@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::call::{Call, Calls};
+use crate::call::{Call, Calls, Ticket};
 use crate::contender::{Contender, State};
 use crate::ids::{self, CallId, ContenderId, Key, LeaseId, NameId, Revision, contends, lease_of};
 use crate::moment::Moment;
@@ -19,10 +19,6 @@ use crate::request::Kv;
 use crate::seat::{Mode, Seat};
 use crate::session::Session;
 use crate::steps::step;
-
-/// A call's place in all its queues: smaller is earlier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Ticket(u64);
 
 /// Contenders that wait for no older one of this process, and are read and watched at a time.
 const FRONTS: usize = 64;
