@@ -20,7 +20,6 @@ const PROBE: Duration = Duration::from_secs(2);
 /// The pause before the first probe of an etcd that is lost; doubled up to three times.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What is known of etcd.
 #[derive(Debug, Default)]
 pub struct Reach {
     probe: Duration,
@@ -39,7 +38,6 @@ pub struct Reach {
     pub news: VecDeque<Input>,
 }
 
-/// An outage of etcd.
 #[derive(Debug)]
 struct Outage {
     since: Moment,
@@ -61,19 +59,17 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Returns true if a response of this revision is older than what was known.
     pub fn is_ahead_of(&self, revision: Revision) -> bool {
         self.floor.is_some_and(|floor| revision < floor)
     }
 }
 
 impl Reach {
-    /// Makes one for calls that wait for etcd at most for `connect_timeout`.
+    /// `connect_timeout`: how long calls wait for etcd at most.
     pub fn new(connect_timeout: Duration) -> Self {
         Self { probe: PROBE.min(connect_timeout / 2), ..Self::default() }
     }
 
-    /// Notes that calls wait for etcd, or that none does.
     pub fn wait(&mut self, now: Moment, waits: bool) {
         self.waiting = waits.then(|| self.waiting.unwrap_or(now));
     }
@@ -96,19 +92,24 @@ impl Reach {
         if sent.epoch == self.epoch {
             self.mark_stale(sent, result);
         }
-        match result {
-            Ok(_) | Err(Failure::Refused(..)) => {
-                self.answered = Some(now);
-                self.silent = (self.under_way > 0).then_some(now);
-                self.news.extend(self.outage.take().map(|_| Input::Back));
-            }
-            Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
-                self.failed(now, sent, cause.clone());
-            }
+        let (Err(Failure::Unavailable(cause)) | Err(Failure::Unknown(cause))) = result else {
+            self.answered = Some(now);
+            self.silent = (self.under_way > 0).then_some(now);
+            return self.news.extend(self.outage.take().map(|_| Input::Back));
+        };
+        if self.answered.is_some_and(|answered| answered > sent.at) {
+            // It says nothing of etcd as it is now.
+            self.silent = self.silent.filter(|_| self.under_way > 0);
+            return;
+        }
+        let outage = self.lose(now, Some(cause.clone()));
+        if sent.at > outage.noticed {
+            outage.failures += 1;
+            let pause = PAUSE * (1 << outage.failures.min(3));
+            outage.next = outage.next.min(now + spread(now, pause));
         }
     }
 
-    /// Compares the revision of a response with what was known when its request was sent.
     fn mark_stale(&mut self, sent: Sent, result: &mut Result<Response, Failure>) {
         match result {
             Ok(Response::Txn(answer)) => {
@@ -130,27 +131,14 @@ impl Reach {
         }
     }
 
-    fn failed(&mut self, now: Moment, sent: Sent, cause: Cause) {
-        if self.answered.is_some_and(|answered| answered > sent.at) {
-            // It says nothing of etcd as it is now.
-            self.silent = self.silent.filter(|_| self.under_way > 0);
-            return;
-        }
-        let outage = self.lose(now, now + spread(now, PAUSE), Some(cause));
-        if sent.at > outage.noticed {
-            outage.failures += 1;
-            let pause = PAUSE * (1 << outage.failures.min(3));
-            outage.next = outage.next.min(now + spread(now, pause));
-        }
-    }
-
-    fn lose(&mut self, now: Moment, next: Moment, cause: Option<Cause>) -> &mut Outage {
+    fn lose(&mut self, now: Moment, cause: Option<Cause>) -> &mut Outage {
+        let (is_new, next) = (self.outage.is_none(), now + spread(now, PAUSE));
         let since = self.silent.unwrap_or(now);
-        let since = self.outage.as_ref().map_or(since, |outage| outage.since);
-        if self.outage.is_none() || cause.is_some() {
-            self.news.push_back(Input::Lost { since, cause });
+        let outage = self.outage.get_or_insert(Outage { since, noticed: now, failures: 0, next });
+        if is_new || cause.is_some() {
+            self.news.push_back(Input::Lost { since: outage.since, cause });
         }
-        self.outage.get_or_insert(Outage { since, noticed: now, failures: 0, next })
+        outage
     }
 
     /// Returns when [`probe`](Self::probe) is to be called, if at all.
@@ -164,8 +152,7 @@ impl Reach {
     pub fn probe(&mut self, now: Moment, request: &Request) -> Option<Sent> {
         self.due().filter(|due| *due <= now)?;
         if self.silent.is_some() || self.outage.is_some() {
-            let next = now + self.probe;
-            self.lose(now, next, None).next = next;
+            self.lose(now, None).next = now + self.probe;
         }
         Some(self.begin(now, request))
     }
@@ -186,8 +173,7 @@ impl Reach {
 
     /// Returns since when etcd is lost, if an exchange has shown it that began after that was noticed: its member may have died.
     pub fn is_lost_since(&self) -> Option<Moment> {
-        let outage = self.outage.as_ref();
-        outage.filter(|outage| outage.failures > 0).map(|outage| outage.since)
+        Some(self.outage.as_ref().filter(|outage| outage.failures > 0)?.since)
     }
 }
 

@@ -8,18 +8,15 @@ use crate::moment::Moment;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How far a shutdown has come.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub enum Shutdown {
     /// None was asked for.
     #[default]
     Not,
     /// Bodies may run until then.
     Grace(Moment),
-    /// The grace is over and bodies are told to stop; the farewell follows in the same step.
-    Stopping,
-    /// No body is left, or the grace is over. Sessions without a body are revoked; etcd may take until then.
+    /// No body is left, or the grace is over and bodies are told to stop. Sessions without a body are revoked; etcd may take until then.
     Farewell(Moment),
-    /// It is complete.
     Finished,
 }
 
@@ -29,19 +26,10 @@ impl Shutdown {
         let until = match self {
             Self::Not => until,
             Self::Grace(earlier) => until.min(*earlier),
-            Self::Stopping | Self::Farewell(_) | Self::Finished => return None,
+            Self::Farewell(_) | Self::Finished => return None,
         };
         *self = Self::Grace(until);
         Some(until)
-    }
-
-    /// The present stage's time is over; true if that was the grace.
-    pub fn stop(&mut self) -> bool {
-        let grace = matches!(self, Self::Grace(_));
-        if grace {
-            *self = Self::Stopping;
-        }
-        grace
     }
 
     /// The farewell begins, unless it has begun; until when etcd may take.
@@ -53,28 +41,13 @@ impl Shutdown {
         now + FAREWELL
     }
 
-    /// It is complete.
-    pub fn finish(&mut self) {
-        *self = Self::Finished;
-    }
-
-    /// Whether one was asked for.
-    pub fn has_begun(&self) -> bool {
-        !matches!(self, Self::Not)
-    }
-
     /// Whether a new call is turned away. A call of a task that holds a lock is let in until bodies must stop.
     pub fn refuses(&self, nested: bool) -> bool {
-        self.has_begun() && !(nested && matches!(self, Self::Grace(_)))
+        *self != Self::Not && !(nested && matches!(self, Self::Grace(_)))
     }
 
     /// Whether the grace is behind us, so that sessions are left to run out.
     pub fn has_stopped(&self) -> bool {
-        !matches!(self, Self::Not | Self::Grace(_))
-    }
-
-    /// Whether it is complete.
-    pub fn is_finished(&self) -> bool {
-        matches!(self, Self::Finished)
+        matches!(self, Self::Farewell(_) | Self::Finished)
     }
 }

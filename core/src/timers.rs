@@ -1,27 +1,74 @@
-//! Timers: when the core must act without an input, each timer at one moment.
+//! Timers: when the core must act without an input, each timer at one moment; and how long it pauses.
 
 use std::collections::BTreeSet;
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::time::Duration;
 
+use crate::ids::{CallId, ContenderId, NameId, SessionId};
 use crate::moment::Moment;
 
-/// All timers.
-#[derive(Debug)]
-pub struct Timers<T> {
-    due: BTreeSet<(Moment, T)>,
-    at: HashMap<T, Moment>,
-}
+/// What etcd refused is sent again after the pause of this many failures (rule P34).
+pub const SLOWLY: u32 = 4;
 
-impl<T> Default for Timers<T> {
-    fn default() -> Self {
-        Self { due: BTreeSet::new(), at: HashMap::new() }
+/// Makes pauses a tenth longer or shorter, so that processes do not act in step.
+#[derive(Debug)]
+pub struct Jitter(u64);
+
+impl Jitter {
+    pub fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    /// `base`, a tenth more or less.
+    pub fn of(&mut self, base: Duration) -> Duration {
+        // xorshift: any spread will do here
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        #[allow(clippy::cast_precision_loss)] // a spread needs no precision
+        let share = (self.0 % 1000) as f64 / 1000.0;
+        base.mul_f64(0.9 + 0.2 * share)
+    }
+
+    /// How long to wait before what failed this often in a row is sent again (rule P34).
+    pub fn pause(&mut self, failures: u32) -> Duration {
+        self.of(Duration::from_millis(50 << failures.min(SLOWLY)))
     }
 }
 
-impl<T: Copy + Ord + Hash> Timers<T> {
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// A call's wait, or the wait for its release, is over; or it looks for a cycle.
+    Call(CallId),
+    /// A contender is to be read, watched or described.
+    Contender(ContenderId),
+    /// A session needs something.
+    Session(SessionId),
+    /// A name has not been wanted for a while: its watch closes.
+    Rest(NameId),
+    /// No call has come for contenders that linger.
+    Linger,
+    /// What was held back is sent.
+    Flush,
+    /// Refused deletes are sent again.
+    Deletes,
+    /// Calls have waited too long for an etcd that is lost.
+    Silence,
+    /// A grace of the shutdown is over.
+    Shutdown,
+}
+
+/// All timers.
+#[derive(Debug, Default)]
+pub struct Timers {
+    due: BTreeSet<(Moment, Timer)>,
+    at: HashMap<Timer, Moment>,
+}
+
+impl Timers {
     /// Sets a timer, in place of its earlier moment.
-    pub fn set(&mut self, timer: T, at: Moment) {
+    pub fn set(&mut self, timer: Timer, at: Moment) {
         if let Some(before) = self.at.insert(timer, at) {
             self.due.remove(&(before, timer));
         }
@@ -29,14 +76,14 @@ impl<T: Copy + Ord + Hash> Timers<T> {
     }
 
     /// Sets a timer unless it is due earlier.
-    pub fn set_by(&mut self, timer: T, at: Moment) {
+    pub fn set_by(&mut self, timer: Timer, at: Moment) {
         if self.at.get(&timer).is_none_or(|before| *before > at) {
             self.set(timer, at);
         }
     }
 
     /// Takes a timer off.
-    pub fn cancel(&mut self, timer: &T) {
+    pub fn cancel(&mut self, timer: &Timer) {
         if let Some(at) = self.at.remove(timer) {
             self.due.remove(&(at, *timer));
         }
@@ -48,7 +95,7 @@ impl<T: Copy + Ord + Hash> Timers<T> {
     }
 
     /// Takes the earliest timer that is due, if any.
-    pub fn pop(&mut self, now: Moment) -> Option<T> {
+    pub fn pop(&mut self, now: Moment) -> Option<Timer> {
         let (at, timer) = self.due.pop_first()?;
         if at > now {
             self.due.insert((at, timer));

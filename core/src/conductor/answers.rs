@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Core, Exchange, SLOWLY, Timer};
+use super::{Core, Exchange, Timer};
 use crate::call::{Call, Stage};
 use crate::contender::{Contender, Seen, State};
 use crate::ids::{
@@ -15,7 +15,9 @@ use crate::ownership::SETTLED;
 use crate::request::{Event, Failure, Kv, Refusal, Request, TxnAnswer};
 use crate::seat::Seat;
 use crate::session::Session;
+use crate::shutdown::Shutdown;
 use crate::steps::step;
+use crate::timers::SLOWLY;
 use crate::transactions::{self, Deletion, Description, LOCKS, Placement};
 use crate::view::{OFTEN, RELIES, Read, WAITER, Watch, Whose};
 
@@ -24,9 +26,9 @@ impl Core {
     /// Sends the puts of a session that are ready.
     pub(super) fn flush_puts(&mut self, id: SessionId) {
         while self.may_send() {
-            let Some(session) = self.sessions.get_mut(id).filter(|it| it.is_open()) else { return };
-            let (Some(fence), Some(lease)) = (session.fence(), session.lease()) else { return };
-            let narrow = session.puts().is_narrow();
+            let Some(session) = self.sessions.get_mut(id) else { return };
+            let Some((lease, fence)) = session.fence() else { return };
+            let narrow = session.puts.is_narrow();
             let (names, calls) = (&self.names, &self.calls);
             let group = |lead: &ContenderId| {
                 let call = names.contender(*lead).filter(|it| it.is_group)?.bound;
@@ -40,7 +42,7 @@ impl Core {
                 }
                 _ => None,
             };
-            let Some(leads) = session.puts().next(pending) else { return };
+            let Some(leads) = session.puts.next(pending) else { return };
             let first = leads.first().and_then(|id| names.contender(*id));
             let tries = first.is_some_and(|it| matches!(it.state, State::Pending { tries: true }));
             let ids = leads.iter().flat_map(|lead| group(lead).unwrap_or_else(|| vec![*lead]));
@@ -214,7 +216,7 @@ impl Core {
             }
         }
         if let Some(session) = self.sessions.get_mut(session) {
-            session.puts().again(leads, room);
+            session.puts.again(leads, room);
         }
     }
 
@@ -303,7 +305,7 @@ impl Core {
                 let left = |deletion: &Deletion| self.sessions.get(deletion.session).is_some();
                 let (kept, gone): (Vec<_>, Vec<_>) = deletions.into_iter().partition(left);
                 if self.outbox.delete_refused(kept) {
-                    let pause = self.pause(SLOWLY);
+                    let pause = self.jitter.pause(SLOWLY);
                     self.timers.set_by(Timer::Deletes, self.now + pause);
                 }
                 self.are_gone(gone);
@@ -419,10 +421,13 @@ impl Core {
         let watch = self.view.get(id.name, Whose::Waits);
         // One of a group that is admitted waits for the others.
         let admitted = name.get(id.number).is_some_and(|it| it.admitted().is_some());
-        let until = name.head(&self.calls).and_then(|(_, head)| head.until);
+        let head = name.head(&self.calls).map(|(_, head)| head);
+        let until = head.and_then(|head| head.until);
+        // A single try is refused once nothing was read for the connect time-out, which may be shorter than the pause of others.
+        let owned = name.owner.is_some() && !head.is_some_and(Call::is_try);
         let after = match watch.and_then(|watch| watch.early(self.now)) {
             Some(early) => early,
-            None if name.owner.is_some() || admitted => self.jittered(WAITER),
+            None if owned || admitted => self.jitter.of(WAITER),
             None => until.map_or(RELIES, |until| ((until - self.now) / 2).clamp(OFTEN, RELIES)),
         };
         self.read_at(id, self.now + after);
@@ -455,7 +460,7 @@ impl Core {
             self.suspect_history(reads);
         }
         for read in reads {
-            let pause = self.pause(failures);
+            let pause = self.jitter.pause(failures);
             self.read_at(read.contender, self.now + pause);
         }
     }
@@ -464,12 +469,12 @@ impl Core {
     fn suspect_history(&mut self, reads: &[Read]) {
         let contenders = reads.iter().filter_map(|read| self.names.contender(read.contender));
         let mut sessions = contenders.map(|it| (it.session, it.wish.ttl_secs));
-        let writes = |id: &SessionId| self.sessions.get(*id).is_some_and(Session::is_alive);
+        let writes = |id: &SessionId| self.sessions.get(*id).is_some_and(|it| !it.is_lost());
         let first = sessions.clone().next();
         let session = match (sessions.find(|(id, _)| writes(id)), first) {
             (Some((id, _)), _) => id,
             // One that is lost writes nothing.
-            (None, Some((_, ttl_secs))) if !self.shutdown.has_begun() => {
+            (None, Some((_, ttl_secs))) if self.shutdown == Shutdown::Not => {
                 self.sessions.choose(self.now, ttl_secs)
             }
             (None, _) => return,
@@ -563,7 +568,7 @@ impl Core {
             _ => return,
         }
         // Perhaps the whole lease is gone: the sooner that is known, the sooner the others go on.
-        self.renew(session);
+        self.sessions.wake(session).into_iter().for_each(|it| it.hurry(self.now));
     }
 
     /// A watch reported something.

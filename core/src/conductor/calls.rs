@@ -14,6 +14,7 @@ use crate::output::{Grant, Output, OwnedKey, Owner, Refused};
 use crate::ownership::{Ownership, SETTLED};
 use crate::seat::{Mode, Seat};
 use crate::session::Session;
+use crate::shutdown::Shutdown;
 use crate::steps::step;
 use crate::transactions::Deletion;
 use crate::view::WARM;
@@ -163,7 +164,7 @@ impl Core {
             let mut unanswered = name.in_line().filter(|(_, it)| it.created.is_none());
             let goes_on = unanswered.any(|(_, it)| {
                 let session = self.sessions.get(it.session);
-                session.is_some_and(|it| it.is_open() || it.is_barred_since(lately))
+                session.is_some_and(|it| it.opens_since(lately))
             });
             (goes_on && !silent) || name.was_heard_since(lately)
         })
@@ -317,8 +318,8 @@ impl Core {
         let fresh = waits && session.is_some_and(|session| session.is_fresh(self.now));
         if fresh {
             self.grant(id, call);
-        } else if let Some(session) = session_id.and_then(|session| self.sessions.wake(session)) {
-            session.wants_fresh(id.name);
+        } else if waits && let Some(session) = session_id.and_then(|it| self.sessions.wake(it)) {
+            session.unfresh.insert(id.name);
         }
         fresh
     }
@@ -345,10 +346,8 @@ impl Core {
             };
             let revision = contender.admitted().map_or(created, |at| at.max(created));
             if let Some(session) = self.sessions.get_mut(contender.session) {
-                if waited {
-                    session.add_body();
-                }
-                deadline = session.deadline().cloned();
+                session.bodies += usize::from(waited);
+                deadline = session.lease.as_ref().map(|lease| lease.deadline.clone());
             }
             if waited {
                 // Then the response to its put has shown no younger contender.
@@ -439,16 +438,12 @@ impl Core {
             return self.confirm(call);
         }
         let Some(session_id) = self.names.contender(id).map(|it| it.session) else { return };
-        let lost = self.sessions.get_mut(session_id).is_some_and(|session| {
-            session.drop_body();
-            session.is_lost()
-        });
+        self.sessions.drop_body(session_id);
         self.delete(id);
-        if lost {
+        if self.sessions.get(session_id).is_some_and(Session::is_lost) {
             // Best effort will do: the next contender has another session, and so another key.
             self.detach(id);
         }
-        self.revoke_if_over(session_id);
     }
 
     /// The keys of a call are on a lease of their own: its session has done its duty. They are not deleted, and its names stay closed
@@ -463,8 +458,7 @@ impl Core {
             if contender.ownership_mut().is_some_and(|it| it.leave(id, handover)) {
                 name.part(of.number); // no delete follows
                 self.timers.cancel(&Timer::Contender(*of));
-                self.sessions.get_mut(session).into_iter().for_each(Session::drop_body);
-                self.revoke_if_over(session);
+                self.sessions.drop_body(session);
             }
         }
     }
@@ -489,7 +483,7 @@ impl Core {
         let alone = |it: &&Contender| it.wish.mode == Mode::Exclusive && !it.is_group;
         let ownership = self.staying(id).filter(alone).and_then(Contender::ownership);
         let unwanted = self.names.get(id.name).is_some_and(|name| name.is_unwanted(self.now));
-        ownership.is_some_and(|it| !it.is_contended()) && unwanted && !self.shutdown.has_begun()
+        ownership.is_some_and(|it| !it.is_contended()) && unwanted && self.shutdown == Shutdown::Not
     }
 
     /// A call has come for a name that lingers: it takes it over, or the key goes.

@@ -11,7 +11,6 @@ use crate::ids::{CallId, ContenderId, HELD, Incarnation, Key};
 use crate::output::{Blocker, Output, Refused};
 use crate::ownership::Ownership;
 use crate::request::{Failure, Request, TxnAnswer};
-use crate::session::Session;
 use crate::steps::step;
 use crate::transactions;
 
@@ -190,8 +189,8 @@ impl Core {
 
     /// Whether the time of a contender's session is not over.
     fn holds_in_time(&self, contender: &Contender) -> bool {
-        let deadline = self.sessions.get(contender.session).and_then(Session::deadline);
-        deadline.is_some_and(|deadline| !deadline.is_over(self.now))
+        let lease = self.sessions.get(contender.session).and_then(|it| it.lease.as_ref());
+        lease.is_some_and(|lease| !lease.deadline.is_over(self.now))
     }
 
     /// Refuses a call of a cycle.

@@ -18,7 +18,7 @@ use crate::call::Calls;
 use crate::contender::Contender;
 use crate::deadlock::{Cycle, Searches};
 use crate::ids::{
-    CallId, ContenderId, Incarnation, Key, LeaseId, NameId, RequestId, SessionId, session_root,
+    CallId, ContenderId, Incarnation, Key, LeaseId, RequestId, SessionId, session_root,
 };
 use crate::input::{Input, Settings};
 use crate::loss::LossCause;
@@ -28,52 +28,22 @@ use crate::outbox::Outbox;
 use crate::output::{Output, Refused};
 use crate::pool::Sessions;
 use crate::request::{Cause, Failure, Request, Response};
-use crate::session::Session;
+use crate::session::{Asked, Session};
 use crate::shutdown::Shutdown;
 use crate::steps::step;
-use crate::timers::Timers;
+use crate::timers::{Jitter, SLOWLY, Timer, Timers};
 use crate::transactions::{self, Deletion, Description};
 use crate::view::{Read, View};
-
-/// An operation that etcd refused is sent again after the pause of this many failures (rule P34).
-const SLOWLY: u32 = 4;
 
 /// Timers that one input fires at most, where one that concerns many calls counts as many. That keeps a step below some milliseconds.
 /// What is left is due at once.
 const BUDGET: usize = 256;
 
-/// What is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Timer {
-    /// A call's wait, or the wait for its release, is over; or it looks for a cycle.
-    Call(CallId),
-    /// A contender is to be read, watched or described.
-    Contender(ContenderId),
-    /// A session needs something.
-    Session(SessionId),
-    /// A name has not been wanted for a while: its watch closes.
-    Rest(NameId),
-    /// No call has come for contenders that linger.
-    Linger,
-    /// What was held back is sent.
-    Flush,
-    /// Refused deletes are sent again.
-    Deletes,
-    /// Calls have waited too long for an etcd that is lost.
-    Silence,
-    /// A grace of the shutdown is over.
-    Shutdown,
-}
-
 /// What a request is for.
 #[derive(Debug)]
 enum Exchange {
-    Grant(SessionId),
-    Renewal(SessionId),
+    Session(SessionId, Asked),
     Revocation(LeaseId),
-    List(SessionId),
-    /// With a key that must be there unless etcd has lost its history.
-    Barrier(SessionId, Option<Incarnation>),
     /// Puts of contenders of this number of calls, and deletions of others in the same transaction (rule P7).
     Put(SessionId, usize, Vec<ContenderId>, Vec<Deletion>),
     Delete(Vec<Deletion>),
@@ -90,8 +60,6 @@ enum Exchange {
 #[derive(Debug)]
 pub struct Core {
     settings: Settings,
-    /// What session keys begin with.
-    root: String,
     /// The moment of the input that is being handled.
     now: Moment,
     /// It is a command, on a caller's thread, which does no work for others; and something of what it made ready waits for more,
@@ -100,7 +68,7 @@ pub struct Core {
     deferred: bool,
     /// Timers that it may still fire.
     budget: usize,
-    random: u64,
+    jitter: Jitter,
     /// A name with very many keys below it was reported.
     has_met_crowd: bool,
     calls: Calls,
@@ -109,7 +77,7 @@ pub struct Core {
     outbox: Outbox,
     view: View,
     searches: Searches,
-    timers: Timers<Timer>,
+    timers: Timers,
     /// Requests without an answer: when each was sent, and what it is for.
     under_way: BTreeMap<RequestId, (Moment, Exchange)>,
     last_request: u64,
@@ -123,14 +91,13 @@ impl Core {
     /// A core that has no locks.
     pub fn new(settings: Settings) -> Self {
         Self {
-            root: session_root(&settings.prefix),
             now: Moment::after_boot(Duration::ZERO),
             is_command: false,
             deferred: false,
             budget: 0,
-            random: settings.seed | 1,
+            jitter: Jitter::new(settings.seed),
             has_met_crowd: false,
-            sessions: Sessions::new(settings.keys_per_session),
+            sessions: Sessions::new(session_root(&settings.prefix), settings.keys_per_session),
             settings,
             calls: Calls::default(),
             names: Names::default(),
@@ -157,10 +124,10 @@ impl Core {
             Input::Cancel(call) => self.withdraw(call),
             Input::Release { call, how, fenced } => self.release(call, how, fenced),
             Input::Moved(call) => self.moved(call),
-            Input::Warm { call, .. } if self.shutdown.has_begun() => {
+            Input::Warm { call, .. } if self.shutdown != Shutdown::Not => {
                 self.turn_down(call, Refused::ShuttingDown);
             }
-            Input::Warm { call, ttl_secs } => self.sessions.warm(now, call, ttl_secs),
+            Input::Warm { call, ttl_secs } => self.sessions.warming.push((now, call, ttl_secs)),
             Input::Answer { request, result } => self.answer(request, result),
             Input::Lost { since, cause } => self.lost = Some((since, cause)),
             Input::Back => self.back(),
@@ -240,7 +207,8 @@ impl Core {
                 }
             }
             Timer::Shutdown => {
-                if self.shutdown.stop() {
+                if matches!(self.shutdown, Shutdown::Grace(_)) {
+                    self.shutdown.bid_farewell(self.now);
                     for call in self.calls.holding() {
                         self.lose_call(call, LossCause::Shutdown);
                     }
@@ -254,17 +222,17 @@ impl Core {
     fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
         let Some((at, exchange)) = self.under_way.remove(&request) else { return };
         match exchange {
-            Exchange::Grant(id) => self.granted(id, at, result),
-            Exchange::Renewal(id) => self.renewed(id, at, result),
-            Exchange::Revocation(lease) => self.revoked(lease, &result),
-            Exchange::List(id) => self.listed(id, at, result),
-            Exchange::Barrier(id, witness) => {
-                self.barrier_answered(id, witness, result.and_then(Response::txn));
+            Exchange::Session(id, asked) => {
+                let (now, asked) = (self.now, (at, asked));
+                for need in self.sessions.answered(now, id, asked, result, &mut self.jitter) {
+                    self.meet(id, need);
+                }
             }
+            Exchange::Revocation(lease) => self.revoked(lease, &result),
             Exchange::Put(session, calls, ids, deletions) => {
                 let accepted = result.is_ok();
                 let session_of = self.sessions.wake(session);
-                session_of.into_iter().for_each(|it| it.puts().done(calls, accepted));
+                session_of.into_iter().for_each(|it| it.puts.done(calls, accepted));
                 self.put(session, ids, deletions, result.and_then(Response::txn));
             }
             Exchange::Delete(deletions) => {
@@ -301,7 +269,7 @@ impl Core {
             self.send(Request::Txn(txn), Exchange::Delete(deletions));
         }
         while self.may_send()
-            && let Some(lease) = self.sessions.next_revocation()
+            && let Some(lease) = self.sessions.revocations.pop()
         {
             self.send(Request::Revoke(lease), Exchange::Revocation(lease));
         }
@@ -325,17 +293,15 @@ impl Core {
     /// they show whether it has been wiped meanwhile.
     fn back(&mut self) {
         self.lost = None;
-        let has_bodies = |(_, it): &(SessionId, &Session)| it.bodies() > 0;
-        let renewed = self.sessions.iter().filter(has_bodies);
-        for id in renewed.map(|(id, _)| id).collect::<Vec<_>>() {
-            self.renew(id);
+        for (id, session) in &mut self.sessions.all {
+            session.back(self.now);
+            self.sessions.awake.insert(*id);
         }
         self.outbox.deletions.reopen_window();
         self.outbox.records.reopen_window();
         self.view.line(true).reopen_window();
         self.view.line(false).reopen_window();
         self.searches.reopen_window();
-        self.sessions.reopen_windows();
     }
 
     fn may_send(&self) -> bool {
@@ -389,15 +355,17 @@ impl Core {
 
     /// When the first caller came that waits for a lock, or for a session.
     fn first_waiting(&self) -> Option<Moment> {
-        let warming = self.sessions.first_warming();
+        let warming = self.sessions.warming.first().map(|(since, ..)| *since);
         self.calls.first_waiting().into_iter().chain(warming).min()
     }
 
     /// Refuses the callers that wait for a session of this TTL, or of any, and came by then.
     fn refuse_warming(&mut self, then: Moment, ttl_secs: Option<i64>, why: &Refused) {
-        for call in self.sessions.stop_warming(then, ttl_secs) {
-            self.turn_down(call, why.clone());
-        }
+        let stops = |(since, _, of): &mut (Moment, CallId, i64)| {
+            *since <= then && ttl_secs.is_none_or(|ttl_secs| ttl_secs == *of)
+        };
+        let stopped: Vec<_> = self.sessions.warming.extract_if(.., stops).collect();
+        stopped.into_iter().for_each(|(_, call, _)| self.turn_down(call, why.clone()));
     }
 
     /// Refuses the calls that wait, those of tasks that hold a lock only if `nested`.
@@ -413,11 +381,10 @@ impl Core {
     /// Once no body is left that can rely on a session, or the grace is over, ends the sessions; once that is done, reports it.
     fn finish_shutdown(&mut self) {
         let waits = self.first_waiting().is_some();
-        if !self.shutdown.has_begun() || self.shutdown.is_finished() || waits {
+        if waits || matches!(self.shutdown, Shutdown::Not | Shutdown::Finished) {
             return;
         }
-        let has_body = |(_, it): (SessionId, &Session)| it.bodies() > 0 && !it.is_lost();
-        let busy = self.sessions.iter().any(has_body);
+        let busy = self.sessions.all.values().any(|it| it.bodies > 0 && !it.is_lost());
         if busy && !self.shutdown.has_stopped() {
             return;
         }
@@ -428,29 +395,15 @@ impl Core {
             self.sessions.end_idle();
             self.flush();
         }
-        let of_leases = |it: &Exchange| matches!(it, Exchange::Grant(_) | Exchange::Revocation(_));
+        let of_leases = |it: &Exchange| {
+            matches!(it, Exchange::Session(_, Asked::Grant) | Exchange::Revocation(_))
+        };
         let mut exchanges = self.under_way.values().map(|(_, it)| it);
-        let leases = exchanges.any(of_leases) || self.sessions.has_revocations();
+        let leases = exchanges.any(of_leases) || !self.sessions.revocations.is_empty();
         if over || !(busy || self.has_deletes() || leases) {
-            self.shutdown.finish();
+            self.shutdown = Shutdown::Finished;
             self.outputs.push_back(Output::Finished);
         }
-    }
-
-    /// `base`, a tenth more or less, so that processes do not act in step.
-    fn jittered(&mut self, base: Duration) -> Duration {
-        // xorshift: any spread will do here
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        #[allow(clippy::cast_precision_loss)] // a spread needs no precision
-        let share = (self.random % 1000) as f64 / 1000.0;
-        base.mul_f64(0.9 + 0.2 * share)
-    }
-
-    /// How long to wait before what failed this often in a row is sent again (rule P34).
-    fn pause(&mut self, failures: u32) -> Duration {
-        self.jittered(Duration::from_millis(50 << failures.min(SLOWLY)))
     }
 }
 
@@ -468,7 +421,7 @@ impl Core {
     /// The sessions.
     #[cfg(feature = "simulation")]
     pub fn sessions(&self) -> impl Iterator<Item = &Session> {
-        self.sessions.iter().map(|(_, session)| session)
+        self.sessions.all.values()
     }
 
     /// The calls that wait for a name, in order.

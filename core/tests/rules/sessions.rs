@@ -66,7 +66,7 @@ fn late_bundle_does_not_bring_a_lost_session_back() {
         answers: Vec::new(),
     };
     rig.answer(put, Ok(Response::Txn(answer)));
-    let lost = |session: &Session| session.is_lost() && session.bodies() == 1;
+    let lost = |session: &Session| session.is_lost() && session.bodies == 1;
     assert!(rig.core.sessions().any(lost));
 }
 
@@ -329,7 +329,7 @@ fn locks_of_a_user_are_spread_over_sessions() {
             rig.hold(call, &format!("locks/{call}"));
         }
         let sessions = rig.sessions();
-        assert!(sessions.iter().all(|session| session.bodies() == each));
+        assert!(sessions.iter().all(|session| session.bodies == each));
         rig.store.revoke(sessions[0].lease().expect("a value"));
         rig.live(WHOLE);
         let gone = (0..30).filter(|call| rig.output(*call).is_some()).count();
