@@ -47,7 +47,7 @@ async fn search(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String
     for kv in found.iter().flatten().filter(waits) {
         let mut search = Search::of_waiter(&connection.prefix, kv);
         loop {
-            let wanted: Vec<Key> = search.wanted().cloned().collect();
+            let wanted = std::mem::take(&mut search.wanted);
             if wanted.is_empty() {
                 break;
             }
@@ -70,7 +70,7 @@ async fn search(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String
 
 /// The names of a cycle's keys, from the first one back to it.
 fn names(cycle: &Cycle, prefix: &str) -> Vec<String> {
-    let keys = cycle.keys();
+    let keys = cycle.keys.iter();
     let names =
         keys.filter_map(|(key, _)| Some(key.strip_prefix(prefix)?.rsplit_once('/')?.0.to_owned()));
     let mut names: Vec<_> = names.collect();

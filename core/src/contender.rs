@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ids::{CallId, ContenderId, Key, LeaseId, Revision, SessionId, contends};
+use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends};
 use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::ownership::Ownership;
@@ -157,6 +157,11 @@ impl Contender {
     pub fn sent(&mut self, family: &str, lease: LeaseId) {
         self.key = Some(format!("{family}{lease:x}{}", self.seat).into());
         self.state = State::Putting;
+    }
+
+    /// Its key, once that is known to exist.
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        Some((self.key.clone()?, self.created?))
     }
 
     /// Returns true if this is its key.

@@ -1,27 +1,34 @@
-//! Deadlock: finds a cycle of calls of several processes that wait for each other (rule P38).
+//! Deadlock: finds a cycle of calls that wait for each other (rule P38).
 //!
 //! The key by which a nested call waits lists the keys that its task holds. A search goes backwards: from the keys that a task holds
 //! to the younger contenders that wait for them, to what the tasks of those hold, and so on. It has found a cycle once it comes to a
 //! key that the call itself waits for. What it has read may be out of date: the abort proves the cycle, or does nothing.
+//!
+//! A cycle inside the process needs no reads. A walk finds it when the call that closes it begins to wait.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ids::{CallId, Incarnation, Key, Revision, contends, family_of, group_of, holds_of};
+use crate::call::{Call, Calls};
+use crate::contender::Contender;
+use crate::ids::{CallId, Incarnation, Key, Revision, family_of, listed_by};
+use crate::moment::Moment;
+use crate::name::{Name, Names};
 use crate::outbox::Line;
 use crate::output::Blocker;
+use crate::ownership::Ownership;
+use crate::pool::Sessions;
 use crate::request::{Compare, Failure, Kv, Op, Refusal, Txn, TxnAnswer};
 use crate::seat::{Mode, Seat};
 use crate::steps::step;
 use crate::transactions;
 
 /// How long a nested call waits before it has a key of its own; and how long between its searches.
-pub const STEP: Duration = Duration::from_secs(1);
+const STEP: Duration = Duration::from_secs(1);
 
 /// Searches begin together, once in this time, so that they share transactions.
-pub const TOGETHER: Duration = Duration::from_millis(75);
+const TOGETHER: Duration = Duration::from_millis(75);
 
 /// How many waits a cycle may have.
 const DEPTH: usize = 16;
@@ -35,49 +42,56 @@ const YOUNGEST: Duration = Duration::from_secs(2);
 /// From then on any call of a cycle does.
 const ANY: Duration = Duration::from_secs(4);
 
+/// Calls that the walk inside the process comes to at most.
+const WALK: usize = 64;
+
+/// When a nested call that waits now puts a key of its own, or looks for a cycle again.
+pub fn next_search(now: Moment) -> Moment {
+    (now + STEP).rounded_up(TOGETHER)
+}
+
 /// A search for a cycle of one waiting call. It wants ranges read, and takes what they show.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Search {
     /// What all names begin with.
     prefix: Key,
     /// The keys by which the call waits.
     own: Vec<Incarnation>,
-    /// All keys that it has come to; and those of them whose waiters are looked for next.
-    nodes: Vec<Node>,
-    seen: BTreeSet<Incarnation>,
-    frontier: Vec<usize>,
+    /// All keys that it has come to.
+    nodes: BTreeMap<Incarnation, Node>,
+    /// Those whose waiters are looked for next, once their families are read; none once it is over.
+    frontier: Vec<Incarnation>,
     depth: usize,
-    /// The families that were read, and those that are to be.
+    /// The families of all these keys, and what was read of them.
+    families: BTreeSet<Key>,
     read: BTreeMap<Key, Vec<Kv>>,
-    wanted: BTreeSet<Key>,
+    /// The families that are to be read, up to [`Self::CONTENDERS`] keys of each. The caller takes them out.
+    pub wanted: Vec<Key>,
+    /// It has left keys out, and so may have missed a cycle.
     is_bounded: bool,
-}
-
-/// A key that a search has come to.
-#[derive(Debug, Clone)]
-struct Node {
-    key: Incarnation,
-    /// The node before: what it waits for, or the waiting key that shows it.
-    from: Option<usize>,
-    by: By,
+    cycle: Option<Cycle>,
 }
 
 /// How a search came to a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
-    /// It waits for the one before, and was written last at this revision.
-    Waits(Revision),
-    /// It is of the group of the waiting key before.
-    Group,
-    /// The value of the waiting key before lists it; or the task of the call itself holds it.
-    Held,
+#[derive(Debug)]
+struct Node {
+    /// The key before. `None`: the task of the call holds this one.
+    from: Option<Incarnation>,
+    /// This one waits for the one before, and was written last at this revision. `None`: the one before lists it.
+    waits: Option<Revision>,
 }
 
-/// A cycle: the call waits for the first key, and its task holds the last one.
+/// A cycle: the call waits for the first blocker, and its task holds the last one.
 #[derive(Debug)]
 pub struct Cycle {
-    own: Vec<Incarnation>,
-    path: Vec<Node>,
+    /// All keys on it, in the order in which they wait, beginning with the call's own.
+    pub keys: Vec<Incarnation>,
+    /// The keys that keep the call before them waiting.
+    blockers: Vec<Key>,
+    /// How long the call has waited at least when it aborts.
+    pub patience: Duration,
+    /// Deletes the keys by which the call waits if the whole cycle still stands, and reads the blockers.
+    pub abort: Txn,
 }
 
 impl Search {
@@ -86,243 +100,179 @@ impl Search {
 
     /// Begins a search for a call that waits by `own` and whose task holds `held`; `prefix`: what all names begin with.
     pub fn new(prefix: &str, own: Vec<Incarnation>, held: Vec<Incarnation>) -> Self {
-        let mut search = Self {
-            prefix: prefix.into(),
-            own,
-            nodes: Vec::new(),
-            seen: BTreeSet::new(),
-            frontier: Vec::new(),
-            depth: 0,
-            read: BTreeMap::new(),
-            wanted: BTreeSet::new(),
-            is_bounded: false,
-        };
+        let mut search = Self { prefix: prefix.into(), own, ..Self::default() };
         for key in held {
-            search.reach(key, None, By::Held);
+            search.reach(key, Node { from: None, waits: None });
         }
-        search.want();
         search
     }
 
     /// Begins a search for the call whose waiting key etcd has shown, as far as its value tells what it waits by and holds.
     pub fn of_waiter(prefix: &str, kv: &Kv) -> Self {
         let key = (String::from_utf8_lossy(&kv.key).into(), kv.create_revision);
-        let group = group_of(&kv.value).into_iter().map(|key| (key, kv.create_revision));
-        let own: Vec<Incarnation> = std::iter::once(key).chain(group).collect();
-        let held = own.iter().cloned().chain(holds_of(&kv.value)).collect();
-        Self::new(prefix, own, held)
-    }
-
-    /// The families that are to be read, by [`Self::range`]; none once it is over.
-    pub fn wanted(&self) -> impl Iterator<Item = &Key> {
-        self.wanted.iter()
-    }
-
-    /// How a family is to be read.
-    pub fn range(family: &Key) -> Op {
-        transactions::oldest(family, Self::CONTENDERS, true)
-    }
-
-    /// Whether it has left keys out, and so may have missed a cycle.
-    pub fn is_bounded(&self) -> bool {
-        self.is_bounded
+        let held: Vec<Incarnation> = std::iter::once(key).chain(listed_by(kv)).collect();
+        let own = held.iter().filter(|(_, created)| *created == kv.create_revision);
+        Self::new(prefix, own.cloned().collect(), held)
     }
 
     /// Takes in the contenders of a family: the cycle, if it has found one.
     pub fn answered(&mut self, family: &Key, found: Vec<Kv>) -> Option<Cycle> {
         self.is_bounded |= found.len() >= Self::CONTENDERS as usize;
-        if self.wanted.remove(family) {
+        if self.families.contains(family) {
             self.read.insert(family.clone(), found);
         }
-        while self.wanted.is_empty() && !self.frontier.is_empty() {
-            let closing = self.nodes.iter().position(|node| self.closes(&node.key));
-            if let Some(last) = closing {
-                self.frontier.clear();
-                return Some(self.cycle(last));
+        while self.cycle.is_none() && !self.frontier.is_empty() {
+            if self.read.len() < self.families.len() {
+                return None;
             }
             self.advance();
         }
-        None
+        self.frontier.clear();
+        self.cycle.take()
     }
 
-    /// Goes on from all keys of the frontier to those that wait for them.
+    /// Goes on from all keys of the frontier to those that wait for them, and to what these list.
     fn advance(&mut self) {
-        self.depth += 1;
-        if self.depth > DEPTH {
+        let frontier = std::mem::take(&mut self.frontier);
+        if self.depth == DEPTH {
             self.is_bounded = true;
-            return self.frontier.clear();
+            return;
         }
-        for from in std::mem::take(&mut self.frontier) {
-            // What waits for it waits for the one before too, if that excludes all.
-            let before =
-                self.nodes[from].from.filter(|_| matches!(self.nodes[from].by, By::Waits(_)));
-            let before = before.map(|before| Seat::of_key(self.nodes[before].key.0.as_bytes()));
-            if before.is_some_and(|seat| seat.mode() == Mode::Exclusive) {
-                continue;
-            }
-            let blocker = self.nodes[from].key.clone();
-            let family = family_of(&blocker.0).and_then(|family| self.read.get_key_value(family));
-            let Some((family, found)) = family.map(|(family, found)| (family.clone(), found))
-            else {
-                continue;
-            };
-            let waits = |kv: &&Kv| {
+        self.depth += 1;
+        let read = std::mem::take(&mut self.read);
+        for blocker in frontier {
+            let found = family_of(&blocker.0).and_then(|family| read.get(family));
+            for kv in found.into_iter().flatten() {
                 step();
-                contends(&family, &kv.key) && excludes(&blocker, &kv.key, kv.create_revision)
-            };
-            let is_new = |kv: &&Kv| {
-                let key = String::from_utf8_lossy(&kv.key);
-                !self.seen.contains(&(Key::from(&*key), kv.create_revision))
-            };
-            let waiters: Vec<Kv> = found.iter().filter(waits).filter(is_new).cloned().collect();
-            for kv in waiters {
-                let created = kv.create_revision;
-                let key: Key = String::from_utf8_lossy(&kv.key).into();
-                let Some(waiter) =
-                    self.reach((key, created), Some(from), By::Waits(kv.mod_revision))
-                else {
+                let key = str::from_utf8(&kv.key).unwrap_or_default();
+                if !excludes(&blocker, key, kv.create_revision) {
                     continue;
-                };
-                for key in group_of(&kv.value) {
-                    self.reach((key, created), Some(waiter), By::Group);
                 }
-                for held in holds_of(&kv.value) {
-                    self.reach(held, Some(waiter), By::Held);
+                let waiter: Incarnation = (key.into(), kv.create_revision);
+                let node = Node { from: Some(blocker.clone()), waits: Some(kv.mod_revision) };
+                if self.reach(waiter.clone(), node) {
+                    for listed in listed_by(kv) {
+                        self.reach(listed, Node { from: Some(waiter.clone()), waits: None });
+                    }
                 }
             }
         }
-        self.want();
+        self.read = read;
     }
 
-    /// The search comes to a key; `None`: it was there before, or goes no further.
-    fn reach(&mut self, key: Incarnation, from: Option<usize>, by: By) -> Option<usize> {
+    /// The search comes to a key, and has found a cycle if that excludes one of the call. Returns false if it was there before, or goes
+    /// no further.
+    fn reach(&mut self, key: Incarnation, node: Node) -> bool {
         step();
-        if !key.0.starts_with(&*self.prefix) || self.seen.contains(&key) {
-            return None;
-        }
+        let family = family_of(&key.0).filter(|family| family.starts_with(&*self.prefix));
+        let Some(family) = family.filter(|_| !self.nodes.contains_key(&key)) else { return false };
         if self.nodes.len() >= KEYS {
             self.is_bounded = true;
-            return None;
+            return false;
         }
-        self.seen.insert(key.clone());
-        self.nodes.push(Node { key, from, by });
-        self.frontier.push(self.nodes.len() - 1);
-        Some(self.nodes.len() - 1)
+        if !self.families.contains(family) {
+            self.families.insert(family.into());
+            self.wanted.push(family.into());
+        }
+        // What waits for a waiting key waits for the one before too, if that excludes all.
+        let before = node.from.as_ref().filter(|_| node.waits.is_some());
+        if before.is_none_or(|(before, _)| seat_of(before).mode() != Mode::Exclusive) {
+            self.frontier.push(key.clone());
+        }
+        self.nodes.insert(key.clone(), node);
+        if self.cycle.is_none() && self.own.iter().any(|(own, born)| excludes(&key, own, *born)) {
+            self.cycle = Some(self.cycle_from(&key));
+        }
+        true
     }
 
-    /// Wants the families of the frontier that were not read.
-    fn want(&mut self) {
-        let families = self.frontier.iter().filter_map(|at| family_of(&self.nodes[*at].key.0));
-        let missing = families.filter(|family| !self.read.contains_key(*family));
-        self.wanted = missing.map(Key::from).collect();
-    }
-
-    /// Whether the call waits for this key.
-    fn closes(&self, key: &Incarnation) -> bool {
-        let mut own = self.own.iter();
-        own.any(|(own, created)| {
-            family_of(own) == family_of(&key.0) && excludes(key, own.as_bytes(), *created)
-        })
-    }
-
-    fn cycle(&self, last: usize) -> Cycle {
-        let path = std::iter::successors(Some(last), |at| self.nodes[*at].from);
-        Cycle { own: self.own.clone(), path: path.map(|at| self.nodes[at].clone()).collect() }
+    /// The cycle whose first blocker is this key. Of a waiting key the abort compares what was read; of one that a task holds the
+    /// incarnation says enough, because the key that lists it goes before a hand-over.
+    fn cycle_from(&self, blocker: &Incarnation) -> Cycle {
+        let own = self.own.first();
+        let mut cycle = Cycle {
+            keys: own.into_iter().cloned().collect(),
+            blockers: Vec::new(),
+            patience: YOUNGEST,
+            abort: Txn::default(),
+        };
+        let created = |(key, created): &Incarnation| Compare::Created(key.clone(), *created);
+        cycle.abort.when = self.own.iter().map(created).collect();
+        // A waiting key blocks no call if it only lists the key before it on the way.
+        let (mut next, mut blocks) = (self.nodes.get_key_value(blocker), true);
+        while let Some((key, node)) = next {
+            if blocks {
+                cycle.blockers.push(key.0.clone());
+            }
+            blocks = node.waits.is_some();
+            if blocks && own.is_none_or(|(_, own)| key.1 >= *own) {
+                cycle.patience = ANY;
+            }
+            let changed = node.waits.map(|at| Compare::Modified(key.0.clone(), at));
+            cycle.abort.when.push(changed.unwrap_or_else(|| created(key)));
+            cycle.keys.push(key.clone());
+            next = node.from.as_ref().and_then(|from| self.nodes.get_key_value(from));
+        }
+        let reads = cycle.blockers.iter().map(|key| Op::Get { key: key.clone(), values: true });
+        let deletes = self.own.iter().map(|(key, _)| Op::Delete(key.clone()));
+        cycle.abort.then = reads.chain(deletes).collect();
+        cycle
     }
 }
 
-/// Whether a key excludes another one of its name.
-fn excludes(older: &Incarnation, younger: &[u8], created: Revision) -> bool {
-    older.1 < created && Seat::of_key(younger).is_excluded_by(Seat::of_key(older.0.as_bytes()))
+fn seat_of(key: &str) -> Seat {
+    Seat::of_key(key.as_bytes())
+}
+
+/// Whether a key excludes another one.
+fn excludes((older, born): &Incarnation, younger: &str, created: Revision) -> bool {
+    let same = *born < created && family_of(older) == family_of(younger);
+    same && seat_of(younger).mode().is_excluded_by(seat_of(older))
 }
 
 impl Cycle {
-    /// Whether a call that has waited for this long aborts.
-    pub fn is_to_be_cut_after(&self, waited: Duration) -> bool {
-        let mut waiting = self.path.iter().filter(|node| node.by != By::Held);
-        let own = self.own.first().map(|(_, created)| *created);
-        let is_youngest = waiting.all(|node| Some(node.key.1) < own);
-        waited >= ANY || (waited >= YOUNGEST && is_youngest)
-    }
-
-    /// All keys on it, in the order in which they wait.
-    pub fn keys(&self) -> impl Iterator<Item = &Incarnation> {
-        self.own.iter().take(1).chain(self.path.iter().map(|node| &node.key))
-    }
-
-    /// The keys that keep the call before them waiting, in order.
-    pub fn blockers(&self) -> impl Iterator<Item = &Key> {
-        // A waiting key is none if it only shows the one before it on the path.
-        let shown = |at: usize| self.path[at].by == By::Held || self.path[at].by == By::Group;
-        let blocks = move |at: &usize| *at == 0 || !shown(*at - 1);
-        (0..self.path.len()).filter(blocks).map(|at| &self.path[at].key.0)
-    }
-
-    /// Deletes the keys by which the call waits if the whole cycle still stands, and reads the blockers. A waiting key must be as it was
-    /// read; of one that a task holds the incarnation says enough, because the key that lists it goes before a hand-over.
-    pub fn abort(&self) -> Txn {
-        let unchanged = |node: &Node| match (&node.key, node.by) {
-            ((key, _), By::Waits(modified)) => Compare::Modified(key.clone(), modified),
-            ((key, created), By::Group | By::Held) => Compare::Created(key.clone(), *created),
-        };
-        let own = self.own.iter();
-        let own = own.map(|(key, created)| Compare::Created(key.clone(), *created));
-        let reads = self.blockers().map(|key| Op::Get { key: key.clone(), values: true });
-        let deletes = self.own.iter().map(|(key, _)| Op::Delete(key.clone()));
-        Txn {
-            when: own.chain(self.path.iter().map(unchanged)).collect(),
-            then: reads.chain(deletes).collect(),
-            or_else: Vec::new(),
-        }
-    }
-
     /// The blockers with their records, as the answer to the abort shows them.
     pub fn blocked_by(&self, answer: TxnAnswer) -> Arc<[Blocker]> {
-        let records = answer.answers.into_iter().map(|mut kvs| kvs.pop());
-        let blocker = |(key, kv): (&Key, Option<Kv>)| Blocker {
-            key: key.clone(),
-            record: kv.map_or_else(Arc::default, |kv| kv.value.into()),
-        };
-        self.blockers().zip(records).map(blocker).collect()
+        let record = |kv: Option<Kv>| kv.map_or_else(Arc::default, |kv| kv.value.into());
+        let blocker = |(key, kv): (&Key, _)| Blocker { key: key.clone(), record: record(kv) };
+        self.blockers.iter().zip(answer.firsts()).map(blocker).collect()
     }
 }
 
 /// The searches of this process.
 #[derive(Debug, Default)]
 pub struct Searches {
-    all: BTreeMap<CallId, Search>,
+    /// Those that are not over, each for a call that waits.
+    pub all: BTreeMap<CallId, Search>,
     /// The families that they want.
-    reads: Line<(CallId, Key)>,
+    pub reads: Line<(CallId, Key)>,
     was_bounded: bool,
 }
 
 impl Searches {
     /// Begins a search for a call, unless one is under way.
     pub fn begin(&mut self, call: CallId, search: impl FnOnce() -> Search) {
-        if let Entry::Vacant(entry) = self.all.entry(call) {
-            entry.insert(search());
-            self.ask(call);
+        self.all.entry(call).or_insert_with(search);
+        self.go_on(call);
+    }
+
+    /// Has read what a search wants; if it is over, forgets it.
+    fn go_on(&mut self, call: CallId) {
+        let Some(search) = self.all.get_mut(&call) else { return };
+        match search.frontier.is_empty() {
+            true => drop(self.all.remove(&call)),
+            false => search.wanted.drain(..).for_each(|of| self.reads.push((call, of))),
         }
     }
 
-    /// Has read what a search wants; if it is over, forgets it. True if it is the first that has reached a bound.
-    fn ask(&mut self, call: CallId) -> bool {
-        let Some(search) = self.all.get(&call) else { return false };
-        let over = search.wanted.is_empty();
-        let bounded = over && search.is_bounded && !self.was_bounded;
-        search.wanted().for_each(|family| self.reads.push((call, family.clone())));
-        self.was_bounded |= bounded;
-        if over {
-            self.all.remove(&call);
-        }
-        bounded
-    }
-
-    /// Whether families wait to be read, and a transaction may be sent.
-    pub fn next_reads(&mut self) -> Option<Vec<(CallId, Key)>> {
+    /// The next reads, if one transaction of them may be sent.
+    pub fn next_reads(&mut self) -> Option<(Vec<(CallId, Key)>, Txn)> {
         let all = &self.all;
         // As two keys: 32 ranges with values go in one transaction.
-        self.reads.next(|(call, _)| all.contains_key(call).then_some(2))
+        let reads = self.reads.next(|(call, _)| all.contains_key(call).then_some(2))?;
+        let range = |family| transactions::oldest(family, Search::CONTENDERS, true);
+        let ranges = reads.iter().map(|(_, family)| range(family)).collect();
+        Some((reads, transactions::reads(ranges)))
     }
 
     /// Reads were answered, or not: the cycles that were found, and whether a search has reached a bound for the first time.
@@ -332,45 +282,78 @@ impl Searches {
         result: Result<TxnAnswer, Failure>,
     ) -> (Vec<(CallId, Cycle)>, bool) {
         self.reads.done(reads.len(), result.is_ok());
-        let (mut cycles, mut bounded) = (Vec::new(), false);
         let answers = match result {
             Ok(answer) => answer.answers,
-            // One range that this process may not read fails all: they are sent again in halves, and it alone shows nothing.
+            // One range that this process may not read fails all: they are sent again in halves.
             Err(Failure::Refused(Refusal::PermissionDenied, _)) if reads.len() > 1 => {
                 let keys = reads.len();
                 self.reads.again(reads, Some(keys));
-                return (cycles, bounded);
+                return (Vec::new(), false);
             }
-            Err(Failure::Refused(Refusal::PermissionDenied, _)) => vec![Vec::new()],
-            Err(_) => {
-                reads.iter().for_each(|(call, _)| self.forget(*call));
-                return (cycles, bounded);
-            }
+            // What was not read shows nothing.
+            Err(_) => vec![Vec::new(); reads.len()],
         };
+        let (mut cycles, was_bounded) = (Vec::new(), self.was_bounded);
         for ((call, family), found) in reads.into_iter().zip(answers) {
             let Some(search) = self.all.get_mut(&call) else { continue };
-            let depth = search.depth;
             let cycle = search.answered(&family, found);
-            // Until it has all that it wanted, it wants nothing more.
-            if search.wanted.is_empty() || search.depth > depth {
-                bounded |= self.ask(call);
-            }
+            self.was_bounded |= search.is_bounded;
             cycles.extend(cycle.map(|cycle| (call, cycle)));
+            self.go_on(call);
         }
-        (cycles, bounded)
+        (cycles, self.was_bounded && !was_bounded)
     }
+}
 
-    /// A call does not wait any more.
-    pub fn forget(&mut self, call: CallId) {
-        self.all.remove(&call);
+/// The cycle inside the process that a nested call closes, if it does. The walk leads forwards: from the names of the call to the calls
+/// that hold them, or are about to, and to what the tasks of those wait for. The task of the call itself holds the last.
+pub fn cycle_here(
+    call: CallId,
+    now: Moment,
+    (calls, names, sessions): (&Calls, &Names, &Sessions),
+) -> Option<Arc<[Blocker]>> {
+    let held: BTreeSet<CallId> = calls.outer(call).map(|(of, _)| of).collect();
+    let (mut seen, mut ways) = (BTreeSet::from([call]), VecDeque::from([Vec::new()]));
+    while let Some(way) = ways.pop_front() {
+        step();
+        let last = way.last().copied().unwrap_or(call);
+        if held.contains(&last) {
+            let blocker = |of: &CallId| {
+                let of = calls.get(*of)?;
+                let name = names.get(*of.names.first()?)?;
+                Some(Blocker { key: name.text.clone(), record: of.record.clone() })
+            };
+            return Some(way.iter().filter_map(blocker).collect());
+        }
+        let waits = |it: &&Call| it.until.is_none_or(|until| until > now);
+        let ahead = calls.waiting(last).filter(waits).into_iter().flat_map(|of| {
+            let (mode, all) = (of.wish.mode, of.names.iter());
+            let all = all.filter_map(|name| names.get(*name));
+            all.flat_map(move |name| ahead_at(name, mode, now, calls, sessions))
+        });
+        for to in calls.inner(last).chain(ahead).take(WALK) {
+            step();
+            if seen.len() <= WALK && seen.insert(to) {
+                ways.push_back([&way[..], &[to]].concat());
+            }
+        }
     }
+    None
+}
 
-    /// What is under way may never be answered, and holds nothing back any more.
-    pub fn reopen_window(&mut self) {
-        self.reads.reopen_window();
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
+/// The calls of this process that keep a call of this mode from a name.
+fn ahead_at<'a>(
+    name: &'a Name,
+    mode: Mode,
+    now: Moment,
+    calls: &'a Calls,
+    sessions: &'a Sessions,
+) -> impl Iterator<Item = CallId> + 'a {
+    let lease = |it: &Contender| sessions.get(it.session)?.lease.as_ref();
+    let in_time = move |it: &Contender| lease(it).is_some_and(|it| !it.deadline.is_over(now));
+    let held = name.held_against(mode).filter(move |(_, it)| in_time(it));
+    let holders = held.filter_map(|(_, it)| it.held()).flat_map(Ownership::holders);
+    let is_put = move |it: &Contender| it.key.is_some() && mode.is_excluded_by(it.seat);
+    let put = name.in_line().filter(move |(_, it)| is_put(it));
+    holders.chain(put.filter_map(|(_, it)| name.serves(it, calls)))
 }

@@ -1,12 +1,14 @@
-//! Ids, names and keys: what calls, exchanges, watches and revisions are called, each as a type of its own; and how the keys and
-//! values that etcd has are written and read.
+//! Ids, names and keys: what calls, exchanges, watches and revisions are called; and how the keys and values that etcd has are
+//! written and read.
 
 use std::fmt;
 use std::num::NonZeroI64;
 use std::sync::Arc;
 
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
+use crate::request::Kv;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(u64);
@@ -30,40 +32,23 @@ macro_rules! id {
                 self.0.fmt(f)
             }
         }
-    };
+    )*};
 }
 
-id! {
+ids! {
     /// One call for locks, from the moment it is made until its locks are released.
-    CallId
-}
-id! {
+    CallId,
     /// One exchange with etcd.
-    RequestId
-}
-id! {
+    RequestId,
     /// One watch.
-    WatchId
-}
-id! {
+    WatchId,
     /// One session of this process, known before etcd has granted its lease.
-    SessionId
+    SessionId,
 }
-/// One name of this process, as long as calls or contenders refer to it.
+
+/// One name of this process, as long as calls or contenders refer to it: its place among all names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NameId(u32);
-
-impl NameId {
-    /// The name at this place.
-    pub fn at(place: usize) -> Self {
-        Self(u32::try_from(place).unwrap_or(u32::MAX))
-    }
-
-    /// Its place among all names.
-    pub fn place(self) -> usize {
-        self.0 as usize
-    }
-}
+pub struct NameId(pub usize);
 
 /// One contender of this process: its name, and a number that is never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,65 +60,14 @@ pub struct ContenderId {
 /// An etcd lease id.
 pub type LeaseId = i64;
 
-/// An etcd key of ours: always text, because names are escaped.
+/// A key of ours, or a lock name with its prefix: always text, because names are escaped.
 pub type Key = Arc<str>;
 
-/// An etcd store revision.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision(NonZeroI64);
-
-impl Revision {
-    /// The revision of this number; `None` for 0, which etcd uses for "no such key".
-    pub const fn new(number: i64) -> Option<Self> {
-        match NonZeroI64::new(number) {
-            Some(number) => Some(Self(number)),
-            None => None,
-        }
-    }
-
-    /// Its number.
-    pub const fn get(self) -> i64 {
-        self.0.get()
-    }
-}
-
-impl fmt::Debug for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Display for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+/// An etcd store revision; never 0, which etcd uses for "no such key".
+pub type Revision = NonZeroI64;
 
 /// A key in one incarnation: keys are used again (rule P14).
 pub type Incarnation = (Key, Revision);
-
-/// A lock name with its prefix, as it stands in etcd before the last `/` of its contenders' keys.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(Arc<str>);
-
-impl Name {
-    /// Its text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl<T: Into<Arc<str>>> From<T> for Name {
-    fn from(text: T) -> Self {
-        Self(text.into())
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// Whether a key contends for the name of this family: a direct child of it, with no further `/` (rule P2).
 pub fn contends(family: &str, key: &[u8]) -> bool {
@@ -163,67 +97,48 @@ pub fn session_key(root: &str, lease: LeaseId) -> Key {
     format!("{root}{lease:x}").into()
 }
 
-// The value of a key is its call's record, a JSON object that people read. Two more fields may end it, in this order, so that writing
-// and reading them needs no JSON library: `"holds":[["<key>",<create revision>],…]` and `"group":["<key>",…]`.
-const HOLDS: &str = ",\"holds\":[[\"";
-const HOLDS_BETWEEN: &str = "],[\"";
-const HOLDS_END: &str = "]]";
-const GROUP: &str = ",\"group\":[\"";
-const BETWEEN: &str = "\",\"";
-const END: &str = "\"]";
+// The value of a key is its call's record, a JSON object that people read. For deadlock detection one more field ends it, in a form
+// that needs no JSON library: `"keys":[["<key>",<create revision>],…]` (rule P38).
+const KEYS: &str = ",\"keys\":[[\"";
+const REVISION: &str = "\",";
+const BETWEEN: &str = "],[\"";
+const END: &str = "]]}";
 
-/// Bytes of other keys in one field. A group with longer names is not followed by a search.
-const ROOM: usize = 4096;
+/// Bytes of one list: a full bundle stays below the 512 KiB of rule P6. Keys that have no room are not followed by a search.
+const ROOM: usize = 8192;
 
 /// Keys that a value lists as held.
 pub const HELD: usize = 64;
 
-/// The value of one key of a call that has all these keys and whose task holds those: it names the others, for deadlock detection
-/// (rule P38).
-pub fn value_of(record: &Arc<[u8]>, own: &Key, keys: &[Key], holds: &[Incarnation]) -> Arc<[u8]> {
-    let others = keys.iter().filter(|key| *key != own);
-    let others: Vec<&str> = others.map(|key| &**key).collect();
-    let plain = |key: &str| !key.contains(['"', '\\']);
-    let group = others.join(BETWEEN);
-    let holds = holds.iter().filter(|(key, _)| plain(key)).take(HELD);
-    let holds: Vec<String> = holds.map(|(key, created)| format!("{key}\",{created}")).collect();
-    let Some(object) = record.strip_suffix(b"}") else {
-        return record.clone();
+/// A call's record, and other keys of its task: those of its group, whose create revision is that of the key itself (`None`), and
+/// those that the task holds.
+pub fn value_of(record: &Arc<[u8]>, keys: &[(Key, Option<Revision>)]) -> Arc<[u8]> {
+    let plain = keys.iter().filter(|(key, _)| !key.contains(['"', '\\']));
+    let entry = |(key, created): &(Key, Option<Revision>)| {
+        format!("{key}{REVISION}{}", created.map_or(0, Revision::get))
     };
-    let mut value = object.to_vec();
-    if !holds.is_empty() {
-        let field = [HOLDS, &holds.join(HOLDS_BETWEEN), HOLDS_END].concat();
-        value.extend(field.as_bytes());
+    let mut room = ROOM;
+    let fits = |entry: &String| {
+        room = room.saturating_sub(entry.len() + BETWEEN.len());
+        room > 0
+    };
+    let list = plain.map(entry).take_while(fits).collect::<Vec<_>>().join(BETWEEN);
+    match record.strip_suffix(b"}") {
+        Some(object) if !list.is_empty() => {
+            [object, KEYS.as_bytes(), list.as_bytes(), END.as_bytes()].concat().into()
+        }
+        _ => record.clone(),
     }
-    if others.iter().all(|key| plain(key)) && !group.is_empty() && group.len() <= ROOM {
-        value.extend([GROUP, &group, END].concat().as_bytes());
-    }
-    value.push(b'}');
-    value.into()
 }
 
-/// A value up to its field of other keys, and these.
-fn split_group(value: &[u8]) -> Option<(&str, Option<&str>)> {
-    let object = std::str::from_utf8(value).ok()?.strip_suffix('}')?;
-    let field = object.strip_suffix(END).and_then(|text| text.rsplit_once(GROUP));
-    Some(field.map_or((object, None), |(rest, keys)| (rest, Some(keys))))
-}
-
-/// The other keys of the group that a value belongs to; none for a key that stands alone, or is not ours.
-pub fn group_of(value: &[u8]) -> Vec<Key> {
-    let keys = split_group(value).and_then(|(_, keys)| keys);
-    let keys = keys.map(|keys| keys.split(BETWEEN).map(Key::from));
-    keys.into_iter().flatten().collect()
-}
-
-/// The keys that a value lists as held by the task of its call.
-pub fn holds_of(value: &[u8]) -> Vec<Incarnation> {
-    let rest = split_group(value).and_then(|(rest, _)| rest.strip_suffix(HOLDS_END));
-    let field = rest.and_then(|rest| rest.rsplit_once(HOLDS));
-    let held = field.into_iter().flat_map(|(_, held)| held.split(HOLDS_BETWEEN)).take(HELD);
-    let held = held.filter_map(|held| {
-        let (key, created) = held.rsplit_once("\",")?;
-        Some((key.into(), Revision::new(created.parse().ok()?)?))
+/// The other keys of a task that the value of its key lists. Those of its group have the create revision of the key.
+pub fn listed_by(kv: &Kv) -> Vec<Incarnation> {
+    let object = str::from_utf8(&kv.value).ok().and_then(|value| value.strip_suffix(END));
+    let list = object.and_then(|object| object.rsplit_once(KEYS));
+    let entries = list.into_iter().flat_map(|(_, list)| list.split(BETWEEN)).take(2 * HELD);
+    let keys = entries.filter_map(|entry| {
+        let (key, created) = entry.rsplit_once(REVISION)?;
+        Some((key.into(), Revision::new(created.parse().ok()?).unwrap_or(kv.create_revision)))
     });
-    held.collect()
+    keys.collect()
 }

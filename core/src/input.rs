@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ids::{CallId, Name, RequestId, WatchId};
+use crate::ids::{CallId, Key, RequestId, WatchId};
 use crate::moment::Moment;
 use crate::request::{Cause, Event, Failure, Response};
 use crate::seat::Mode;
@@ -97,7 +97,7 @@ pub enum Wait {
 pub struct Acquire {
     pub call: CallId,
     /// At least one, at most [`NAMES`](crate::NAMES), each once, without a trailing `/`.
-    pub names: Vec<Name>,
+    pub names: Vec<Key>,
     pub ttl_secs: i64,
     /// How it shares all its names.
     pub mode: Mode,

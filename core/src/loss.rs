@@ -19,16 +19,12 @@ pub enum LossCause {
 }
 
 impl LossCause {
+    /// In the order of their numbers.
     const ALL: [Self; 6] =
         [Self::Expired, Self::Gone, Self::Overwritten, Self::Wiped, Self::Shutdown, Self::Released];
 
     /// The cause of this number.
     pub(crate) fn numbered(number: u64) -> Option<Self> {
         Self::ALL.get(usize::try_from(number).ok()?).copied()
-    }
-
-    /// Its place in `ALL`.
-    pub(crate) fn number(self) -> u64 {
-        self as u64
     }
 }

@@ -93,8 +93,10 @@ impl Deadline {
     }
 
     fn lose_if(&self, cause: LossCause, over: impl Fn(u64) -> bool) -> Option<LossCause> {
-        let ends =
-            |stop| (LossCause::numbered(stop).is_none() && over(stop)).then(|| cause.number());
+        let ends = |stop| {
+            let lost = LossCause::numbered(stop).is_some();
+            (!lost && over(stop)).then_some(cause as u64)
+        };
         match self.update(ends) {
             Ok(_) => Some(cause),
             Err(stop) => LossCause::numbered(stop),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::call::{Call, Calls, Ticket};
 use crate::contender::{Contender, State};
-use crate::ids::{self, CallId, ContenderId, Key, LeaseId, NameId, Revision, contends, lease_of};
+use crate::ids::{CallId, ContenderId, Key, LeaseId, NameId, Revision, contends, lease_of};
 use crate::moment::Moment;
 use crate::output::Owner;
 use crate::ownership::Gate;
@@ -520,34 +520,34 @@ pub struct Names {
 
 impl Names {
     /// The name of this text, which is remembered from now on.
-    pub fn intern(&mut self, text: &ids::Name) -> NameId {
-        if let Some(id) = self.by_text.get(text.as_str()) {
+    pub fn intern(&mut self, text: &Key) -> NameId {
+        if let Some(id) = self.by_text.get(text) {
             return *id;
         }
         let id = self.free.pop().unwrap_or_else(|| {
             self.all.push(None);
-            NameId::at(self.all.len() - 1)
+            NameId(self.all.len() - 1)
         });
-        let name = Box::new(Name::new(text.as_str().into()));
+        let name = Box::new(Name::new(text.clone()));
         self.by_text.insert(name.text.clone(), id);
-        self.all[id.place()] = Some(name);
+        self.all[id.0] = Some(name);
         id
     }
 
     /// Forgets a name that no call wants, and that no contender is for.
     pub fn forget(&mut self, id: NameId) {
-        if let Some(name) = self.all.get_mut(id.place()).and_then(Option::take) {
+        if let Some(name) = self.all.get_mut(id.0).and_then(Option::take) {
             self.by_text.remove(&name.text);
             self.free.push(id);
         }
     }
 
     pub fn get(&self, id: NameId) -> Option<&Name> {
-        self.all.get(id.place())?.as_deref()
+        self.all.get(id.0)?.as_deref()
     }
 
     pub fn get_mut(&mut self, id: NameId) -> Option<&mut Name> {
-        self.all.get_mut(id.place())?.as_deref_mut()
+        self.all.get_mut(id.0)?.as_deref_mut()
     }
 
     pub fn contender(&self, id: ContenderId) -> Option<&Contender> {
@@ -569,7 +569,7 @@ impl Names {
 
     /// The next step of this name may be another than before.
     pub fn touch(&mut self, id: NameId) {
-        if let Some(name) = self.all.get_mut(id.place()).and_then(Option::as_deref_mut)
+        if let Some(name) = self.all.get_mut(id.0).and_then(Option::as_deref_mut)
             && !std::mem::replace(&mut name.is_dirty, true)
         {
             self.dirty.push_back(id);
@@ -627,6 +627,6 @@ impl Names {
 
     pub fn iter(&self) -> impl Iterator<Item = (NameId, &Name)> {
         let all = self.all.iter().enumerate();
-        all.filter_map(|(place, name)| Some((NameId::at(place), name.as_deref()?)))
+        all.filter_map(|(place, name)| Some((NameId(place), name.as_deref()?)))
     }
 }

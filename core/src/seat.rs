@@ -46,19 +46,8 @@ pub enum Seat {
 impl Mode {
     /// Whether an older key on that seat excludes a call of this mode by itself. Permits do so only by their number.
     pub fn is_excluded_by(self, older: Seat) -> bool {
-        !matches!(
-            (self, older),
-            (Mode::Shared, Seat::Shared(_) | Seat::Nested { shared: true, .. })
-                | (Mode::Permits(_), Seat::Permit(_))
-        )
-    }
-
-    /// The same for any number of permits, where that does not matter.
-    pub fn alike(self) -> Self {
-        match self {
-            Mode::Permits(_) => Mode::Permits(NonZeroU16::MIN),
-            mode => mode,
-        }
+        use Mode::{Permits, Shared};
+        !matches!((self, older.mode()), (Shared, Shared) | (Permits(_), Permits(_)))
     }
 
     /// How many older keys of its own kind leave room for a call; `None`: any number.
@@ -87,29 +76,24 @@ impl Seat {
         }
     }
 
-    /// Whether an older key on that seat excludes one on this by itself.
-    pub fn is_excluded_by(self, older: Self) -> bool {
-        self.mode().is_excluded_by(older)
-    }
-
     fn parse(child: &[u8]) -> Option<Self> {
-        let (lease, suffix) = std::str::from_utf8(child).ok()?.split_once('.')?;
-        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        (!lease.is_empty() && lease.bytes().all(hex)).then_some(())?;
-        let (kind, number) = suffix.split_at_checked(1)?;
-        let reader = number.strip_suffix(".r").filter(|_| kind == "n");
-        let shared = reader.is_some();
-        let number = reader.unwrap_or(number);
+        let (lease, suffix) = str::from_utf8(child).ok()?.split_once('.')?;
+        let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let (kind, rest) = suffix.split_at_checked(1)?;
+        let reader = rest.strip_suffix(".r").filter(|_| kind == "n");
+        let number = reader.unwrap_or(rest);
         // One way to write each, or two keys could be one permit.
-        let plain = number == "0" || number.starts_with(|first: char| ('1'..='9').contains(&first));
-        let number = number.parse().ok().filter(|_| plain)?;
-        let seat = match kind {
-            "r" => Self::Shared(number),
-            "p" => Self::Permit(number),
-            "n" => Self::Nested { number, shared },
-            _ => return None,
-        };
-        Some(seat)
+        let is_plain = number == "0" || !number.starts_with(['0', '+']);
+        if lease.is_empty() || !lease.bytes().all(is_hex) || !is_plain {
+            return None;
+        }
+        let number = number.parse().ok()?;
+        match kind {
+            "r" => Some(Self::Shared(number)),
+            "p" => Some(Self::Permit(number)),
+            "n" => Some(Self::Nested { number, shared: reader.is_some() }),
+            _ => None,
+        }
     }
 }
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use super::{Core, Exchange, Timer};
 use crate::call::{Call, Stage};
 use crate::contender::{Contender, Seen, State};
-use crate::ids::{
-    CallId, ContenderId, Key, NameId, Revision, SessionId, WatchId, contends, lease_of, value_of,
-};
+use crate::ids::{CallId, ContenderId, NameId, Revision, SessionId, WatchId, contends, lease_of};
 use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::output::{Output, Owner, Refused};
@@ -75,11 +73,9 @@ impl Core {
     fn placement(&self, id: ContenderId) -> Option<Placement> {
         let name = self.names.get(id.name)?;
         let contender = name.get(id.number)?;
-        let key = contender.key.clone()?;
-        let (group, held) = (self.group_of(contender), self.held_keys(&contender.lists));
         Some(Placement {
-            record: value_of(&contender.record, &key, &group, &held),
-            key,
+            key: contender.key.clone()?,
+            record: self.value_of(contender, &contender.record),
             family: name.family.clone(),
             // Of the contenders of nested calls only the oldest is read, once it is that.
             all: match contender.seat {
@@ -88,13 +84,6 @@ impl Core {
                 Seat::Shared(_) | Seat::Permit(_) => true,
             },
         })
-    }
-
-    /// The keys of the call that a contender is for alone.
-    fn group_of(&self, contender: &Contender) -> Vec<Key> {
-        let call = contender.bound.and_then(|call| self.calls.get(call));
-        let own = call.into_iter().flat_map(|call| call.own.iter());
-        own.filter_map(|of| self.names.contender(*of)?.key.clone()).collect()
     }
 
     /// A transaction of puts, and perhaps of deletions, was answered, or not (rules P8 to P11).
@@ -658,7 +647,7 @@ impl Core {
         let (call, record) = self.record_of(contender.held()?)?;
         let lease = self.sessions.get(contender.session)?.lease()?;
         let key = contender.key.clone()?;
-        let record = value_of(&record, &key, &self.group_of(contender), &[]);
+        let record = self.value_of(contender, &record);
         Some(Description { contender: id, call, key, modified, lease, record })
     }
 

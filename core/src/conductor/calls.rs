@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Core, Timer};
 use crate::call::{Call, Stage};
 use crate::contender::{Contender, State, Wish};
+use crate::deadlock;
 use crate::ids::{CallId, ContenderId, HELD, NameId};
 use crate::input::{Acquire, Release, Wait};
 use crate::loss::LossCause;
@@ -61,7 +62,7 @@ impl Core {
         let mut call = Call::new(self.now, names.clone(), what, stage, until, acquire.holds);
         // A wait for permits is not followed (rule P38).
         call.is_shown = nested && !tries && !matches!(acquire.mode, Mode::Permits(_));
-        let is_shown = call.is_shown;
+        call.search_at = call.is_shown.then(|| deadlock::next_search(self.now));
         let mut taken = false;
         for name in &*names {
             if let Some(name) = self.names.get_mut(*name) {
@@ -78,10 +79,8 @@ impl Core {
             self.end_lingering(*name);
             self.names.touch(*name);
         }
-        if is_shown {
-            self.search_later(id);
-        }
-        if nested && let Some(cycle) = self.cycle_here(id) {
+        let machines = (&self.calls, &self.names, &self.sessions);
+        if nested && let Some(cycle) = deadlock::cycle_here(id, self.now, machines) {
             self.refuse_deadlocked(id, cycle);
         }
     }
@@ -121,7 +120,7 @@ impl Core {
     /// A call does not wait any more: what was put for it alone goes.
     fn stop_waiting(&mut self, id: CallId, own: &[ContenderId]) {
         self.timers.cancel(&Timer::Call(id));
-        self.searches.forget(id);
+        self.searches.all.remove(&id);
         own.iter().for_each(|of| self.give_up(*of));
     }
 
@@ -137,7 +136,8 @@ impl Core {
     pub(super) fn call_due(&mut self, id: CallId) {
         let Some(call) = self.calls.get(id) else { return };
         if call.until.is_none_or(|until| until > self.now) {
-            return self.look_for_cycle(id);
+            self.look_for_cycle(id);
+            return self.set_call_timer(id);
         }
         if let Stage::Releasing { refused, .. } = &call.stage {
             let why = refused.clone().unwrap_or_else(|| self.silence());

@@ -275,7 +275,11 @@ impl Core {
         }
         self.flush_reads();
         self.flush_descriptions();
-        self.flush_searches();
+        while self.may_send()
+            && let Some((reads, txn)) = self.searches.next_reads()
+        {
+            self.send(Request::Txn(txn), Exchange::Search(reads));
+        }
     }
 
     /// Whether what is ready waits for what other calls bring, until the next tick.
@@ -301,7 +305,7 @@ impl Core {
         self.outbox.records.reopen_window();
         self.view.line(true).reopen_window();
         self.view.line(false).reopen_window();
-        self.searches.reopen_window();
+        self.searches.reads.reopen_window();
     }
 
     fn may_send(&self) -> bool {
@@ -433,7 +437,7 @@ impl Core {
     /// The victim and the keys of a cycle that this request is to cut, if it is to.
     pub fn abort_under_way(&self, request: RequestId) -> Option<(CallId, Vec<Incarnation>)> {
         match &self.under_way.get(&request)?.1 {
-            Exchange::Abort(call, _, cycle) => Some((*call, cycle.keys().cloned().collect())),
+            Exchange::Abort(call, _, cycle) => Some((*call, cycle.keys.clone())),
             _ => None,
         }
     }
@@ -447,7 +451,7 @@ impl Core {
     pub fn leftovers(&self) -> Option<String> {
         let names: Vec<&Key> = self.names.iter().map(|(_, name)| &name.text).collect();
         let is_idle = self.view.is_idle()
-            && self.searches.is_empty()
+            && self.searches.all.is_empty()
             && !self.has_deletes()
             && self.calls.is_empty();
         (!is_idle || !names.is_empty()).then(|| format!("{names:?} {:?}", self.calls))

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use etcd_locked_core::{
-    Failure, Input, Key, LossCause, Refusal, Refused, Request, RequestId, Wait, group_of, holds_of,
+    Failure, Input, Kv, LossCause, Refusal, Refused, Request, RequestId, Revision, Wait, listed_by,
 };
 use etcd_locked_sim::etcd::{refused, unavailable, unknown};
 
@@ -28,33 +28,36 @@ fn value_of_a_single_key_is_the_record() {
     town.take(0, 1, &["a"]);
     let value = value(&town, KEY);
     assert_eq!(value, "{\"call\":1}");
-    assert!(group_of(value.as_bytes()).is_empty());
 }
 
 #[test]
 fn value_of_a_key_names_the_other_keys_of_its_group() {
     let mut town = Town::of(1);
     town.take(0, 1, &["a", "b", "c"]);
-    let expected = "{\"call\":1,\"group\":[\"locks/a/a1\",\"locks/c/a1\"]}";
-    let value = value(&town, "locks/b/a1");
-    assert_eq!(value, expected);
-    let others = ["locks/a/a1", "locks/c/a1"].map(Key::from);
-    assert_eq!(group_of(value.as_bytes()), others);
+    let expected = "{\"call\":1,\"keys\":[[\"locks/a/a1\",0],[\"locks/c/a1\",0]]}";
+    assert_eq!(value(&town, "locks/b/a1"), expected);
+    let kv = town.store.kv(b"locks/b/a1").expect("a key");
+    let others = ["locks/a/a1", "locks/c/a1"].map(|key| (key.into(), kv.create_revision));
+    assert_eq!(listed_by(kv), others);
 }
 
 /// Another client may have written any of them.
 #[test]
-fn value_lists_held_keys_only_in_their_form() {
-    let held = |value: &str| {
-        let held = holds_of(value.as_bytes()).into_iter();
-        held.map(|(key, created)| (key.to_string(), created.get())).collect::<Vec<_>>()
+fn value_lists_keys_only_in_their_form() {
+    let listed = |value: &str| {
+        let [create_revision, mod_revision] = [9, 10].map(|at| Revision::new(at).expect("not 0"));
+        let (key, value) = (Vec::new(), value.into());
+        let listed = listed_by(&Kv { key, value, create_revision, mod_revision, lease: None });
+        listed
+            .into_iter()
+            .map(|(key, created)| (key.to_string(), created.get()))
+            .collect::<Vec<_>>()
     };
-    let (a, b) = (("locks/a/1".to_owned(), 5), ("locks/b/1".to_owned(), 7));
-    let both = r#"{"call":1,"holds":[["locks/a/1",5],["locks/b/1",7]]"#;
-    assert_eq!(held(&format!("{both}}}")), [a.clone(), b.clone()]);
-    assert_eq!(held(&format!(r#"{both},"group":["locks/c/1"]}}"#)), [a, b]);
-    for other in ["", "{}", r#"{"holds":[[]]}"#, r#"{"x":1,"holds":[["a",0]]}"#, both] {
-        assert!(held(other).is_empty(), "{other}");
+    let both = r#"{"call":1,"keys":[["locks/a/1",0],["locks/b/1",7]]"#;
+    let expected = [("locks/a/1".to_owned(), 9), ("locks/b/1".to_owned(), 7)];
+    assert_eq!(listed(&format!("{both}}}")), expected);
+    for other in ["", "{}", r#"{"keys":[[]]}"#, r#"{"x":1,"keys":[["a",x]]}"#, both] {
+        assert!(listed(other).is_empty(), "{other}");
     }
 }
 
@@ -63,7 +66,6 @@ fn record_that_is_no_object_names_no_group() {
     let mut rig = Rig::warm();
     rig.hold_all(1, &[A, "locks/b"]);
     assert_eq!(record(&rig, KEY), "call 1");
-    assert!(group_of(b"call 1").is_empty());
 }
 
 #[test]
@@ -146,7 +148,7 @@ fn keys_of_a_group_still_name_each_other() {
     let mut town = Town::of(1);
     town.take(0, 1, &["a", "b"]);
     town.live(2 * SECOND);
-    let expected = "{\"call\":1,\"waited\":0,\"group\":[\"locks/b/a1\"]}";
+    let expected = "{\"call\":1,\"waited\":0,\"keys\":[[\"locks/b/a1\",0]]}";
     assert_eq!(value(&town, "locks/a/a1"), expected);
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use etcd_locked_core::{
     Acquire, Contender, Core, Event, Failure, Grant, Input, Key, LeaseId, LossCause, Mode, Moment,
-    Name, Op, Output, Refused, Release, Request, RequestId, Response, Revision, Session, Settings,
-    Wait, WatchId,
+    Op, Output, Refused, Release, Request, RequestId, Response, Revision, Session, Settings, Wait,
+    WatchId,
 };
 use etcd_locked_sim::etcd::{Etcd, settings};
 use etcd_locked_sim::transport::Transport;
@@ -195,7 +195,7 @@ impl Rig {
         let record = format!("call {call}").into_bytes().into();
         self.submit(Input::Acquire(Acquire {
             call: call.into(),
-            names: names.iter().map(|name| Name::from(*name)).collect(),
+            names: names.iter().map(|name| Key::from(*name)).collect(),
             ttl_secs,
             mode,
             wait,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use etcd_locked_core::{
-    Acquire, Core, Event, Grant, Input, Key, Kv, Mode, Moment, Name, Op, Output, Refused, Release,
-    Request, RequestId, Revision, Search, Txn, Wait, WatchId, holds_of,
+    Acquire, Core, Event, Grant, Input, Key, Kv, Mode, Moment, Op, Output, Refused, Release,
+    Request, RequestId, Revision, Search, Txn, Wait, WatchId, listed_by,
 };
 use etcd_locked_sim::etcd::{Etcd, settings, unknown};
 
@@ -98,7 +98,7 @@ impl Town {
         holds: &[CallId],
         wait: Wait,
     ) {
-        let name = |name: &&str| Name::from(format!("locks/{name}"));
+        let name = |name: &&str| Key::from(format!("locks/{name}"));
         let acquire = Acquire {
             call: call.into(),
             names: names.iter().map(name).collect(),
@@ -268,8 +268,11 @@ impl Town {
 
     /// The keys that the value of a key lists as held by the task of its call.
     pub(crate) fn holds(&self, key: &str) -> Vec<String> {
-        let value = self.store.kv(key.as_bytes()).map(|kv| kv.value.clone());
-        let holds = holds_of(&value.unwrap_or_default()).into_iter();
+        let kv = self.store.kv(key.as_bytes());
+        let listed = kv.map(|kv| (kv.create_revision, listed_by(kv)));
+        let holds = listed.into_iter().flat_map(|(own, listed)| {
+            listed.into_iter().filter(move |(_, created)| *created != own)
+        });
         let there = |(key, created): &(Key, Revision)| {
             self.store.kv(key.as_bytes()).is_some_and(|kv| kv.create_revision == *created)
         };

@@ -222,7 +222,7 @@ impl Engine {
             );
             return Err(LockError::Config { message });
         }
-        let keys = names.iter().map(|(_, key)| key.clone().into()).collect();
+        let keys = names.iter().map(|(_, key)| Key::clone(key)).collect();
         let call = Arc::new(Call {
             id: self.new_call(),
             function: origin.function,

@@ -2,7 +2,7 @@
 
 use std::mem::{discriminant, take};
 
-use etcd_locked_core::{Kv, LeaseId, Mode, Seat, group_of};
+use etcd_locked_core::{Kv, LeaseId, Mode, Seat, listed_by};
 
 use super::holder::Holder;
 use super::text::{KEY, shown};
@@ -87,12 +87,14 @@ impl Queue {
             if !older.iter().any(|it| discriminant(it) == discriminant(&seat)) {
                 older.push(seat);
             }
+            let listed = listed_by(&kv);
+            let group = listed.iter().filter(|(_, created)| *created == kv.create_revision);
             contenders.push(Contender {
                 created: kv.create_revision.get(),
                 changed: kv.mod_revision.get(),
                 lease: kv.lease.filter(|lease| *lease != 0),
                 seat,
-                group: group_of(&kv.value).iter().map(|key| shown(key, KEY)).collect(),
+                group: group.map(|(key, _)| shown(key, KEY)).collect(),
                 holder,
                 standing,
                 key: kv.key,

@@ -250,7 +250,7 @@ impl Bench {
         call.stage = Stage::Waiting;
         let acquire = Acquire {
             call: id.into(),
-            names: call.names.iter().cloned().map(Into::into).collect(),
+            names: call.names.to_vec(),
             ttl_secs: call.ttl_secs,
             mode: call.mode,
             wait: call.wait,
