@@ -15,7 +15,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ids::{CallId, ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends};
+use crate::ids::{
+    CallId, ContenderId, Incarnation, Key, LeaseId, Revision, SessionId, contends, lease_of,
+};
 use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::ownership::Ownership;
@@ -31,13 +33,11 @@ pub struct Wish {
 }
 
 /// Where a contender is in its life.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum State {
     /// It waits for its session's next transaction.
-    Pending {
-        /// It goes alone, and only if no other key is there.
-        tries: bool,
-    },
+    #[default]
+    Pending,
     /// Its put is under way.
     Putting,
     /// Its put may have been applied or not: a barrier settles that (rule P10).
@@ -50,44 +50,32 @@ pub enum State {
     Parting,
 }
 
-/// What is known of the older contenders.
+/// The older contenders that exclude it.
 #[derive(Debug)]
-enum Ahead {
-    /// They have not been read.
-    Unread {
-        /// Deletions that a watch has reported, each key with its last one.
-        gone: BTreeMap<Vec<u8>, Revision>,
-        /// The oldest key of the family, which alone was in the response to the put.
-        oldest: Option<Vec<u8>>,
-    },
-    /// They have been read, and exclude it.
-    Read {
-        /// By their keys, with their create revisions.
-        standing: BTreeMap<Vec<u8>, Revision>,
-        /// The highest revision at which any of them went, or was missed.
-        at: Revision,
-    },
-    /// At this revision nothing older excluded it: that stays true (rule P14).
-    Admitted(Revision),
+pub struct Ahead {
+    /// By their keys, with their create revisions.
+    standing: BTreeMap<Vec<u8>, Revision>,
+    /// The highest revision at which any of them went, or was missed.
+    at: Revision,
 }
 
-/// What a read shows of one name.
-#[derive(Debug)]
-pub struct Seen {
-    /// The keys that were asked for, the oldest first.
-    pub keys: Vec<Kv>,
-    /// The key whose value and lease were asked for, if it is there.
-    pub whole: Option<Kv>,
+/// How far a contender, or its call with all its names, has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// It is gone, or on its way out.
+    Broken,
+    Waits,
+    Admitted,
 }
 
 /// One key of this process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Contender {
+    /// What the keys of its name begin with.
+    pub family: Key,
     /// The session its key is, or will be, under.
     pub session: SessionId,
-    /// What it is put for.
     pub wish: Wish,
-    /// Its seat.
     pub seat: Seat,
     /// The record of the call that it was put for.
     pub record: Arc<[u8]>,
@@ -101,7 +89,8 @@ pub struct Contender {
     pub aborts: bool,
     /// It is one of a group.
     pub is_group: bool,
-    /// Where it is in its life.
+    /// It is put in a transaction of its own, and only where no other key is (rule P11).
+    pub tries: bool,
     pub state: State,
     /// Its name goes on without it, because its session is lost or retired: it only remains until it is known to be deleted.
     pub detached: bool,
@@ -115,47 +104,30 @@ pub struct Contender {
     pub key: Option<Key>,
     /// The create revision of its key, once that is known to exist.
     pub created: Option<Revision>,
-    ahead: Ahead,
+    /// What is ahead, once that has been read.
+    pub ahead: Option<Ahead>,
+    /// Deletions that a watch has reported before that: each key with its last one.
+    gone: BTreeMap<Vec<u8>, Revision>,
+    /// The oldest key of the family, if it alone was in the response to the put.
+    oldest: Option<Vec<u8>>,
+    /// The revision of a state in which nothing older excluded it: that stays true (rule P14).
+    pub admitted: Option<Revision>,
     /// The last mod revision known under this process's lease, from a write or a read; it guards the next write. `None`: a write had
-    /// no response, or another client wrote the key.
+    /// no response, or another client may have written the key, so the next read includes its value and lease.
     pub modified: Option<Revision>,
-    /// True after a read without leases has shown an unknown mod revision. The next read then includes the key's value and lease.
-    pub suspect: bool,
     /// The last revision at which the key was known to be this process's: a watch may start there.
     seen: Option<Revision>,
 }
 
 impl Contender {
-    /// A wish for a key, to be put under a session.
-    pub fn new(session: SessionId, wish: Wish, seat: Seat, record: Arc<[u8]>, tries: bool) -> Self {
-        Self {
-            session,
-            wish,
-            seat,
-            record,
-            bound: None,
-            lists: Vec::new(),
-            listed: 0,
-            aborts: false,
-            is_group: false,
-            // Readers and permits may be beside others of their kind: the response to a plain put shows which (rule P11).
-            state: State::Pending { tries: tries && wish.mode == Mode::Exclusive },
-            detached: false,
-            confirms: None,
-            read_at: None,
-            to_read: None,
-            key: None,
-            created: None,
-            ahead: Ahead::Unread { gone: BTreeMap::new(), oldest: None },
-            modified: None,
-            suspect: false,
-            seen: None,
-        }
+    /// A wish for a key, to be put under a session for calls like this.
+    pub fn new(family: Key, session: SessionId, wish: Wish, seat: Seat) -> Self {
+        Self { family, session, wish, seat, ..Self::default() }
     }
 
     /// Its put is sent under this lease: its key is `<name>/<lease in hex><seat>` (rules P1, P37).
-    pub fn sent(&mut self, family: &str, lease: LeaseId) {
-        self.key = Some(format!("{family}{lease:x}{}", self.seat).into());
+    pub fn sent(&mut self, lease: LeaseId) {
+        self.key = Some(format!("{}{lease:x}{}", self.family, self.seat).into());
         self.state = State::Putting;
     }
 
@@ -164,18 +136,24 @@ impl Contender {
         Some((self.key.clone()?, self.created?))
     }
 
-    /// Returns true if this is its key.
-    pub fn has(&self, key: &[u8]) -> bool {
-        self.key.as_ref().is_some_and(|own| own.as_bytes() == key)
+    /// The lease that its key is, or was, attached to.
+    pub fn lease(&self) -> Option<LeaseId> {
+        lease_of(self.key.as_ref()?.as_bytes())
     }
 
     /// Returns true if it may be put, or waits, for a call of its name.
     pub fn is_in_line(&self) -> bool {
-        use State::{Pending, Putting, Unsettled, Waiting};
-        matches!(self.state, Pending { .. } | Putting | Unsettled | Waiting) && !self.detached
+        !self.detached && !matches!(self.state, State::Held(_) | State::Parting)
     }
 
-    /// How calls hold it, if any do.
+    pub fn standing(&self) -> Standing {
+        match self.state {
+            _ if !self.is_in_line() => Standing::Broken,
+            State::Waiting if self.admitted.is_some() && !self.aborts => Standing::Admitted,
+            _ => Standing::Waits,
+        }
+    }
+
     pub fn ownership(&self) -> Option<&Ownership> {
         match &self.state {
             State::Held(ownership) => Some(ownership),
@@ -183,7 +161,6 @@ impl Contender {
         }
     }
 
-    /// How calls hold it, to change that.
     pub fn ownership_mut(&mut self) -> Option<&mut Ownership> {
         match &mut self.state {
             State::Held(ownership) => Some(ownership),
@@ -205,164 +182,113 @@ impl Contender {
         }
     }
 
-    /// The revision of a state in which nothing older excluded it, if such a state was seen.
-    pub fn admitted(&self) -> Option<Revision> {
-        match self.ahead {
-            Ahead::Admitted(at) => Some(at),
-            _ => None,
-        }
-    }
-
-    /// Returns true if its predecessors have been read.
-    pub fn is_read(&self) -> bool {
-        !matches!(self.ahead, Ahead::Unread { .. })
-    }
-
     /// Returns true if those of its predecessors that count exclude it.
     pub fn is_excluded_by(&self, counts: impl Fn(&[u8]) -> bool) -> bool {
-        let Ahead::Read { standing, .. } = &self.ahead else { return false };
-        let keys = standing.keys().map(|key| {
-            step();
-            key.as_slice()
-        });
+        let Some(ahead) = &self.ahead else { return false };
+        let keys = ahead.standing.keys().inspect(|_| step()).map(Vec::as_slice);
         !seat::admits(self.wish.mode, keys.filter(|key| counts(key)))
     }
 
     /// Records a mod revision that the key had under this process's lease.
     pub fn written(&mut self, revision: Revision) {
         self.modified = self.modified.max(Some(revision));
-        self.suspect = false;
     }
 
     /// Takes in what the response to its put shows at this revision: the oldest key of the family, or all of them. `previous`: the
     /// create revision of the key, if it was there before.
-    pub fn placed(
-        &mut self,
-        revision: Revision,
-        previous: Option<Revision>,
-        found: &[Kv],
-        family: &str,
-    ) {
+    pub fn placed(&mut self, revision: Revision, previous: Option<Revision>, found: &[Kv]) {
         let created = previous.unwrap_or(revision);
-        self.created = Some(created);
-        self.state = State::Waiting;
+        (self.created, self.state) = (Some(created), State::Waiting);
         self.written(revision);
-        let Ahead::Unread { gone, .. } = &self.ahead else { return };
         let own = self.key.as_deref().unwrap_or_default().as_bytes();
-        let deleted = gone.get(own);
         let there = found.is_empty() || found.iter().any(|kv| kv.key == own);
         // A watch may have seen it deleted before its put was answered: then a read finds out.
-        if there && deleted.is_none_or(|deleted| *deleted <= created) {
+        if there && self.gone.get(own).is_none_or(|deleted| *deleted <= created) {
             self.seen = Some(revision);
-            return self.read(revision, found, family);
-        }
-        let first = found.iter().find(|kv| contends(family, &kv.key)).map(|kv| kv.key.clone());
-        if let Ahead::Unread { oldest, .. } = &mut self.ahead {
-            *oldest = first;
+            self.read(revision, found);
+        } else {
+            let first = found.iter().find(|kv| contends(&self.family, &kv.key));
+            self.oldest = first.map(|kv| kv.key.clone());
         }
     }
 
     /// Takes in all keys of its family, as a read at this revision shows them, or all that are older.
-    pub fn read(&mut self, revision: Revision, found: &[Kv], family: &str) {
+    pub fn read(&mut self, revision: Revision, found: &[Kv]) {
         let Some(created) = self.created else { return };
         let mode = self.wish.mode;
         let counts = |kv: &&Kv| {
-            step();
             kv.create_revision < created
-                && contends(family, &kv.key)
+                && contends(&self.family, &kv.key)
                 && (mode.is_excluded_by(Seat::of_key(&kv.key)) || mode.room().is_some())
         };
-        let shown = found.iter().filter(counts);
-        let mut shown: BTreeMap<Vec<u8>, Revision> =
-            shown.map(|kv| (kv.key.clone(), kv.create_revision)).collect();
+        let shown = found.iter().inspect(|_| step()).filter(counts);
+        let shown: BTreeMap<_, _> = shown.map(|kv| (kv.key.clone(), kv.create_revision)).collect();
         match &mut self.ahead {
-            Ahead::Unread { gone, .. } => {
-                let mut at = revision;
-                for (key, deleted) in std::mem::take(gone) {
-                    if shown.get(&key).is_some_and(|born| deleted > *born) {
-                        shown.remove(&key);
-                        at = at.max(deleted);
-                    }
-                }
-                self.ahead = Ahead::Read { standing: shown, at };
+            None => self.ahead = Some(Ahead { standing: shown, at: revision }),
+            Some(ahead) => {
+                ahead.standing.retain(|key, born| shown.get(key) == Some(born));
+                ahead.at = revision.max(ahead.at);
             }
-            Ahead::Read { standing, at } => {
-                standing.retain(|key, born| shown.get(key) == Some(born));
-                *at = revision.max(*at);
-            }
-            Ahead::Admitted(_) => {}
+        }
+        for (key, deleted) in std::mem::take(&mut self.gone) {
+            self.deleted(&key, deleted);
         }
         self.admit();
     }
 
-    /// Takes in that a watch reports a key deleted at this revision. Returns true if it was a predecessor.
+    /// Takes in that a watch reports a key deleted at this revision. Returns true if it was a predecessor. Of an earlier incarnation
+    /// it says nothing (rule P14).
     pub fn deleted(&mut self, key: &[u8], revision: Revision) -> bool {
-        match &mut self.ahead {
-            Ahead::Unread { gone, .. } => {
-                let at = gone.entry(key.to_vec()).or_insert(revision);
-                *at = revision.max(*at);
-                return false;
-            }
-            // Of an earlier incarnation it says nothing (rule P14).
-            Ahead::Read { standing, at }
-                if standing.get(key).is_some_and(|born| revision > *born) =>
-            {
-                standing.remove(key);
-                *at = revision.max(*at);
-            }
-            Ahead::Read { .. } | Ahead::Admitted(_) => return false,
+        let Some(ahead) = &mut self.ahead else {
+            let at = self.gone.entry(key.to_vec()).or_insert(revision);
+            *at = revision.max(*at);
+            return false;
+        };
+        let is_ahead = ahead.standing.get(key).is_some_and(|born| revision > *born);
+        if is_ahead {
+            ahead.standing.remove(key);
+            ahead.at = revision.max(ahead.at);
+            self.admit();
         }
-        self.admit();
-        true
+        is_ahead
     }
 
     /// Admits it if the predecessors that are left do (rules P21, P37).
     fn admit(&mut self) {
-        if let Ahead::Read { standing, at } = &self.ahead {
-            let keys = standing.keys().map(|key| {
-                step();
-                key.as_slice()
-            });
-            if seat::admits(self.wish.mode, keys) {
-                self.ahead = Ahead::Admitted(*at);
-            }
+        let excluded = self.is_excluded_by(|_| true);
+        if let Some(ahead) = self.ahead.as_mut().filter(|_| !excluded) {
+            ahead.standing.clear();
+            self.admitted.get_or_insert(ahead.at);
         }
     }
 
-    /// The predecessor that most likely owns the name, if any is known: the oldest one.
-    pub fn owner(&self) -> Option<&[u8]> {
-        match &self.ahead {
-            Ahead::Unread { oldest, .. } => oldest.as_deref(),
-            Ahead::Read { standing, .. } => {
-                let oldest = standing.iter().min_by_key(|(_, born)| **born)?;
-                Some(oldest.0)
-            }
-            Ahead::Admitted(_) => None,
-        }
-    }
-
-    /// The key that the next read includes with value and lease: its own if another client may have written it, else that of
-    /// [`Self::owner`].
+    /// The key that the next read includes with value and lease: its own if another client may have written it, else the predecessor
+    /// that most likely owns the name, the oldest one.
     pub fn key_to_read(&self) -> Option<&[u8]> {
-        match &self.key {
-            Some(key) if self.suspect => Some(key.as_bytes()),
-            _ => self.owner(),
+        if self.modified.is_none() {
+            return self.key.as_deref().map(str::as_bytes);
+        }
+        match &self.ahead {
+            None => self.oldest.as_deref(),
+            Some(ahead) => {
+                let oldest = ahead.standing.iter().min_by_key(|(_, born)| **born);
+                oldest.map(|(key, _)| key.as_slice())
+            }
         }
     }
 
     /// What is watched for it, with the first revision: while it waits, all keys of the family, or the predecessor just ahead if
     /// there are more than `near`, since a watch brings an event for each key (rule P15). While it is held, all keys of its
     /// session below the name, which begin alike (rule P18).
-    pub fn watched(&self, family: &Key, near: usize) -> Option<(Key, Revision)> {
+    pub fn watched(&self, near: usize) -> Option<(Key, Revision)> {
         match (&self.state, &self.ahead) {
-            (State::Waiting, Ahead::Read { standing, at }) => {
+            (State::Waiting, Some(Ahead { standing, at })) => {
                 // A permit may come free, and a reader be let in, long before the last of those before it has gone.
                 let far = standing.len() > near && self.wish.mode == Mode::Exclusive;
                 let last = standing.iter().max_by_key(|(_, born)| **born).filter(|_| far);
                 let last = last.and_then(|(key, _)| std::str::from_utf8(key).ok());
-                Some((last.map_or_else(|| family.clone(), Key::from), *at))
+                Some((last.map_or_else(|| self.family.clone(), Key::from), *at))
             }
-            (State::Waiting, Ahead::Admitted(at)) => Some((family.clone(), *at)),
             (State::Held(_), _) => {
                 let (key, seat) = (self.key.as_ref()?, self.seat.to_string());
                 let from = self.seen.max(self.created)?;
@@ -372,19 +298,13 @@ impl Contender {
         }
     }
 
-    /// Compares its key, which is attached to `lease`, with what a read at `revision` shows. Returns how it was lost, if it was; it is
-    /// `suspect` if the read does not show that.
+    /// Compares its key with the keys that a read at `revision` shows. Returns how it was lost, if it was. If the read does not show
+    /// that, `modified` is `None` after it.
     ///
     /// An unknown mod revision may come from a write of this process whose response was lost, so only the lease decides.
-    pub fn compare(
-        &mut self,
-        lease: LeaseId,
-        revision: Revision,
-        seen: &Seen,
-    ) -> Option<LossCause> {
-        let (key, created) = (self.key.clone()?, self.created?);
-        let is_own = |kv: &&Kv| kv.key == key.as_bytes();
-        let Some(kv) = seen.keys.iter().find(is_own) else {
+    pub fn compare(&mut self, revision: Revision, found: &[Kv]) -> Option<LossCause> {
+        let (key, created) = (self.key.as_ref()?.as_bytes(), self.created?);
+        let Some(kv) = found.iter().find(|kv| kv.key == key) else {
             return Some(LossCause::Gone);
         };
         if kv.create_revision != created {
@@ -393,22 +313,22 @@ impl Contender {
         self.seen = self.seen.max(Some(revision));
         // The last write is known, or it is later than the read.
         let is_known = |last| last == kv.mod_revision || last > revision;
-        match seen.whole.as_ref().filter(is_own) {
-            _ if self.modified.is_some_and(is_known) => self.suspect = false,
-            Some(whole) if whole.lease != Some(lease) => return Some(LossCause::Overwritten),
-            Some(whole) => self.written(whole.mod_revision),
-            None => self.suspect = true,
+        match kv.lease {
+            _ if self.modified.is_some_and(is_known) => {}
+            None => self.modified = None,
+            lease if lease == self.lease() => self.written(kv.mod_revision),
+            Some(_) => return Some(LossCause::Overwritten),
         }
         None
     }
 
     /// How it was lost, if it was, as an event of its key shows. An event of an earlier incarnation says nothing about this one
     /// (rule P14).
-    pub fn lost_by(&self, event: &Event, lease: LeaseId) -> Option<LossCause> {
+    pub fn lost_by(&self, event: &Event) -> Option<LossCause> {
         let created = self.created?;
         match event {
             Event::Put(kv) => {
-                let other = (kv.create_revision, kv.lease) != (created, Some(lease));
+                let other = (kv.create_revision, kv.lease) != (created, self.lease());
                 let late = kv.create_revision < created;
                 (other && !late).then_some(LossCause::Overwritten)
             }
@@ -418,9 +338,9 @@ impl Contender {
 
     /// Whether a key of another process waits behind it, which is held, as these keys of its family show (rule P23). What this
     /// process itself has there keeps no other process waiting for long.
-    pub fn is_contended(&self, keys: &[Kv], family: &str, is_ours: impl Fn(&[u8]) -> bool) -> bool {
+    pub fn is_contended(&self, keys: &[Kv], is_ours: impl Fn(&[u8]) -> bool) -> bool {
         let mode = self.wish.mode;
-        let mut contenders = keys.iter().filter(|kv| contends(family, &kv.key));
+        let mut contenders = keys.iter().filter(|kv| contends(&self.family, &kv.key));
         let mut together = 0;
         contenders.any(|kv| {
             let excluded = mode.is_excluded_by(Seat::of_key(&kv.key));

@@ -43,6 +43,7 @@ ids! {
     /// One watch.
     WatchId,
     /// One session of this process, known before etcd has granted its lease.
+    #[derive(Default)]
     SessionId,
 }
 

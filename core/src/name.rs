@@ -9,11 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::call::{Call, Calls, Ticket};
-use crate::contender::{Contender, State};
+use crate::contender::{Contender, Standing, State};
 use crate::ids::{CallId, ContenderId, Key, LeaseId, NameId, Revision, contends, lease_of};
 use crate::moment::Moment;
 use crate::output::Owner;
-use crate::ownership::Gate;
 use crate::pool::Sessions;
 use crate::request::Kv;
 use crate::seat::{Mode, Seat};
@@ -33,8 +32,8 @@ const CONTENDED: Duration = Duration::from_secs(1);
 /// What a name wants done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The call at the head is to get a contender on this seat.
-    Put(CallId, Seat),
+    /// The call at the head is to get a contender.
+    Put(CallId),
     /// The contender serves this call: all that excluded it has gone, or readers hold it.
     Grant(u64, CallId),
     /// No call wants the contender: its key goes.
@@ -49,59 +48,29 @@ pub enum Step {
     Wait,
 }
 
-/// How far a contender's call has come with all its names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// One of its contenders is gone, or on its way out.
-    Broken,
-    Waits,
-    Admitted,
-}
-
-/// Numbers of seats in use. The smallest free one is used first (rule P4).
-#[derive(Debug, Default)]
-struct Numbers {
-    given_back: BTreeSet<u16>,
-    next: u16,
-}
-
-impl Numbers {
-    fn free(&self) -> Option<u16> {
-        let given_back = self.given_back.first().copied();
-        given_back.or((self.next < u16::MAX).then_some(self.next))
-    }
-
-    fn take(&mut self, number: u16) {
-        if !self.given_back.remove(&number) {
-            self.next = number + 1;
-        }
-    }
-}
-
 /// One lock name.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Name {
     pub text: Key,
     /// Its text with a `/`: what its contenders' keys begin with.
     pub family: Key,
-    waiters: BTreeMap<Ticket, CallId>,
+    /// Its wait queue.
+    pub waiters: BTreeMap<Ticket, CallId>,
     /// The single tries among them.
-    tries: BTreeSet<Ticket>,
+    pub tries: BTreeMap<Ticket, CallId>,
     /// How many waiters there are of each [`kind`].
     kinds: [usize; 3],
-    contenders: BTreeMap<u64, Contender>,
+    pub contenders: BTreeMap<u64, Contender>,
     /// The one that may be put, or waits, for the head of the queue.
     in_line: Option<u64>,
     /// Those that wait at etcd, those of nested calls too, the oldest first.
-    waiting: BTreeSet<(Revision, u64)>,
-    /// Those that calls hold, the oldest first.
-    held: BTreeSet<u64>,
-    permits_held: usize,
-    /// The seats that are taken, each by one contender; and their numbers.
+    waiting: BTreeSet<(Option<Revision>, u64)>,
+    /// Those that calls hold, the oldest first; permits, which are marked, behind all others.
+    held: BTreeSet<(bool, u64)>,
+    /// The seats that are taken, each by one contender.
     seats: BTreeMap<Seat, u64>,
-    shared: Numbers,
-    permits: Numbers,
-    nested: Numbers,
+    /// Numbers of seats, one series for all kinds, that were given back: the smallest is used first (rule P4).
+    given_back: BTreeSet<u16>,
     /// The record of another process that was last seen to own the name, while a contender of this process waits.
     pub owner: Option<Owner>,
     /// When etcd last answered about the name.
@@ -109,82 +78,51 @@ pub struct Name {
     /// When another process's contender was last seen.
     foreign: Option<Moment>,
     /// Many keys of other names are below it, so it is not read before this moment.
-    rests_until: Option<Moment>,
+    pub rests_until: Option<Moment>,
     is_dirty: bool,
 }
 
 impl Name {
-    fn new(text: Key) -> Self {
-        Self {
-            family: [&*text, "/"].concat().into(),
-            text,
-            waiters: BTreeMap::new(),
-            tries: BTreeSet::new(),
-            kinds: [0; 3],
-            contenders: BTreeMap::new(),
-            in_line: None,
-            waiting: BTreeSet::new(),
-            held: BTreeSet::new(),
-            permits_held: 0,
-            seats: BTreeMap::new(),
-            shared: Numbers::default(),
-            permits: Numbers::default(),
-            nested: Numbers::default(),
-            owner: None,
-            heard: None,
-            foreign: None,
-            rests_until: None,
-            is_dirty: false,
-        }
-    }
-
     /// Derives the next step.
     pub fn step(&self, now: Moment, names: &Names, calls: &Calls, sessions: &Sessions) -> Step {
-        let standing = |it: &Contender| names.standing(it, calls);
-        for (number, contender) in self.fronts().filter(|(of, _)| Some(*of) != self.in_line) {
-            match (standing(contender), contender.bound) {
-                (Standing::Admitted, Some(call)) => return Step::Grant(number, call),
-                (Standing::Broken, _) => return Step::GiveUp(number),
-                _ => {}
-            }
-        }
-        let in_line = self.in_line.and_then(|number| Some((number, self.contenders.get(&number)?)));
-        if let Some((number, contender)) = in_line {
-            let may_go = matches!(contender.state, State::Pending { .. } | State::Waiting);
-            match (standing(contender), self.serves(contender, calls)) {
+        for (number, contender) in self.in_line() {
+            let may_go = matches!(contender.state, State::Pending | State::Waiting);
+            match (names.standing(contender, calls), self.serves(contender, calls)) {
                 (Standing::Broken, _) | (_, None) if may_go => return Step::GiveUp(number),
                 (Standing::Admitted, Some(call)) => return Step::Grant(number, call),
                 // One that serves no call, and has no response yet, is in the way until it has.
                 _ => {}
             }
         }
-        let unread = |it: &&Contender| {
-            it.read_at.is_none() && it.to_read.is_none() && it.admitted().is_none()
-        };
+        let unread =
+            |it: &Contender| it.read_at.is_none() && it.to_read.is_none() && it.admitted.is_none();
         if let Some((number, _)) = self.fronts().find(|(_, it)| unread(it)) {
             return Step::Read(number);
         }
-        let tries = !self.tries.is_empty();
+        let head = self.head(calls);
+        let Some((number, contender)) = self.in_line.and_then(|of| self.numbered(of)) else {
+            return match head {
+                Some((id, head)) => self.step_of(id, head, now, sessions),
+                None if self.contenders.is_empty() => Step::Retire,
+                None => Step::Wait,
+            };
+        };
         let stays = |key: &[u8]| !self.is_going(key, None, sessions);
-        match (in_line, self.head(calls)) {
-            (Some((number, contender)), Some(_)) if tries && contender.is_excluded_by(stays) => {
-                // Held here, by an owner elsewhere, or by a nested call that is ahead.
-                let behind = !self.fronts().any(|(front, _)| front == number);
-                match self.owner.is_some() || !self.held.is_empty() || behind {
-                    true => Step::RefuseTries,
-                    false => Step::Read(number), // shows who owns it
-                }
-            }
-            (Some(_), _) => Step::Wait,
-            (None, Some((id, head))) => self.step_of(id, head, now, sessions),
-            (None, None) if self.contenders.is_empty() => Step::Retire,
-            (None, None) => Step::Wait,
+        if self.tries.is_empty() || !contender.is_excluded_by(stays) {
+            return Step::Wait;
+        }
+        // Held here, by an owner elsewhere, or by a nested call that is ahead.
+        let behind = !self.fronts().any(|(front, _)| front == number);
+        match self.owner.is_some() || !self.held.is_empty() || behind {
+            true => Step::RefuseTries,
+            false => Step::Read(number), // shows who owns it
         }
     }
 
     /// Derives the step for the head, for which no contender is in line: it joins readers, or gets its own.
     fn step_of(&self, id: CallId, head: &Call, now: Moment, sessions: &Sessions) -> Step {
-        if head.wish.mode == Mode::Shared && !head.is_group() {
+        let mode = head.wish.mode;
+        if mode == Mode::Shared && !head.is_group() {
             // The youngest key of readers who want the name alike.
             let fits = |(_, it): &(u64, &Contender)| {
                 step();
@@ -194,54 +132,53 @@ impl Name {
             if let Some((number, contender)) = self.held().rev().find(fits)
                 && let Some(ownership) = contender.ownership()
             {
-                match ownership.gate(now) {
-                    Gate::Open => return Step::Grant(number, id),
-                    Gate::Unknown if ownership.asked.is_some() => return Step::Wait,
-                    Gate::Unknown => return Step::Read(number),
-                    Gate::Closed => {}
+                match ownership.is_closed(now) {
+                    Some(false) => return Step::Grant(number, id),
+                    Some(true) => {}
+                    None if ownership.asked.is_some() => return Step::Wait,
+                    None => return Step::Read(number),
                 }
             }
         }
-        if !self.tries.is_empty() && self.is_held_against(head.wish.mode) {
-            return Step::RefuseTries;
-        }
+        let excluded = self.is_full(mode) || self.held_against(mode).next().is_some();
         // A key of this process that is being deleted does not hold its name, but it has its seat.
-        self.free_seat(head.wish.mode).map_or(Step::Wait, |seat| Step::Put(id, seat))
+        if excluded && !self.tries.is_empty() { Step::RefuseTries } else { Step::Put(id) }
     }
 
     /// Returns true if calls of this process hold all permits: a contender would only wait for one of these.
     fn is_full(&self, mode: Mode) -> bool {
-        matches!(mode, Mode::Permits(of) if self.permits_held >= usize::from(of.get()))
-    }
-
-    /// Returns true if calls of this process hold the name, and exclude a call of this mode.
-    fn is_held_against(&self, mode: Mode) -> bool {
-        self.is_full(mode) || self.held_against(mode).next().is_some()
+        let permits = || self.held.len() - self.held_against(mode).count();
+        matches!(mode, Mode::Permits(of) if permits() >= usize::from(of.get()))
     }
 
     /// The contenders that calls hold, and that exclude a call of this mode by themselves.
     pub fn held_against(&self, mode: Mode) -> impl Iterator<Item = (u64, &Contender)> {
-        let permits = matches!(mode, Mode::Permits(_)) && self.permits_held == self.held.len();
-        let held = self.held().take(if permits { 0 } else { usize::MAX });
+        let held = self.held.range(..(!matches!(mode, Mode::Permits(_)), u64::MAX));
+        let held = held.filter_map(|(_, number)| self.numbered(*number));
         held.filter(move |(_, it)| mode.is_excluded_by(it.seat))
     }
 
-    /// The seat that the next contender of this mode would take; `None`: it has to wait for one.
-    pub fn free_seat(&self, mode: Mode) -> Option<Seat> {
+    /// The seat for a call of this mode that is at the head, while nothing is in line for others; `None`: it has to wait.
+    pub fn seat_for(&self, id: CallId, mode: Mode) -> Option<Seat> {
+        let (_, head) = self.waiters.first_key_value()?;
         match mode {
-            Mode::Exclusive => {
-                (!self.seats.contains_key(&Seat::Exclusive)).then_some(Seat::Exclusive)
-            }
-            Mode::Shared => self.shared.free().map(Seat::Shared),
-            Mode::Permits(_) if self.is_full(mode) => None,
-            Mode::Permits(_) => self.permits.free().map(Seat::Permit),
+            _ if *head != id || self.in_line.is_some() || self.is_full(mode) => None,
+            Mode::Exclusive => Some(Seat::Exclusive).filter(|it| !self.seats.contains_key(it)),
+            Mode::Shared => self.free_number().map(Seat::Shared),
+            Mode::Permits(_) => self.free_number().map(Seat::Permit),
         }
     }
 
-    /// The seat for the call if it is at the head, and nothing is in line for others; `None`: it has to wait.
-    pub fn seat_for(&self, call: CallId, calls: &Calls) -> Option<Seat> {
-        let (_, head) = self.head(calls).filter(|(id, _)| *id == call && self.in_line.is_none())?;
-        self.free_seat(head.wish.mode)
+    /// The seat of the next nested call that waits beside the others.
+    pub fn free_beside(&self, mode: Mode) -> Option<Seat> {
+        let shared = mode == Mode::Shared;
+        self.free_number().map(|number| Seat::Nested { number, shared })
+    }
+
+    fn free_number(&self) -> Option<u16> {
+        let taken = self.seats.len() - usize::from(self.seats.contains_key(&Seat::Exclusive));
+        // All below are taken if none was given back.
+        self.given_back.first().copied().or_else(|| u16::try_from(taken).ok())
     }
 
     /// The call that a contender in line would serve.
@@ -260,39 +197,27 @@ impl Name {
         (alone && !head.is_group() && head.wish == contender.wish).then_some(id)
     }
 
-    /// The first call in the queue.
     pub fn head<'a>(&self, calls: &'a Calls) -> Option<(CallId, &'a Call)> {
         let (_, id) = self.waiters.first_key_value()?;
         Some((*id, calls.get(*id)?))
     }
 
-    /// The waiters, in order.
-    pub fn waiters(&self) -> impl Iterator<Item = CallId> {
-        self.waiters.values().copied()
-    }
-
-    /// The single tries.
-    pub fn tries(&self) -> Vec<CallId> {
-        self.tries.iter().filter_map(|ticket| self.waiters.get(ticket).copied()).collect()
-    }
-
     /// Returns true if a single try would have to queue behind calls that want something else.
     pub fn is_taken_for(&self, call: &Call) -> bool {
-        let kind = kind(call);
-        let same = if kind == 0 { 0 } else { self.kinds[kind] };
-        self.waiters.len() > same
+        match kind(call) {
+            0 => !self.waiters.is_empty(),
+            kind => self.waiters.len() > self.kinds[kind],
+        }
     }
 
-    /// A call enters the queue.
     pub fn enter(&mut self, ticket: Ticket, id: CallId, call: &Call) {
         self.kinds[kind(call)] += 1;
         if call.is_try() {
-            self.tries.insert(ticket);
+            self.tries.insert(ticket, id);
         }
         self.waiters.insert(ticket, id);
     }
 
-    /// A call leaves the queue.
     pub fn leave(&mut self, ticket: Ticket, call: &Call) {
         self.tries.remove(&ticket);
         if self.waiters.remove(&ticket).is_some() {
@@ -308,21 +233,15 @@ impl Name {
         self.contenders.get_mut(&number)
     }
 
-    /// The numbers of the seats of a kind.
-    fn numbers(&mut self, seat: Seat) -> Option<(&mut Numbers, u16)> {
-        match seat {
-            Seat::Exclusive => None,
-            Seat::Shared(number) => Some((&mut self.shared, number)),
-            Seat::Permit(number) => Some((&mut self.permits, number)),
-            Seat::Nested { number, .. } => Some((&mut self.nested, number)),
-        }
+    fn numbered(&self, number: u64) -> Option<(u64, &Contender)> {
+        Some((number, self.get(number)?))
     }
 
     /// A contender takes its seat, and its place in line.
     fn add(&mut self, number: u64, contender: Contender) {
-        if let Some((numbers, number)) = self.numbers(contender.seat) {
-            numbers.take(number);
-        }
+        contender.seat.number().into_iter().for_each(|number| {
+            self.given_back.remove(&number);
+        });
         self.seats.insert(contender.seat, number);
         if !matches!(contender.seat, Seat::Nested { .. }) {
             self.in_line = Some(number);
@@ -330,29 +249,34 @@ impl Name {
         self.contenders.insert(number, contender);
     }
 
+    /// A contender waits at etcd from now on.
+    pub fn wait(&mut self, number: u64) {
+        let contender = self.get(number);
+        self.waiting.extend(contender.map(|it| (it.created, number)));
+    }
+
     /// A contender goes from the line to those that calls hold.
     pub fn hold(&mut self, number: u64) {
-        self.leave_line(number);
-        if let Some(contender) = self.contenders.get(&number) {
-            self.permits_held += usize::from(matches!(contender.seat, Seat::Permit(_)));
-            self.held.insert(number);
-        }
+        self.leave_lists(number);
+        let contender = self.get(number);
+        self.held.extend(contender.map(|it| (matches!(it.seat, Seat::Permit(_)), number)));
     }
 
     /// A contender does not wait any more, and no call holds it.
-    fn drop_from_lists(&mut self, number: u64) {
-        self.leave_line(number);
-        if self.held.remove(&number)
-            && let Some(contender) = self.contenders.get(&number)
-        {
-            self.permits_held -= usize::from(matches!(contender.seat, Seat::Permit(_)));
+    fn leave_lists(&mut self, number: u64) {
+        let Some(contender) = self.contenders.get(&number) else { return };
+        self.in_line.take_if(|of| *of == number);
+        self.waiting.remove(&(contender.created, number));
+        self.held.remove(&(matches!(contender.seat, Seat::Permit(_)), number));
+        if self.in_line.is_none() && self.waiting.is_empty() {
+            self.owner = None; // unknown while this process has no contender that waits
         }
     }
 
     /// A contender is to be deleted. Its seat stays taken until that is answered.
     pub fn part(&mut self, number: u64) {
-        self.drop_from_lists(number);
-        if let Some(contender) = self.contenders.get_mut(&number) {
+        self.leave_lists(number);
+        if let Some(contender) = self.get_mut(number) {
             contender.state = State::Parting;
             (contender.read_at, contender.to_read) = (None, None);
         }
@@ -360,45 +284,23 @@ impl Name {
 
     /// The name goes on without a contender, whatever becomes of its key.
     pub fn detach(&mut self, number: u64) {
-        self.drop_from_lists(number);
-        let Some(contender) = self.contenders.get_mut(&number) else { return };
-        if std::mem::replace(&mut contender.detached, true) {
-            return;
-        }
-        let seat = contender.seat;
-        self.seats.remove(&seat);
-        if let Some((numbers, number)) = self.numbers(seat) {
-            numbers.given_back.insert(number);
+        self.leave_lists(number);
+        if let Some(contender) = self.contenders.get_mut(&number)
+            && !std::mem::replace(&mut contender.detached, true)
+        {
+            self.seats.remove(&contender.seat);
+            self.given_back.extend(contender.seat.number());
         }
     }
 
-    /// A contender is gone for good.
     pub fn remove(&mut self, number: u64) -> Option<Contender> {
         self.detach(number);
         self.contenders.remove(&number)
     }
 
-    fn leave_line(&mut self, number: u64) {
-        self.in_line.take_if(|of| *of == number);
-        let created = self.contenders.get(&number).and_then(|it| it.created);
-        created.into_iter().for_each(|created| {
-            self.waiting.remove(&(created, number));
-        });
-        if self.in_line.is_none() && self.waiting.is_empty() {
-            self.owner = None; // unknown while this process has no contender that waits
-        }
-    }
-
-    /// A contender waits at etcd from now on.
-    pub fn wait(&mut self, number: u64) {
-        let created = self.contenders.get(&number).and_then(|it| it.created);
-        self.waiting.extend(created.map(|created| (created, number)));
-    }
-
     /// The contenders that wait at etcd for no older one of this process: the oldest, and readers behind it if it is a reader's.
     pub fn fronts(&self) -> impl Iterator<Item = (u64, &Contender)> {
-        let waiting = self.waiting.iter();
-        let waiting = waiting.filter_map(|(_, of)| Some((*of, self.contenders.get(of)?)));
+        let waiting = self.waiting.iter().filter_map(|(_, of)| self.numbered(*of));
         let mut shared = true;
         let fronts = waiting.enumerate().take_while(move |(at, (_, it))| {
             step();
@@ -414,67 +316,38 @@ impl Name {
         !self.tries.is_empty() || self.fronts().any(|(front, _)| front == number)
     }
 
-    /// The contenders whose turn may come next: the one for the head, and those that wait for no other one of this process.
+    /// The contenders whose turn may come next: those that wait for no other one of this process, and the one for the head.
     pub fn in_line(&self) -> impl Iterator<Item = (u64, &Contender)> {
         let fronts = self.fronts().filter(|(of, _)| Some(*of) != self.in_line);
-        let head = self.in_line.and_then(|number| Some((number, self.contenders.get(&number)?)));
-        head.into_iter().chain(fronts)
-    }
-
-    /// The seat of the next nested call that waits beside the others.
-    pub fn free_beside(&self, mode: Mode) -> Option<Seat> {
-        let shared = mode == Mode::Shared;
-        self.nested.free().map(|number| Seat::Nested { number, shared })
+        fronts.chain(self.in_line.and_then(|of| self.numbered(of)))
     }
 
     /// The contenders that calls hold, the oldest first.
     pub fn held(&self) -> impl DoubleEndedIterator<Item = (u64, &Contender)> {
-        self.held.iter().filter_map(|number| Some((*number, self.contenders.get(number)?)))
-    }
-
-    /// All contenders, for checkers.
-    #[cfg(feature = "simulation")]
-    pub fn contenders(&self) -> impl Iterator<Item = (u64, &Contender)> {
-        self.contenders.iter().map(|(number, contender)| (*number, contender))
+        self.held.iter().filter_map(|(_, number)| self.numbered(*number))
     }
 
     /// The contender of this process that has this key, unless the name goes on without it.
     pub fn by_key(&self, key: &[u8]) -> Option<u64> {
         let number = *self.seats.get(&Seat::of_key(key))?;
-        self.get(number)?.has(key).then_some(number)
+        let own = self.get(number)?.key.as_ref()?;
+        (own.as_bytes() == key).then_some(number)
     }
 
     /// Returns true if a key is of this process and holds nothing: its delete or its put has no response, its session is lost, or it is
     /// gone. `lease`: what it is attached to, if that is known. Another client may have put the key under another one.
     pub fn is_going(&self, key: &[u8], lease: Option<LeaseId>, sessions: &Sessions) -> bool {
         let named = lease_of(key).filter(|named| lease.is_none_or(|lease| lease == *named));
-        let own = named.and_then(|_| self.get(self.by_key(key)?));
-        match own {
+        match named.and_then(|_| self.get(self.by_key(key)?)) {
             Some(own) => !matches!(own.state, State::Waiting | State::Held(_)),
             None => named.is_some_and(|lease| sessions.have(lease)),
         }
     }
 
-    /// A read has shown these keys of the family. Returns true if many of them are of other names, below this one.
-    pub fn note_below(&mut self, now: Moment, keys: &[Kv]) -> bool {
+    /// A read has shown these keys of the family: many of them may be of other names, below this one.
+    pub fn note_below(&mut self, now: Moment, keys: &[Kv]) {
         let below = keys.iter().filter(|kv| !contends(&self.family, &kv.key)).count();
         self.rests_until = (below > BELOW).then_some(now + REST);
-        self.is_crowded()
-    }
-
-    /// Whether many keys of other names are below it.
-    pub fn is_crowded(&self) -> bool {
-        self.rests_until.is_some()
-    }
-
-    /// The moment before which it is not read, because that would show very many keys of other names.
-    pub fn rests_until(&self, now: Moment) -> Option<Moment> {
-        self.rests_until.filter(|at| *at > now)
-    }
-
-    /// Whether no call of this process wants the name, and it has no contender below it.
-    pub fn is_idle(&self) -> bool {
-        self.waiters.is_empty() && self.contenders.is_empty()
     }
 
     /// Whether no call is known to want the name, in this process or in another.
@@ -483,12 +356,7 @@ impl Name {
         self.waiters.is_empty() && !foreign
     }
 
-    /// Whether etcd has answered about the name since then.
-    pub fn was_heard_since(&self, then: Moment) -> bool {
-        self.heard.is_some_and(|at| at >= then)
-    }
-
-    /// etcd has answered about the name, and shown whether other processes have contenders.
+    /// etcd has shown whether other processes have contenders.
     pub fn see(&mut self, now: Moment, foreign: bool) {
         self.heard = Some(now);
         if foreign {
@@ -528,13 +396,13 @@ impl Names {
             self.all.push(None);
             NameId(self.all.len() - 1)
         });
-        let name = Box::new(Name::new(text.clone()));
+        let family = [&*text, "/"].concat().into();
+        let name = Box::new(Name { text: text.clone(), family, ..Name::default() });
         self.by_text.insert(name.text.clone(), id);
         self.all[id.0] = Some(name);
         id
     }
 
-    /// Forgets a name that no call wants, and that no contender is for.
     pub fn forget(&mut self, id: NameId) {
         if let Some(name) = self.all.get_mut(id.0).and_then(Option::take) {
             self.by_text.remove(&name.text);
@@ -558,25 +426,14 @@ impl Names {
         self.get_mut(id.name)?.get_mut(id.number)
     }
 
-    /// The put of a contender is sent, under this lease.
-    pub fn sent(&mut self, id: ContenderId, lease: LeaseId) {
-        if let Some(name) = self.get_mut(id.name)
-            && let Some(contender) = name.contenders.get_mut(&id.number)
-        {
-            contender.sent(&name.family, lease);
-        }
-    }
-
     /// The next step of this name may be another than before.
     pub fn touch(&mut self, id: NameId) {
-        if let Some(name) = self.all.get_mut(id.0).and_then(Option::as_deref_mut)
-            && !std::mem::replace(&mut name.is_dirty, true)
-        {
+        let name = self.get_mut(id);
+        if name.is_some_and(|name| !std::mem::replace(&mut name.is_dirty, true)) {
             self.dirty.push_back(id);
         }
     }
 
-    /// The next name to look at.
     pub fn next_dirty(&mut self) -> Option<NameId> {
         let id = self.dirty.pop_front()?;
         if let Some(name) = self.get_mut(id) {
@@ -592,7 +449,6 @@ impl Names {
         Ticket(self.tickets)
     }
 
-    /// A contender takes its seat in a name. Returns its id.
     pub fn add(&mut self, name: NameId, contender: Contender) -> ContenderId {
         self.contenders += 1;
         let number = self.contenders;
@@ -602,27 +458,15 @@ impl Names {
         ContenderId { name, number }
     }
 
-    /// How far the call of a contender has come with all its names.
+    /// How far a contender has come, and the others of the call that it is for alone.
     pub fn standing(&self, contender: &Contender, calls: &Calls) -> Standing {
-        let admits = |it: &Contender| {
-            matches!(it.state, State::Waiting) && it.admitted().is_some() && !it.aborts
-        };
-        let Some(call) = contender.bound else {
-            return if admits(contender) { Standing::Admitted } else { Standing::Waits };
-        };
-        let own = calls.waiting(call).map(|call| &call.own);
-        let own = own.and_then(|own| {
-            let in_line = |of: &ContenderId| {
-                step();
-                self.contender(*of).filter(|it| it.is_in_line())
-            };
-            own.iter().map(in_line).collect::<Option<Vec<_>>>()
+        let Some(call) = contender.bound else { return contender.standing() };
+        let Some(call) = calls.waiting(call) else { return Standing::Broken };
+        let each = call.own.iter().map(|id| {
+            step();
+            self.contender(*id).map_or(Standing::Broken, Contender::standing)
         });
-        match own {
-            None => Standing::Broken,
-            Some(own) if own.iter().all(|it| admits(it)) => Standing::Admitted,
-            Some(_) => Standing::Waits,
-        }
+        each.fold(contender.standing(), Standing::min)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (NameId, &Name)> {

@@ -22,16 +22,6 @@ const OPEN: Duration = Duration::from_millis(50);
 /// How long a call holds its lock before its keys are watched and its record is written: short sections pay nothing (rule P18).
 pub const SETTLED: Duration = Duration::from_secs(1);
 
-/// Whether a reader may join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gate {
-    Open,
-    /// A read has to show first that no contender waits because of the readers.
-    Unknown,
-    /// A contender waits, or the key is about to be deleted.
-    Closed,
-}
-
 /// How the calls of this process hold one contender.
 #[derive(Debug)]
 pub struct Ownership {
@@ -43,12 +33,11 @@ pub struct Ownership {
     pub named: Option<CallId>,
     /// The number of hand-overs, for the token.
     pub handover: u16,
-    /// When a read last showed that no other process waits, or when the ownership began.
-    unwanted_at: Moment,
     /// When a read was asked for that has no response yet.
     pub asked: Option<Moment>,
-    /// The revision of the last read, when it came, and whether it showed that another process waits.
-    behind: Option<(Revision, Moment, bool)>,
+    /// The revision of the last read, when it came, and whether it showed that another process waits. Without a revision: when the
+    /// ownership began.
+    behind: (Option<Revision>, Moment, bool),
     /// The key is gone or its session is lost: no call can rely on it.
     pub lost: bool,
 }
@@ -61,9 +50,8 @@ impl Ownership {
             since: now,
             named: None,
             handover: 0,
-            unwanted_at: now,
             asked: None,
-            behind: alone.map(|revision| (revision, now, false)),
+            behind: (alone, now, false),
             lost: false,
         }
     }
@@ -73,14 +61,9 @@ impl Ownership {
         self.holders.iter().map(|(_, call)| *call)
     }
 
-    /// The call that was granted first.
+    /// The call that was granted first; `None`: the key lingers for the next.
     pub fn first(&self) -> Option<CallId> {
         self.holders().next()
-    }
-
-    /// Returns true if no call holds it: its key lingers for the next.
-    pub fn lingers(&self) -> bool {
-        self.holders.is_empty()
     }
 
     /// One more call holds it. Returns true if a read has to show whether another process waits.
@@ -90,7 +73,7 @@ impl Ownership {
         }
         self.handover += u16::from(!first);
         self.holders.insert((self.handover, call));
-        self.is_spent(now) && !self.is_contended() && self.ask(now)
+        !self.is_contended() && self.is_old(now) && self.ask(now)
     }
 
     /// A call's body is gone; `handover`: the number in its token. Returns true if it was the last.
@@ -101,19 +84,15 @@ impl Ownership {
 
     /// When the record at etcd has to name the first holder, unless it does.
     pub fn record_due(&self) -> Option<Moment> {
-        let unnamed = !self.lost && !self.lingers() && self.first() != self.named;
+        let unnamed = !self.lost && self.first().is_some_and(|first| self.named != Some(first));
         unnamed.then_some(self.since + SETTLED)
     }
 
     /// A read of this revision has shown whether another process waits. One that a later read has overtaken does not count.
     pub fn read(&mut self, now: Moment, revision: Revision, contended: bool) {
-        if self.behind.is_some_and(|(seen, ..)| seen > revision) {
-            return;
-        }
-        self.asked = None;
-        self.behind = Some((revision, now, contended));
-        if !contended {
-            self.unwanted_at = now;
+        if self.behind.0 <= Some(revision) {
+            self.asked = None;
+            self.behind = (Some(revision), now, contended);
         }
     }
 
@@ -126,30 +105,27 @@ impl Ownership {
 
     /// Returns true if another process waits, as far as the last read has shown.
     pub fn is_contended(&self) -> bool {
-        self.behind.is_some_and(|(.., contended)| contended)
+        self.behind.2
     }
 
-    /// Returns true if [`RUN`] is over: then the key stays only while no other process is known to wait.
-    fn is_spent(&self, now: Moment) -> bool {
-        now - self.unwanted_at >= RUN
+    /// Returns true if another process may have come since the last read.
+    fn is_old(&self, now: Moment) -> bool {
+        now - self.behind.1 >= RUN
     }
 
     /// Returns true if the key may be handed over once more.
     pub fn may_pass(&self, now: Moment) -> bool {
         let patient = self.asked.is_none_or(|at| now - at < PATIENCE);
-        let unspent = !self.is_spent(now) || (!self.is_contended() && patient);
-        !self.lost && self.handover < u16::MAX && unspent
+        let unwanted = !self.is_contended() && (patient || !self.is_old(now));
+        !self.lost && self.handover < u16::MAX && unwanted
     }
 
-    /// Whether a reader may join.
-    pub fn gate(&self, now: Moment) -> Gate {
-        if self.lost || self.handover == u16::MAX {
-            return Gate::Closed;
-        }
-        match self.behind.filter(|(_, came, _)| now - *came <= OPEN) {
-            Some((.., true)) => Gate::Closed,
-            Some((.., false)) => Gate::Open,
-            None => Gate::Unknown,
+    /// Whether no other reader may join: a contender waits, or the key is about to be deleted. `None`: a read has to show that first.
+    pub fn is_closed(&self, now: Moment) -> Option<bool> {
+        match self.behind {
+            _ if self.lost || self.handover == u16::MAX => Some(true),
+            (Some(_), came, contended) if now - came <= OPEN => Some(contended),
+            _ => None,
         }
     }
 }

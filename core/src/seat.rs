@@ -26,9 +26,10 @@ pub enum Mode {
 }
 
 /// What a key below a name stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Seat {
     /// The name, alone.
+    #[default]
     Exclusive,
     /// Readers of one process; a process may have several such keys, with different numbers.
     Shared(u16),
@@ -65,6 +66,16 @@ impl Seat {
     pub fn of_key(key: &[u8]) -> Self {
         let child = key.rsplit(|byte| *byte == b'/').next();
         Self::parse(child.unwrap_or_default()).unwrap_or(Self::Exclusive)
+    }
+
+    /// What tells it from other seats of its process.
+    pub fn number(self) -> Option<u16> {
+        match self {
+            Self::Exclusive => None,
+            Self::Shared(number) | Self::Permit(number) | Self::Nested { number, .. } => {
+                Some(number)
+            }
+        }
     }
 
     /// How a call on it shares the name; of how many permits it is one, the seat does not say.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::contender::{Contender, Seen, State};
+use crate::contender::{Contender, State};
 use crate::ids::{ContenderId, Key, NameId, Revision, SessionId, WatchId};
 use crate::moment::Moment;
 use crate::outbox::Line;
@@ -43,14 +43,14 @@ pub struct Read {
 
 impl Read {
     /// How a contender is to be read, if it waits or calls hold it.
-    pub fn of(id: ContenderId, contender: &Contender, family: &Key) -> Option<Self> {
+    pub fn of(id: ContenderId, contender: &Contender) -> Option<Self> {
         let up_to = match contender.state {
             State::Waiting => contender.created,
             State::Held(_) => None,
             _ => return None,
         };
         let whole = contender.key_to_read().map(Vec::from);
-        Some(Self { contender: id, up_to, family: family.clone(), whole })
+        Some(Self { contender: id, up_to, family: contender.family.clone(), whole })
     }
 
     /// Its operations: one for the family, and one for the key that is read with its value.
@@ -63,12 +63,15 @@ impl Read {
         std::iter::once(keys).chain(whole)
     }
 
-    /// Takes its part out of a response.
-    pub fn seen(&self, answers: &mut impl Iterator<Item = Vec<Kv>>) -> Seen {
-        let keys = answers.next().unwrap_or_default();
-        let found = self.whole.as_ref().map(|key| (key, answers.next().unwrap_or_default()));
-        let whole = found.and_then(|(key, found)| found.into_iter().find(|kv| kv.key == *key));
-        Seen { keys, whole }
+    /// Takes its part out of a response: the keys, the oldest first, one of them with its value and lease.
+    pub fn seen(&self, answers: &mut impl Iterator<Item = Vec<Kv>>) -> Vec<Kv> {
+        let mut keys = answers.next().unwrap_or_default();
+        let Some(key) = &self.whole else { return keys };
+        let whole = answers.next().into_iter().flatten().find(|kv| kv.key == *key);
+        if let Some((kv, whole)) = keys.iter_mut().find(|kv| kv.key == *key).zip(whole) {
+            *kv = whole;
+        }
+        keys
     }
 }
 
@@ -90,7 +93,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Returns true if it is on all keys of the name's family.
+    /// Whether it is on all keys of the name's family.
     pub fn is_whole(&self) -> bool {
         self.prefix.ends_with('/')
     }
@@ -110,7 +113,8 @@ pub struct View {
     urgent: Line<ContenderId>,
     later: Line<ContenderId>,
     watches: BTreeMap<(NameId, Whose), Watch>,
-    names: BTreeMap<WatchId, (NameId, Whose)>,
+    /// The name that each watch is for, and for whom.
+    pub names: BTreeMap<WatchId, (NameId, Whose)>,
     last: u64,
 }
 
@@ -132,20 +136,10 @@ impl View {
         all.map_while(move |((watched, whose), _)| (*watched == name).then_some(*whose))
     }
 
-    /// The name that a watch is for, and for whom.
-    pub fn name_of(&self, watch: WatchId) -> Option<(NameId, Whose)> {
-        self.names.get(&watch).copied()
-    }
-
-    /// Watches `prefix` for a name from this revision onwards, in place of the earlier watch for the same contenders. Returns the
-    /// outputs for that; none if `prefix` is watched already.
-    pub fn open(
-        &mut self,
-        now: Moment,
-        (name, whose): (NameId, Whose),
-        prefix: Key,
-        from: Revision,
-    ) -> Vec<Output> {
+    /// Watches all keys that begin with this, from this revision onwards, in place of the earlier watch for the same contenders. Returns
+    /// the outputs for that; none if the same is watched already.
+    pub fn open(&mut self, now: Moment, of: (NameId, Whose), on: (Key, Revision)) -> Vec<Output> {
+        let ((name, whose), (prefix, from)) = (of, on);
         if self.get(name, whose).is_some_and(|watch| watch.prefix == prefix) {
             return Vec::new();
         }
@@ -161,14 +155,12 @@ impl View {
     /// Closes the watches of a name that `of` picks. Returns the outputs for that.
     pub fn close(&mut self, name: NameId, of: impl Fn(Whose) -> bool) -> Vec<Output> {
         let closed: Vec<Whose> = self.watches_of(name).filter(|whose| of(*whose)).collect();
-        let mut outputs = Vec::new();
-        for whose in closed {
-            if let Some(watch) = self.watches.remove(&(name, whose)) {
-                self.names.remove(&watch.id);
-                outputs.push(Output::Unwatch(watch.id));
-            }
-        }
-        outputs
+        let close = |whose| {
+            let watch = self.watches.remove(&(name, whose))?;
+            self.names.remove(&watch.id);
+            Some(Output::Unwatch(watch.id))
+        };
+        closed.into_iter().filter_map(close).collect()
     }
 
     /// Closes all watches. Returns each with its name.
@@ -178,7 +170,6 @@ impl View {
         closed.map(|(id, (name, _))| (id, name)).collect()
     }
 
-    /// Returns true if nothing is read or watched.
     pub fn is_idle(&self) -> bool {
         self.watches.is_empty() && self.urgent.is_empty() && self.later.is_empty()
     }

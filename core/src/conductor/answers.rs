@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Core, Exchange, Timer};
 use crate::call::{Call, Stage};
-use crate::contender::{Contender, Seen, State};
+use crate::contender::{Contender, State};
 use crate::ids::{CallId, ContenderId, NameId, Revision, SessionId, WatchId, contends, lease_of};
 use crate::loss::LossCause;
 use crate::moment::Moment;
@@ -12,7 +12,6 @@ use crate::output::{Output, Owner, Refused};
 use crate::ownership::SETTLED;
 use crate::request::{Event, Failure, Kv, Refusal, Request, TxnAnswer};
 use crate::seat::Seat;
-use crate::session::Session;
 use crate::shutdown::Shutdown;
 use crate::steps::step;
 use crate::timers::SLOWLY;
@@ -34,19 +33,19 @@ impl Core {
             };
             // One beside another of its name goes alone (rule P5), and so does a single try.
             let pending = |lead: &ContenderId| match names.contender(*lead)? {
-                it @ Contender { state: State::Pending { tries }, .. } => {
-                    let alone = *tries || matches!(it.seat, Seat::Nested { .. });
+                it @ Contender { state: State::Pending, .. } => {
+                    let alone = it.tries || matches!(it.seat, Seat::Nested { .. });
                     Some(if alone { LOCKS } else { group(lead).map_or(1, |group| group.len()) })
                 }
                 _ => None,
             };
             let Some(leads) = session.puts.next(pending) else { return };
             let first = leads.first().and_then(|id| names.contender(*id));
-            let tries = first.is_some_and(|it| matches!(it.state, State::Pending { tries: true }));
+            let tries = first.is_some_and(|it| it.tries);
             let ids = leads.iter().flat_map(|lead| group(lead).unwrap_or_else(|| vec![*lead]));
             let ids: Vec<ContenderId> = ids.collect();
             for id in &ids {
-                self.names.sent(*id, lease);
+                self.names.contender_mut(*id).into_iter().for_each(|it| it.sent(lease));
             }
             let placements: Vec<Placement> =
                 ids.iter().filter_map(|id| self.placement(*id)).collect();
@@ -80,7 +79,7 @@ impl Core {
             // Of the contenders of nested calls only the oldest is read, once it is that.
             all: match contender.seat {
                 Seat::Nested { .. } => false,
-                Seat::Exclusive => self.view.is_watched(id.name) && !name.is_crowded(),
+                Seat::Exclusive => self.view.is_watched(id.name) && name.rests_until.is_none(),
                 Seat::Shared(_) | Seat::Permit(_) => true,
             },
         })
@@ -144,7 +143,7 @@ impl Core {
         let Some(name) = self.names.get_mut(id.name) else { return };
         let family = name.family.clone();
         let Some(contender) = name.get_mut(id.number) else { return };
-        contender.placed(revision, previous, &found, &family);
+        contender.placed(revision, previous, &found);
         let own = contender.key.clone();
         let is_own = |kv: &Kv| own.as_ref().is_some_and(|own| own.as_bytes() == kv.key);
         name.see(now, found.iter().any(|kv| !is_own(kv) && contends(&family, &kv.key)));
@@ -193,7 +192,7 @@ impl Core {
         let mut leads = Vec::new();
         for id in ids {
             let Some(contender) = self.names.contender_mut(id) else { continue };
-            contender.state = State::Pending { tries: false };
+            (contender.state, contender.tries) = (State::Pending, false);
             let call = contender.bound.filter(|_| contender.is_group);
             let group = call.and_then(|call| self.calls.get(call));
             let leads_group = group.is_none_or(|call| call.own.first() == Some(&id));
@@ -324,12 +323,10 @@ impl Core {
                     self.view.line(urgent).next(|id| self.names.contender(*id)?.to_read.map(|_| 2))
             {
                 let read = |id: ContenderId| {
-                    let name = self.names.get_mut(id.name)?;
-                    let family = name.family.clone();
-                    let contender = name.get_mut(id.number)?;
+                    let contender = self.names.contender_mut(id)?;
                     contender.to_read = None;
                     contender.read_at.get_or_insert(self.now + RELIES); // it is being read
-                    Read::of(id, contender, &family)
+                    Read::of(id, contender)
                 };
                 let reads: Vec<Read> = ids.into_iter().filter_map(read).collect();
                 let txn = transactions::reads(reads.iter().flat_map(Read::ops).collect());
@@ -341,7 +338,7 @@ impl Core {
     /// Has a contender read as soon as may be; of a name with very many keys below it, at most once a second.
     pub(super) fn want_read(&mut self, id: ContenderId, urgent: bool) {
         let Some(name) = self.names.get_mut(id.name) else { return };
-        if let Some(at) = name.rests_until(self.now) {
+        if let Some(at) = name.rests_until.filter(|at| *at > self.now) {
             return self.read_at(id, at);
         }
         let Some(contender) = name.get_mut(id.number) else { return };
@@ -360,8 +357,8 @@ impl Core {
         let observed = name.is_observed(id.number);
         let Some(contender) = name.get_mut(id.number) else { return };
         let due = contender.read_at.take_if(|at| *at <= now).is_some();
-        let (bound, is_read) = (contender.bound, contender.is_read());
-        let waits = contender.admitted().is_none() || contender.is_group;
+        let (bound, is_read) = (contender.bound, contender.ahead.is_some());
+        let waits = contender.admitted.is_none() || contender.is_group;
         match &mut contender.state {
             State::Waiting if !observed => contender.read_at = None,
             State::Waiting if due || !is_read => self.want_read(id, true),
@@ -409,7 +406,7 @@ impl Core {
         let Some(name) = self.names.get(id.name) else { return };
         let watch = self.view.get(id.name, Whose::Waits);
         // One of a group that is admitted waits for the others.
-        let admitted = name.get(id.number).is_some_and(|it| it.admitted().is_some());
+        let admitted = name.get(id.number).is_some_and(|it| it.admitted.is_some());
         let head = name.head(&self.calls).map(|(_, head)| head);
         let until = head.and_then(|head| head.until);
         // A single try is refused once nothing was read for the connect time-out, which may be shorter than the pause of others.
@@ -427,9 +424,9 @@ impl Core {
     fn watch(&mut self, id: ContenderId) {
         let Some(name) = self.names.get(id.name) else { return };
         // A watch on all keys of a crowded name would bring an event for each key below it.
-        let near = if name.is_crowded() { 0 } else { self.settings.near };
+        let near = if name.rests_until.is_some() { 0 } else { self.settings.near };
         let Some(contender) = name.get(id.number) else { return };
-        let Some((prefix, from)) = contender.watched(&name.family, near) else { return };
+        let Some(watched) = contender.watched(near) else { return };
         let is_held = contender.ownership().is_some();
         let whose = if is_held { Whose::Holds(contender.session) } else { Whose::Waits };
         let closed = self.view.close(id.name, |whose| match whose {
@@ -437,7 +434,7 @@ impl Core {
             Whose::Holds(session) => !name.held().any(|(_, it)| it.session == session),
         });
         self.outputs.extend(closed);
-        self.outputs.extend(self.view.open(self.now, (id.name, whose), prefix, from));
+        self.outputs.extend(self.view.open(self.now, (id.name, whose), watched));
         if let Some(contender) = self.names.contender_mut(id).filter(|_| is_held) {
             contender.read_at = None;
         }
@@ -483,13 +480,11 @@ impl Core {
     }
 
     /// Takes in what a read shows of a contender.
-    fn saw(&mut self, read: &Read, seen: Seen, revision: Revision) {
+    fn saw(&mut self, read: &Read, seen: Vec<Kv>, revision: Revision) {
         let id = read.contender;
         let Some(name) = self.names.get_mut(id.name) else { return };
-        let family = name.family.clone();
-        if name.note_below(self.now, &seen.keys)
-            && !std::mem::replace(&mut self.has_met_crowd, true)
-        {
+        name.note_below(self.now, &seen);
+        if name.rests_until.is_some() && !std::mem::replace(&mut self.has_met_crowd, true) {
             self.outputs.push_back(Output::Crowded(name.text.clone()));
         }
         let Some(contender) = name.get_mut(id.number) else { return };
@@ -497,13 +492,10 @@ impl Core {
         if !waits && contender.ownership().is_none() {
             return;
         }
-        let Some(lease) = self.sessions.get(contender.session).and_then(Session::lease) else {
-            return;
-        };
-        if let Some(cause) = contender.compare(lease, revision, &seen) {
+        if let Some(cause) = contender.compare(revision, &seen) {
             return self.own_key_gone(id, cause);
         }
-        if contender.suspect {
+        if contender.modified.is_none() {
             return self.want_read(id, true);
         }
         // The contender was granted after the read was sent, so the rest of the read is about another state.
@@ -512,18 +504,18 @@ impl Core {
         }
         let others = match waits {
             true => {
-                contender.read(revision, &seen.keys, &family);
-                contender.admitted().is_none()
+                contender.read(revision, &seen);
+                contender.admitted.is_none()
             }
             false => {
                 let is_ours = |key: &[u8]| lease_of(key).is_some_and(|it| self.sessions.have(it));
-                contender.is_contended(&seen.keys, &family, is_ours)
+                contender.is_contended(&seen, is_ours)
             }
         };
         if let Some(ownership) = contender.ownership_mut() {
             ownership.read(self.now, revision, others);
         }
-        let whole = seen.whole.filter(|_| waits && others);
+        let whole = seen.into_iter().find(|kv| waits && others && kv.lease.is_some());
         // If so, the read did not include the key of an owner elsewhere, and the known owner stays.
         let instead = whole.as_ref().is_some_and(|kv| name.by_key(&kv.key).is_some());
         let owner = whole.map(|kv| self.owner_of(id.name, kv));
@@ -562,7 +554,7 @@ impl Core {
 
     /// A watch reported something.
     pub(super) fn watch_event(&mut self, watch: WatchId, event: Option<Event>) {
-        let Some((id, whose)) = self.view.name_of(watch) else { return };
+        let Some((id, whose)) = self.view.names.get(&watch).copied() else { return };
         match event {
             Some(event) => self.changed(id, &event),
             None => {
@@ -595,17 +587,13 @@ impl Core {
             step();
             if let Some(contender) = name.get_mut(number)
                 && deleted.is_some_and(|revision| contender.deleted(key, revision))
-                && contender.admitted().is_none()
+                && contender.admitted.is_none()
                 && !watched_whole
             {
                 reads.push(number);
             }
         }
-        let lost = own.and_then(|number| {
-            let contender = name.get(number)?;
-            let lease = self.sessions.get(contender.session)?.lease()?;
-            Some((number, contender.lost_by(event, lease)?))
-        });
+        let lost = own.and_then(|number| Some((number, name.get(number)?.lost_by(event)?)));
         self.names.touch(id);
         reads.into_iter().for_each(|number| self.want_read(ContenderId { name: id, number }, true));
         if let Some((number, cause)) = lost {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use super::{Core, Timer};
 use crate::call::{Call, Stage};
-use crate::contender::{Contender, State, Wish};
+use crate::contender::{Contender, Standing, State, Wish};
 use crate::deadlock;
 use crate::ids::{CallId, ContenderId, HELD, NameId};
 use crate::input::{Acquire, Release, Wait};
 use crate::loss::LossCause;
-use crate::name::{Name, Standing, Step};
+use crate::name::{Name, Step};
 use crate::output::{Grant, Output, OwnedKey, Owner, Refused};
 use crate::ownership::{Ownership, SETTLED};
 use crate::seat::{Mode, Seat};
@@ -166,7 +166,7 @@ impl Core {
                 let session = self.sessions.get(it.session);
                 session.is_some_and(|it| it.opens_since(lately))
             });
-            (goes_on && !silent) || name.was_heard_since(lately)
+            (goes_on && !silent) || name.heard >= Some(lately)
         })
     }
 
@@ -183,7 +183,7 @@ impl Core {
             return self.silence();
         };
         let heard = |name: &Name| {
-            name.was_heard_since(call.since) || name.in_line().all(|(_, it)| it.created.is_some())
+            name.heard >= Some(call.since) || name.in_line().all(|(_, it)| it.created.is_some())
         };
         let obstacle = self.obstacle(id, heard);
         // A group waited for another name, and its put has no response yet: etcd is not silent.
@@ -237,8 +237,8 @@ impl Core {
             let Some(name) = self.names.get(id) else { return };
             let at = |number| ContenderId { name: id, number };
             match name.step(self.now, &self.names, &self.calls, &self.sessions) {
-                Step::Put(call, seat) => {
-                    if !self.claim(call, seat) {
+                Step::Put(call) => {
+                    if !self.claim(call) {
                         return;
                     }
                 }
@@ -257,7 +257,8 @@ impl Core {
                     return;
                 }
                 Step::RefuseTries => {
-                    name.tries().into_iter().for_each(|call| self.refuse_try(call))
+                    let tries: Vec<CallId> = name.tries.values().copied().collect();
+                    tries.into_iter().for_each(|call| self.refuse_try(call));
                 }
                 Step::Retire => return self.retire_name(id),
                 Step::Wait => return,
@@ -267,12 +268,9 @@ impl Core {
 
     /// Gives the call at the head contenders, all at once. Returns false if it has to wait for one of its names, or waits by others
     /// already.
-    fn claim(&mut self, id: CallId, seat: Seat) -> bool {
+    fn claim(&mut self, id: CallId) -> bool {
         let Some(call) = self.calls.get(id) else { return false };
-        let seat_of = |name: &NameId| match call.is_group() {
-            false => Some(seat),
-            true => self.names.get(*name)?.seat_for(id, &self.calls),
-        };
+        let seat_of = |name: &NameId| self.names.get(*name)?.seat_for(id, call.wish.mode);
         let waits = |id: &ContenderId| self.names.contender(*id).is_some_and(Contender::is_in_line);
         let seats = call.names.iter().map(seat_of).collect::<Option<Vec<Seat>>>();
         let seats = seats.filter(|_| !call.own.iter().any(waits));
@@ -291,9 +289,13 @@ impl Core {
         let session = self.sessions.choose(self.now, call.wish.ttl_secs);
         let mut ids = Vec::with_capacity(seats.len());
         for (name, seat) in names.iter().zip(seats) {
-            let tries = call.is_try();
-            let mut contender =
-                Contender::new(session, call.wish, seat, call.record.clone(), tries);
+            let Some(family) = self.names.get(*name).map(|name| name.family.clone()) else {
+                continue;
+            };
+            let mut contender = Contender::new(family, session, call.wish, seat);
+            contender.record = call.record.clone();
+            // Readers and permits may be beside others of their kind: the response to a plain put shows which (rule P11).
+            contender.tries = call.is_try() && call.wish.mode == Mode::Exclusive;
             contender.bound = is_bound.then_some(id);
             contender.is_group = is_group;
             contender.lists.clone_from(&lists);
@@ -344,14 +346,14 @@ impl Core {
             let (Some(created), Some(key)) = (contender.created, contender.key.clone()) else {
                 continue;
             };
-            let revision = contender.admitted().map_or(created, |at| at.max(created));
+            let revision = contender.admitted.map_or(created, |at| at.max(created));
             if let Some(session) = self.sessions.get_mut(contender.session) {
                 session.bodies += usize::from(waited);
                 deadline = session.lease.as_ref().map(|lease| lease.deadline.clone());
             }
             if waited {
                 // Then the response to its put has shown no younger contender.
-                let alone = contender.admitted().filter(|at| *at == created);
+                let alone = contender.admitted.filter(|at| *at == created);
                 contender.state = State::Held(Ownership::begin(self.now, alone));
                 (contender.read_at, contender.to_read) = (Some(self.now + SETTLED), None);
             }
@@ -497,7 +499,7 @@ impl Core {
     /// A contender does not linger any longer, if it does.
     pub(super) fn linger_over(&mut self, id: ContenderId) {
         let ownership = self.names.contender(id).and_then(Contender::ownership);
-        if ownership.is_some_and(Ownership::lingers) {
+        if ownership.is_some_and(|it| it.first().is_none()) {
             self.pass_on(id, false);
         }
     }
@@ -573,7 +575,7 @@ impl Core {
         let own = bound.map_or_else(|| [id].into(), |call| call.own.clone());
         for id in &*own {
             match self.names.contender(*id).map(|it| &it.state) {
-                Some(State::Pending { .. }) => self.remove(*id),
+                Some(State::Pending) => self.remove(*id),
                 Some(State::Waiting) => self.delete(*id),
                 _ => {}
             }
@@ -591,7 +593,7 @@ impl Core {
     /// Returns true if the call that a contender is for alone waits no more, or has lost another one.
     pub(super) fn is_unwanted(&self, id: ContenderId) -> bool {
         let broken = |it: &Contender| self.names.standing(it, &self.calls) == Standing::Broken;
-        self.names.contender(id).is_none_or(|it| it.detached || broken(it))
+        self.names.contender(id).is_none_or(broken)
     }
 
     /// Looks again at the names of the call that a contender is for alone.
@@ -645,7 +647,8 @@ impl Core {
 
     /// A name has not been wanted for a while: stops watching it, and forgets it.
     pub(super) fn rest(&mut self, id: NameId) {
-        if self.names.get(id).is_some_and(Name::is_idle) {
+        let is_idle = |it: &Name| it.waiters.is_empty() && it.contenders.is_empty();
+        if self.names.get(id).is_some_and(is_idle) {
             self.outputs.extend(self.view.close(id, |_| true));
             self.names.forget(id);
         }

@@ -418,7 +418,7 @@ impl Core {
     pub fn contenders(&self) -> impl Iterator<Item = (&Key, &Contender)> {
         let all = self.names.iter();
         all.flat_map(|(_, name)| {
-            name.contenders().map(move |(_, contender)| (&name.text, contender))
+            name.contenders.values().map(move |contender| (&name.text, contender))
         })
     }
 
@@ -431,7 +431,7 @@ impl Core {
     /// The calls that wait for a name, in order.
     pub fn waiters(&self, name: &str) -> Vec<CallId> {
         let mut names = self.names.iter().filter(|(_, it)| &*it.text == name);
-        names.next().into_iter().flat_map(|(_, name)| name.waiters()).collect()
+        names.next().into_iter().flat_map(|(_, it)| it.waiters.values().copied()).collect()
     }
 
     /// The victim and the keys of a cycle that this request is to cut, if it is to.

@@ -4,7 +4,6 @@ use super::{Core, Exchange, Timer};
 use crate::contender::{Contender, State};
 use crate::ids::{ContenderId, LeaseId, SessionId};
 use crate::loss::LossCause;
-use crate::name::Name;
 use crate::output::{Output, Refused};
 use crate::request::{Failure, Response};
 use crate::session::{Asked, LIST, Need, Session};
@@ -116,9 +115,9 @@ impl Core {
         let Some(session) = self.sessions.end(id) else { return };
         let mut calls = Vec::new();
         for id in session.contenders {
-            let waiters = self.names.get(id.name).into_iter().flat_map(Name::waiters);
+            let waiters = self.names.get(id.name).into_iter().flat_map(|it| it.waiters.values());
             let ttl_secs = |call| self.calls.get(call).map(|it| it.wish.ttl_secs);
-            calls.extend(waiters.filter(|call| ttl_secs(*call) == Some(session.ttl_secs)));
+            calls.extend(waiters.copied().filter(|call| ttl_secs(*call) == Some(session.ttl_secs)));
             self.remove(id);
         }
         calls.into_iter().for_each(|call| self.refuse(call, why.clone()));

@@ -24,7 +24,7 @@ pub(crate) enum ContenderState {
 impl ContenderState {
     fn of(state: &State) -> Self {
         match state {
-            State::Pending { .. } | State::Putting | State::Unsettled => Self::Pending,
+            State::Pending | State::Putting | State::Unsettled => Self::Pending,
             State::Waiting => Self::Waiting,
             State::Held(_) => Self::Owned,
             State::Parting => Self::Deleting,
