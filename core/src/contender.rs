@@ -20,7 +20,7 @@ use crate::ids::{
 };
 use crate::loss::LossCause;
 use crate::moment::Moment;
-use crate::ownership::Ownership;
+use crate::ownership::{Ownership, SETTLED};
 use crate::request::{Event, Kv};
 use crate::seat::{self, Mode, Seat};
 use crate::steps::step;
@@ -66,6 +66,14 @@ pub enum Standing {
     Broken,
     Waits,
     Admitted,
+}
+
+/// What a contender needs to know about its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    Nothing,
+    Read { urgent: bool },
+    Watch,
 }
 
 /// One key of this process.
@@ -154,6 +162,13 @@ impl Contender {
         }
     }
 
+    /// How much of a transaction its put takes, while it waits for that. One beside another of its name takes the `whole` (rule P5), and
+    /// so does a single try.
+    pub fn room(&self, whole: usize) -> Option<usize> {
+        let alone = self.tries || matches!(self.seat, Seat::Nested { .. });
+        matches!(self.state, State::Pending).then_some(if alone { whole } else { 1 })
+    }
+
     pub fn ownership(&self) -> Option<&Ownership> {
         match &self.state {
             State::Held(ownership) => Some(ownership),
@@ -173,13 +188,48 @@ impl Contender {
         self.ownership().filter(|ownership| !ownership.lost)
     }
 
+    /// What it needs now, to know about its name. `observed`: its name may turn to it next; `guarded`: what calls hold of the name
+    /// under its session is watched.
+    pub fn need(&mut self, now: Moment, observed: bool, guarded: bool) -> Need {
+        let due = self.read_at.take_if(|at| *at <= now).is_some();
+        match &self.state {
+            State::Waiting if !observed => {
+                self.read_at = None;
+                Need::Nothing
+            }
+            State::Waiting if due || self.ahead.is_none() => Need::Read { urgent: true },
+            // One of a group that is admitted waits for the others.
+            State::Waiting if self.admitted.is_none() || self.is_group => Need::Watch,
+            State::Held(it) if it.lost => Need::Nothing,
+            State::Held(it) if due && (guarded || it.asked.is_some()) => {
+                Need::Read { urgent: it.asked.is_some() }
+            }
+            // Its record cannot be written before.
+            State::Held(_) if self.modified.is_none() && self.read_at.is_none() => {
+                Need::Read { urgent: true }
+            }
+            State::Held(it) if due || it.since + SETTLED <= now => Need::Watch,
+            State::Held(it) if !guarded => {
+                let settled = it.since + SETTLED;
+                self.read_at = Some(self.read_at.map_or(settled, |at| at.min(settled)));
+                Need::Nothing
+            }
+            _ => Need::Nothing,
+        }
+    }
+
     /// When it has to be looked at next.
     pub fn due(&self) -> Option<Moment> {
         match &self.state {
             State::Waiting => self.read_at,
-            State::Held(ownership) => self.read_at.into_iter().chain(ownership.record_due()).min(),
+            State::Held(_) => self.read_at.into_iter().chain(self.record_due()).min(),
             _ => None,
         }
+    }
+
+    /// When the record of its holder is to be written, unless it is. Its mod revision, which guards the write, may have to be read first.
+    pub fn record_due(&self) -> Option<Moment> {
+        self.modified.and_then(|_| self.ownership()?.record_due())
     }
 
     /// Returns true if those of its predecessors that count exclude it.

@@ -261,7 +261,9 @@ impl Searches {
         let Some(search) = self.all.get_mut(&call) else { return };
         match search.frontier.is_empty() {
             true => drop(self.all.remove(&call)),
-            false => search.wanted.drain(..).for_each(|of| self.reads.push((call, of))),
+            false => {
+                search.wanted.drain(..).for_each(|of| self.reads.pending.push_back((call, of)))
+            }
         }
     }
 
@@ -271,8 +273,8 @@ impl Searches {
         // As two keys: 32 ranges with values go in one transaction.
         let reads = self.reads.next(|(call, _)| all.contains_key(call).then_some(2))?;
         let range = |family| transactions::oldest(family, Search::CONTENDERS, true);
-        let ranges = reads.iter().map(|(_, family)| range(family)).collect();
-        Some((reads, transactions::reads(ranges)))
+        let then = reads.iter().map(|(_, family)| range(family)).collect();
+        Some((reads, Txn { then, ..Txn::default() }))
     }
 
     /// Reads were answered, or not: the cycles that were found, and whether a search has reached a bound for the first time.

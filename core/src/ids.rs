@@ -58,6 +58,9 @@ pub struct ContenderId {
     pub name: NameId,
 }
 
+/// The contenders of one call, which are put in one transaction (rule P13).
+pub type Unit = Arc<[ContenderId]>;
+
 /// An etcd lease id.
 pub type LeaseId = i64;
 

@@ -18,7 +18,7 @@ const MOST: usize = 16;
 /// Elements of one kind that wait to be sent, and how many are under way.
 #[derive(Debug)]
 pub struct Line<T> {
-    pending: VecDeque<T>,
+    pub pending: VecDeque<T>,
     /// Keys of the next transaction at most.
     room: usize,
     transactions: usize,
@@ -32,14 +32,6 @@ impl<T> Default for Line<T> {
 }
 
 impl<T> Line<T> {
-    pub fn is_empty(&self) -> bool {
-        self.pending.is_empty()
-    }
-
-    pub fn push(&mut self, element: T) {
-        self.pending.push_back(element);
-    }
-
     /// Removes what is not wanted any more, once that is most of what waits.
     pub fn tidy(&mut self, wanted: usize, is_wanted: impl Fn(&T) -> bool) {
         if self.pending.len() > LOCKS + 2 * wanted {
@@ -107,9 +99,8 @@ impl<T> Line<T> {
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub deletions: Line<Deletion>,
-    /// Deletions that etcd has refused: one at a time is sent again, as long as its session lives, and all once it is carried out
-    /// (rule P34).
-    refused: VecDeque<Deletion>,
+    /// Deletions that etcd has refused: one at a time is sent again, alone, and all once it is carried out (rule P34).
+    pub refused: VecDeque<Deletion>,
     /// The contender of that one.
     probe: Option<ContenderId>,
     /// Held contenders whose records are to be written.
@@ -120,33 +111,10 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Takes deletions of at most this number of keys, to go in one transaction with puts. It stops at one that is not `likely`:
-    /// where a key to be deleted is not there, nothing is put either.
-    pub fn next_with_puts(
-        &mut self,
-        keys: usize,
-        likely: impl Fn(&Deletion) -> bool,
-    ) -> Vec<Deletion> {
-        let most = if self.deletions.is_narrow() { 0 } else { keys };
-        let pending = &mut self.deletions.pending;
-        let likely = pending.iter().take(most).take_while(|it| likely(it)).count();
-        pending.drain(..likely).collect()
-    }
-
-    /// Sends deletions again that etcd has refused: several in smaller transactions, a single one later. Returns true if one waits.
-    pub fn delete_refused(&mut self, deletions: Vec<Deletion>) -> bool {
-        match deletions.len() {
-            0 | 1 => self.refused.extend(deletions),
-            keys => self.deletions.again(deletions, Some(keys / 2)),
-        }
-        !self.refused.is_empty()
-    }
-
     /// Sends one of the deletions again that etcd has refused.
     pub fn retry_refused(&mut self) {
         let next = self.refused.pop_front();
         self.probe = next.as_ref().map(|deletion| deletion.contender);
-        // In a transaction of its own: if etcd refuses it again, nothing else is refused with it.
         self.deletions.again(Vec::from_iter(next), Some(1));
     }
 

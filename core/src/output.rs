@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::ids::{CallId, Key, RequestId, Revision, WatchId};
 use crate::loss::LossCause;
 use crate::moment::Deadline;
-use crate::request::{Cause, Failure, Refusal, Request};
+use crate::request::{Cause, Failure, Kv, Refusal, Request};
 use crate::seat::Mode;
 
 /// What a core wants done.
@@ -64,6 +64,15 @@ pub struct Owner {
     pub record: Arc<[u8]>,
     /// The key, if it hangs on no lease: it never expires.
     pub unleased: Option<Key>,
+}
+
+impl Owner {
+    /// The one whose key was read.
+    pub fn of(kv: Kv) -> Self {
+        let unleased = kv.lease == Some(0);
+        let unleased = unleased.then(|| String::from_utf8_lossy(&kv.key).into());
+        Self { record: kv.value.into(), unleased }
+    }
 }
 
 /// Why a call is not served. A `name` is counted from 0, in the order of the call; an `owner` is `None` where it is not known.

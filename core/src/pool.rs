@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::take;
 
-use crate::ids::{CallId, ContenderId, LeaseId, SessionId};
+use crate::ids::{CallId, ContenderId, LeaseId, SessionId, Unit};
 use crate::moment::Moment;
 use crate::request::{Failure, Response};
 use crate::session::{Asked, Need, Session};
@@ -84,7 +84,7 @@ impl Sessions {
     }
 
     /// The contenders of a call are to be put under a session, in one transaction.
-    pub fn attach(&mut self, now: Moment, id: SessionId, contenders: &[ContenderId]) {
+    pub fn attach(&mut self, now: Moment, id: SessionId, contenders: Unit) {
         let Some(session) = self.all.get_mut(&id) else { return };
         session.attach(now, contenders);
         if session.is_open() && session.puts.is_ready() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::ids::{Key, LeaseId, Revision};
 
-/// Why something failed, as the client said it; shared because one answer may fail many calls.
+/// Why something failed, as the client said it; shared by all calls that it fails.
 pub type Cause = Arc<dyn Error + Send + Sync>;
 
 /// One exchange with etcd. The transport tries it once, on one endpoint after the other while none was reached.
@@ -46,11 +46,10 @@ impl Txn {
 /// A condition of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Compare {
-    /// The key has this create revision.
+    /// The key's create revision.
     Created(Key, Revision),
-    /// The key has this mod revision.
+    /// The key's mod revision.
     Modified(Key, Revision),
-    /// There is no such key.
     Absent(Key),
     /// No key begins with this.
     NoneUnder(Key),
@@ -89,13 +88,11 @@ pub enum Response {
 impl Response {
     /// The transaction's answer, if it is one.
     pub fn txn(self) -> Result<TxnAnswer, Failure> {
-        match self {
-            Self::Txn(answer) => Ok(answer),
-            other => {
-                let cause = format!("an answer that was not asked for: {other:?}");
-                Err(Failure::Unknown(Arc::from(Box::from(cause))))
-            }
-        }
+        let Self::Txn(answer) = self else {
+            let cause = format!("an answer that was not asked for: {self:?}");
+            return Err(Failure::Unknown(Arc::from(Box::from(cause))));
+        };
+        Ok(answer)
     }
 }
 
@@ -106,7 +103,7 @@ pub struct TxnAnswer {
     pub revision: Revision,
     /// A read of a lower revision than was known: a member lags, or etcd has lost its history. [`Reach`](crate::Reach) marks it.
     pub stale: bool,
-    /// Whether the conditions held.
+    /// The conditions held.
     pub succeeded: bool,
     /// For each operation of the branch taken the key-values that a read found, or the one that a put replaced; none of a delete.
     pub answers: Vec<Vec<Kv>>,
@@ -144,7 +141,6 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What the client said.
     pub fn cause(&self) -> Cause {
         let (Self::Unavailable(cause) | Self::Refused(_, cause) | Self::Unknown(cause)) = self;
         cause.clone()
@@ -167,8 +163,6 @@ pub enum Refusal {
 /// One change of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The key was put.
     Put(Kv),
-    /// The key was deleted, at this revision.
     Delete { key: Vec<u8>, revision: Revision },
 }

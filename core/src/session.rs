@@ -13,7 +13,7 @@ use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ids::{ContenderId, Incarnation, Key, LeaseId, NameId, Revision, session_key};
+use crate::ids::{ContenderId, Incarnation, Key, LeaseId, NameId, Revision, Unit, session_key};
 use crate::loss::LossCause;
 use crate::moment::{Deadline, Moment};
 use crate::outbox::Line;
@@ -155,7 +155,7 @@ pub struct Session {
     /// The contenders whose keys are, or may be, under its lease.
     pub contenders: BTreeSet<ContenderId>,
     /// Of these, those that wait to be put, and the puts under way.
-    pub puts: Line<ContenderId>,
+    pub puts: Line<Unit>,
     /// Of these, those whose put had no answer.
     pub ambiguous: BTreeSet<ContenderId>,
     /// How many have a body.
@@ -439,13 +439,13 @@ impl Session {
     }
 
     /// The contenders of a call are to be put under it, in one transaction.
-    pub fn attach(&mut self, now: Moment, contenders: &[ContenderId]) {
+    pub fn attach(&mut self, now: Moment, contenders: Unit) {
         self.last_used = now;
-        self.contenders.extend(contenders);
+        self.contenders.extend(&*contenders);
         // Those that gave up while etcd was away are still in the line.
         let wanted = &self.contenders;
-        self.puts.tidy(wanted.len(), |id| wanted.contains(id));
-        contenders.first().into_iter().for_each(|lead| self.puts.push(*lead));
+        self.puts.tidy(wanted.len(), |unit| unit.iter().all(|id| wanted.contains(id)));
+        self.puts.pending.push_back(contenders);
     }
 
     /// A contender has no key under it any more.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ids::{CallId, ContenderId, Key, LeaseId, Revision, SessionId};
+use crate::ids::{ContenderId, Key, LeaseId, Revision, SessionId};
 use crate::request::{Compare, Kv, Op, Txn, TxnAnswer};
 
 /// Locks in one bundle: two operations each, and etcd takes 128 a branch unless configured otherwise. A name is at most 1 KiB
@@ -129,7 +129,6 @@ pub fn deleted(deletions: &mut Vec<Deletion>, answer: TxnAnswer) -> Vec<Deletion
 #[derive(Debug)]
 pub struct Description {
     pub contender: ContenderId,
-    pub call: CallId,
     pub key: Key,
     /// The mod revision of our own last write: so its incarnation and its lease are ours.
     pub modified: Revision,
@@ -148,15 +147,17 @@ pub fn describe(keys: &[Description]) -> Txn {
     txn
 }
 
-/// Reads the response to a [`describe`] that wrote nothing: whether each key is as it was last written here.
-pub fn unchanged(keys: &[Description], answer: TxnAnswer) -> Vec<bool> {
-    let found = answer.firsts().zip(keys);
-    found.map(|(kv, it)| kv.is_some_and(|kv| kv.mod_revision == it.modified)).collect()
-}
-
-/// A transaction without conditions.
-pub fn reads(ops: Vec<Op>) -> Txn {
-    Txn { then: ops, ..Txn::default() }
+/// Reads the response to a [`describe`], if there is one: the mod revision of each key, if this process wrote that.
+pub fn described(
+    keys: &[Description],
+    answer: Option<TxnAnswer>,
+) -> impl Iterator<Item = (&Description, Option<Revision>)> {
+    let written = answer.as_ref().filter(|it| it.succeeded).map(|it| it.revision);
+    let mut found = answer.into_iter().flat_map(TxnAnswer::firsts);
+    keys.iter().map(move |it| {
+        let unchanged = found.next().flatten().filter(|kv| kv.mod_revision == it.modified);
+        (it, written.or(unchanged.map(|kv| kv.mod_revision)))
+    })
 }
 
 fn get(key: &Key) -> Op {

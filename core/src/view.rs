@@ -171,6 +171,6 @@ impl View {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.watches.is_empty() && self.urgent.is_empty() && self.later.is_empty()
+        self.watches.is_empty() && self.urgent.pending.is_empty() && self.later.pending.is_empty()
     }
 }

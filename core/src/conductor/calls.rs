@@ -7,7 +7,7 @@ use super::{Core, Timer};
 use crate::call::{Call, Stage};
 use crate::contender::{Contender, Standing, State, Wish};
 use crate::deadlock;
-use crate::ids::{CallId, ContenderId, HELD, NameId};
+use crate::ids::{CallId, ContenderId, HELD, NameId, Unit};
 use crate::input::{Acquire, Release, Wait};
 use crate::loss::LossCause;
 use crate::name::{Name, Step};
@@ -304,9 +304,10 @@ impl Core {
         for held in lists.iter().flat_map(|held| std::iter::repeat_n(held, ids.len())) {
             self.names.contender_mut(*held).into_iter().for_each(|it| it.listed += 1);
         }
-        self.sessions.attach(self.now, session, &ids);
+        let ids: Unit = ids.into();
+        self.sessions.attach(self.now, session, ids.clone());
         if is_bound && let Some(call) = self.calls.get_mut(id) {
-            call.own = ids.into();
+            call.own = ids;
         }
         true
     }
@@ -611,7 +612,7 @@ impl Core {
         let Some(key) = contender.key.clone().filter(|_| may_be_there) else { return };
         let (session, created, bound) = (contender.session, contender.created, contender.bound);
         name.part(id.number);
-        self.outbox.deletions.push(Deletion { contender: id, session, key, created });
+        self.outbox.deletions.pending.push_back(Deletion { contender: id, session, key, created });
         self.timers.cancel(&Timer::Contender(id));
         self.names.touch(id.name);
         self.touch_bound(bound);

@@ -18,7 +18,7 @@ use crate::call::Calls;
 use crate::contender::Contender;
 use crate::deadlock::{Cycle, Searches};
 use crate::ids::{
-    CallId, ContenderId, Incarnation, Key, LeaseId, RequestId, SessionId, session_root,
+    CallId, ContenderId, Incarnation, Key, LeaseId, RequestId, SessionId, Unit, session_root,
 };
 use crate::input::{Input, Settings};
 use crate::loss::LossCause;
@@ -31,7 +31,7 @@ use crate::request::{Cause, Failure, Request, Response};
 use crate::session::{Asked, Session};
 use crate::shutdown::Shutdown;
 use crate::steps::step;
-use crate::timers::{Jitter, SLOWLY, Timer, Timers};
+use crate::timers::{Jitter, Timer, Timers};
 use crate::transactions::{self, Deletion, Description};
 use crate::view::{Read, View};
 
@@ -44,8 +44,8 @@ const BUDGET: usize = 256;
 enum Exchange {
     Session(SessionId, Asked),
     Revocation(LeaseId),
-    /// Puts of contenders of this number of calls, and deletions of others in the same transaction (rule P7).
-    Put(SessionId, usize, Vec<ContenderId>, Vec<Deletion>),
+    /// Puts, and deletions of others in the same transaction (rule P7).
+    Put(SessionId, Vec<Unit>, Vec<Deletion>),
     Delete(Vec<Deletion>),
     /// Urgent ones, or others.
     Read(bool, Vec<Read>),
@@ -229,11 +229,10 @@ impl Core {
                 }
             }
             Exchange::Revocation(lease) => self.revoked(lease, &result),
-            Exchange::Put(session, calls, ids, deletions) => {
-                let accepted = result.is_ok();
+            Exchange::Put(session, units, deletions) => {
                 let session_of = self.sessions.wake(session);
-                session_of.into_iter().for_each(|it| it.puts.done(calls, accepted));
-                self.put(session, ids, deletions, result.and_then(Response::txn));
+                session_of.into_iter().for_each(|it| it.puts.done(units.len(), result.is_ok()));
+                self.put(session, units, deletions, result.and_then(Response::txn));
             }
             Exchange::Delete(deletions) => {
                 self.outbox.deletions.done(deletions.len(), result.is_ok());
@@ -241,11 +240,7 @@ impl Core {
             }
             Exchange::Read(urgent, reads) => {
                 self.view.line(urgent).done(reads.len(), result.is_ok());
-                match result.and_then(Response::txn) {
-                    Ok(answer) if !answer.stale => self.read(reads, answer),
-                    Err(Failure::Refused(..)) => self.read_again(&reads, false, SLOWLY),
-                    result => self.read_again(&reads, result.is_ok(), 0),
-                }
+                self.read(reads, result.and_then(Response::txn));
             }
             Exchange::Describe(count, keys) => {
                 self.outbox.records.done(count, result.is_ok());
@@ -354,7 +349,8 @@ impl Core {
             Exchange::Put(.., deletions) => !deletions.is_empty(),
             _ => false,
         };
-        !self.outbox.deletions.is_empty() || self.under_way.values().any(|(_, it)| is_delete(it))
+        !self.outbox.deletions.pending.is_empty()
+            || self.under_way.values().any(|(_, it)| is_delete(it))
     }
 
     /// When the first caller came that waits for a lock, or for a session.
