@@ -4,7 +4,6 @@
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
@@ -53,7 +52,6 @@ pub(crate) type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Time as the library sees it.
 pub(crate) trait Clock: Debug + Send + Sync {
-    /// Now.
     fn now(&self) -> Moment;
     /// Completes at or after `when`; needs a tokio runtime with time enabled.
     fn sleep_until(&self, when: Moment) -> Sleep;
@@ -77,6 +75,14 @@ pub(crate) async fn by<F: Future + Unpin>(
     .await
 }
 
+/// Completes at that moment; never, if there is none.
+pub(crate) async fn until(clock: &dyn Clock, when: Option<Moment>) {
+    match when {
+        Some(when) => clock.sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// A timer that is set from any thread, and rings on one. Set for a later moment than it is set for, it stays as it is: most are
 /// put off before they are due, so the waiter reads what is due when it rings, and sets it again.
 #[derive(Debug)]
@@ -84,17 +90,11 @@ pub(crate) struct Alarm {
     clock: Arc<dyn Clock>,
     at: Mutex<Option<Moment>>,
     brought_forward: Notify,
-    over: AtomicBool,
 }
 
 impl Alarm {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            clock,
-            at: Mutex::new(None),
-            brought_forward: Notify::new(),
-            over: AtomicBool::new(false),
-        }
+        Self { clock, at: Mutex::new(None), brought_forward: Notify::new() }
     }
 
     /// It rings by `when`, now being `now`.
@@ -108,38 +108,24 @@ impl Alarm {
         }
     }
 
-    /// It rings now.
     pub(crate) fn ring(&self) {
         let now = self.clock.now();
         self.set(now, now);
     }
 
-    /// It rings now, and whenever it is listened to from now on.
-    pub(crate) fn ring_for_ever(&self) {
-        self.over.store(true, Ordering::Release);
-        self.brought_forward.notify_one();
-    }
-
     /// Completes when it rings; then it is not set any more. Dropping the future loses nothing.
     pub(crate) async fn rings(&self) {
-        while !self.over.load(Ordering::Acquire) {
+        loop {
             let at = *lock(&self.at);
-            let Some(when) = at else {
-                self.brought_forward.notified().await;
-                continue;
-            };
-            if when <= self.clock.now() {
-                *lock(&self.at) = None;
-                return; // a timer would take a millisecond
+            if at.is_some_and(|at| at <= self.clock.now()) {
+                break; // a timer would take a millisecond
             }
             tokio::select! {
-                () = self.clock.sleep_until(when) => {
-                    *lock(&self.at) = None;
-                    return;
-                }
+                () = until(&*self.clock, at) => break,
                 () = self.brought_forward.notified() => {}
             }
         }
+        *lock(&self.at) = None;
     }
 }
 

@@ -1,304 +1,244 @@
 //! Metrics: what the feature `metrics` measures; without it, nothing.
 
+use std::collections::BTreeSet;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-#[cfg(feature = "metrics")]
-pub use on::BUCKETS;
-#[cfg(feature = "metrics")]
-pub(crate) use on::{Asked, Measurement, history_lost, lost, reachable};
+use etcd_locked_core::{Failure, Request, Response};
 
 #[cfg(not(feature = "metrics"))]
-pub(crate) use off::{Asked, Measurement, history_lost, lost, reachable};
+use self::off::{counter, gauge, histogram};
+use crate::clock::Moment;
+use crate::values::error::LockError;
+use crate::values::loss::LossCause;
+use crate::values::name::Name;
+#[cfg(feature = "metrics")]
+use ::metrics::{counter, gauge, histogram};
 
 /// What is done later, on a thread of a caller or of the engine: a recorder is the user's code.
 pub(crate) type Later = Box<dyn FnOnce() + Send>;
 
-/// Whose lock it was just before.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Predecessor {
-    None,
-    /// That of a call of this process, which handed it over.
-    Here,
-    /// That of another contender, behind which the call waited.
-    Elsewhere,
+/// Bounds of buckets that fit locks, in seconds, from half a millisecond to a minute: for the recorder's histograms, such as
+/// `PrometheusBuilder::set_buckets` of `metrics-exporter-prometheus`.
+#[cfg(feature = "metrics")]
+pub const BUCKETS: [f64; 16] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    60.0,
+];
+
+/// Reads the clock, if anything is measured.
+fn read(now: impl FnOnce() -> Moment) -> Moment {
+    if cfg!(feature = "metrics") { now() } else { Moment::after_boot(Duration::ZERO) }
 }
 
-/// What is known of etcd and of the leases there.
-#[derive(Debug, Clone, Copy)]
-#[cfg_attr(not(feature = "metrics"), allow(dead_code))] // nothing asks for it then
-pub(crate) struct Etcd {
-    pub(crate) reachable: bool,
-    /// The time that the lease nearest to its end has at most, of those that are renewed.
-    pub(crate) shortest: Option<Duration>,
+/// A measurement under way: of a wait, or of how long a lock is held.
+#[derive(Debug)]
+pub(crate) struct Measurement {
+    /// The template: values may be personal data, and each would make a series.
+    lock: &'static str,
+    since: Moment,
+}
+
+fn label(name: &Name) -> &'static str {
+    name.template().unwrap_or("<name given at run time>")
+}
+
+/// The templates whose series there are.
+static BEGUN: RwLock<BTreeSet<&'static str>> = RwLock::new(BTreeSet::new());
+
+/// Makes the series of a template that no call has used before: an alert cannot tell a series that is missing from zero.
+fn begin(lock: &'static str) {
+    let begun = |known: &BTreeSet<&str>| known.contains(lock);
+    if !cfg!(feature = "metrics") || begun(&BEGUN.read().unwrap_or_else(PoisonError::into_inner)) {
+        return;
+    }
+    let mut all = BEGUN.write().unwrap_or_else(PoisonError::into_inner);
+    if all.is_empty() {
+        #[cfg(feature = "metrics")]
+        describe();
+        counter!("etcd_locked_history_lost_total").increment(0);
+    }
+    if !all.insert(lock) {
+        return;
+    }
+    drop(all); // the recorder is the user's code
+    gauge!("etcd_locked_held", "lock" => lock).increment(0.0);
+    counter!("etcd_locked_deadlocks_total", "lock" => lock).increment(0);
+    for kind in ["local", "remote"] {
+        counter!("etcd_locked_handovers_total", "lock" => lock, "kind" => kind).increment(0);
+    }
+    for cause in LossCause::OF_LOCKS.map(LossCause::word) {
+        counter!("etcd_locked_lost_total", "lock" => lock, "cause" => cause).increment(0);
+    }
 }
 
 #[cfg(feature = "metrics")]
-mod on {
-    use std::collections::BTreeSet;
-    use std::sync::{PoisonError, RwLock};
+fn describe() {
+    use ::metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
-    use ::metrics::{
-        Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
-    };
-    use etcd_locked_core::{Failure, Request, Response};
-
-    use super::{Etcd, Later, Predecessor};
-    use crate::clock::Moment;
-    use crate::values::error::LockError;
-    use crate::values::loss::LossCause;
-    use crate::values::name::Name;
-
-    /// Bounds of buckets that fit locks, in seconds, from half a millisecond to a minute: for the recorder's histograms, such as
-    /// `PrometheusBuilder::set_buckets` of `metrics-exporter-prometheus`.
-    pub const BUCKETS: [f64; 16] = [
-        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-        60.0,
-    ];
-
-    /// A measurement under way: of a wait, or of how long a lock is held.
-    #[derive(Debug)]
-    pub(crate) struct Measurement {
-        /// The template: values may be personal data, and each would make a series.
-        lock: &'static str,
-        since: Moment,
+    let seconds = Unit::Seconds;
+    for (histogram, what) in [
+        ("etcd_locked_wait_seconds", "How long calls waited for their locks"),
+        ("etcd_locked_hold_seconds", "How long locks were held"),
+        ("etcd_locked_request_seconds", "How long exchanges with etcd took"),
+    ] {
+        describe_histogram!(histogram, seconds, what);
     }
-
-    fn label(name: &Name) -> &'static str {
-        name.template().unwrap_or("<name given at run time>")
-    }
-
-    /// The templates whose series there are.
-    static BEGUN: RwLock<BTreeSet<&'static str>> = RwLock::new(BTreeSet::new());
-
-    /// Makes the series of a template that no call has used before: an alert cannot tell a series that is missing from zero.
-    fn begin(lock: &'static str) {
-        let begun = |known: &BTreeSet<&str>| known.contains(lock);
-        if begun(&BEGUN.read().unwrap_or_else(PoisonError::into_inner)) {
-            return;
-        }
-        let mut all = BEGUN.write().unwrap_or_else(PoisonError::into_inner);
-        if all.is_empty() {
-            describe();
-            counter!("etcd_locked_history_lost_total").increment(0);
-        }
-        if !all.insert(lock) {
-            return;
-        }
-        drop(all); // the recorder is the user's code
-        gauge!("etcd_locked_held", "lock" => lock).increment(0.0);
-        counter!("etcd_locked_deadlocks_total", "lock" => lock).increment(0);
-        for kind in ["local", "remote"] {
-            counter!("etcd_locked_handovers_total", "lock" => lock, "kind" => kind).increment(0);
-        }
-        for cause in LossCause::OF_LOCKS.map(LossCause::word) {
-            counter!("etcd_locked_lost_total", "lock" => lock, "cause" => cause).increment(0);
-        }
-    }
-
-    fn describe() {
-        let seconds = Unit::Seconds;
-        describe_histogram!(
-            "etcd_locked_wait_seconds",
-            seconds,
-            "How long calls waited for their locks"
-        );
-        describe_histogram!("etcd_locked_hold_seconds", seconds, "How long locks were held");
-        describe_histogram!(
-            "etcd_locked_request_seconds",
-            seconds,
-            "How long exchanges with etcd took"
-        );
-        describe_gauge!("etcd_locked_waiters", "How many calls of this process wait now");
-        describe_gauge!("etcd_locked_reachable", "Whether etcd answers: 1 if it does, 0 if not");
-        describe_gauge!(
-            "etcd_locked_lease_remaining_seconds",
-            seconds,
-            "How long the lease nearest to its end, of those that are renewed, lives without a renewal"
-        );
-        describe_gauge!("etcd_locked_held", "How many calls of this process hold their locks now");
-        describe_counter!("etcd_locked_lost_total", "Locks that were lost");
-        describe_counter!(
-            "etcd_locked_deadlocks_total",
-            "Calls that were refused to end a deadlock"
-        );
-        describe_counter!(
+    describe_gauge!("etcd_locked_waiters", "How many calls of this process wait now");
+    describe_gauge!("etcd_locked_reachable", "Whether etcd answers: 1 if it does, 0 if not");
+    describe_gauge!(
+        "etcd_locked_lease_remaining_seconds",
+        seconds,
+        "How long the lease nearest to its end, of those that are renewed, lives without a renewal"
+    );
+    describe_gauge!("etcd_locked_held", "How many calls of this process hold their locks now");
+    for (counter, what) in [
+        ("etcd_locked_lost_total", "Locks that were lost"),
+        ("etcd_locked_deadlocks_total", "Calls that were refused to end a deadlock"),
+        (
             "etcd_locked_handovers_total",
-            "Locks that a call got from another, in this process or behind another"
-        );
-        describe_counter!(
+            "Locks that a call got from another, in this process or behind another",
+        ),
+        (
             "etcd_locked_history_lost_total",
-            "How often etcd has lost its history, and with it every lock"
-        );
-    }
-
-    impl Measurement {
-        /// Measures a call that waits from now on; [`waited`](Self::waited) or [`gone`](Self::gone) must follow.
-        pub(crate) fn waits(name: &Name, now: impl FnOnce() -> Moment) -> Self {
-            let lock = label(name);
-            begin(lock);
-            gauge!("etcd_locked_waiters", "lock" => lock).increment(1.0);
-            Self { lock, since: now() }
-        }
-
-        /// Records the end of the wait.
-        pub(crate) fn waited(&self, refused: Option<&LockError>, now: impl FnOnce() -> Moment) {
-            self.ends(LockError::outcome(refused), now);
-            if let Some(LockError::Deadlock { .. }) = refused {
-                counter!("etcd_locked_deadlocks_total", "lock" => self.lock).increment(1);
-            }
-        }
-
-        /// Records that the caller has gone.
-        pub(crate) fn gone(&self, now: impl FnOnce() -> Moment) {
-            self.ends("dropped", now);
-        }
-
-        fn ends(&self, outcome: &'static str, now: impl FnOnce() -> Moment) {
-            gauge!("etcd_locked_waiters", "lock" => self.lock).decrement(1.0);
-            histogram!("etcd_locked_wait_seconds", "lock" => self.lock, "outcome" => outcome)
-                .record(now() - self.since);
-        }
-
-        /// Measures locks that a call has been given, and after whom; [`held`](Self::held) must follow.
-        pub(crate) fn holds(name: &Name, since: Moment, after: Predecessor) -> Self {
-            let lock = label(name);
-            gauge!("etcd_locked_held", "lock" => lock).increment(1.0);
-            let kind = match after {
-                Predecessor::None => None,
-                Predecessor::Here => Some("local"),
-                Predecessor::Elsewhere => Some("remote"),
-            };
-            if let Some(kind) = kind {
-                counter!("etcd_locked_handovers_total", "lock" => lock, "kind" => kind)
-                    .increment(1);
-            }
-            Self { lock, since }
-        }
-
-        /// Records that the lock was held until now.
-        pub(crate) fn held(&self, now: impl FnOnce() -> Moment) {
-            gauge!("etcd_locked_held", "lock" => self.lock).decrement(1.0);
-            histogram!("etcd_locked_hold_seconds", "lock" => self.lock).record(now() - self.since);
-        }
-    }
-
-    /// An exchange with etcd under way.
-    #[derive(Debug)]
-    pub(crate) struct Asked {
-        kind: &'static str,
-        since: Moment,
-    }
-
-    impl Asked {
-        pub(crate) fn now(request: &Request, now: impl FnOnce() -> Moment) -> Self {
-            let kind = match request {
-                Request::Grant(_) => "grant",
-                Request::KeepAlive { .. } => "keep_alive",
-                Request::Revoke(_) => "revoke",
-                Request::List(_) => "read",
-                Request::Txn(txn) if txn.only_reads() => "read",
-                Request::Txn(_) => "write",
-            };
-            Self { kind, since: now() }
-        }
-
-        /// Its answer; returns what records it.
-        pub(crate) fn answered(
-            self,
-            answer: &Result<Response, Failure>,
-            now: impl FnOnce() -> Moment,
-            etcd: impl FnOnce() -> Etcd,
-        ) -> Option<Later> {
-            let outcome = match answer {
-                Ok(_) => "ok",
-                Err(Failure::Refused(..)) => "refused",
-                Err(Failure::Unavailable(_)) => "unavailable",
-                Err(Failure::Unknown(_)) => "unknown",
-            };
-            let (kind, took) = (self.kind, now() - self.since);
-            // They come three times within a TTL, and when a lease is no longer needed.
-            let etcd = ["grant", "keep_alive", "revoke"].contains(&kind).then(etcd);
-            Some(Box::new(move || {
-                if let Some(etcd) = etcd {
-                    self::reachable(etcd.reachable);
-                    let shortest = etcd.shortest.map_or(f64::INFINITY, |left| left.as_secs_f64());
-                    gauge!("etcd_locked_lease_remaining_seconds").set(shortest);
-                }
-                histogram!("etcd_locked_request_seconds", "kind" => kind, "outcome" => outcome)
-                    .record(took);
-            }))
-        }
-    }
-
-    /// Notes that etcd was lost, or is back.
-    pub(crate) fn reachable(reachable: bool) {
-        gauge!("etcd_locked_reachable").set(f64::from(u8::from(reachable)));
-    }
-
-    /// Counts a lost history of etcd.
-    pub(crate) fn history_lost() {
-        counter!("etcd_locked_history_lost_total").increment(1);
-    }
-
-    /// Counts a lost lock.
-    pub(crate) fn lost(name: &Name, cause: LossCause) {
-        counter!("etcd_locked_lost_total", "lock" => label(name), "cause" => cause.word())
-            .increment(1);
+            "How often etcd has lost its history, and with it every lock",
+        ),
+    ] {
+        describe_counter!(counter, what);
     }
 }
 
+impl Measurement {
+    /// Measures a call that waits from now on; [`waited`](Self::waited) or [`gone`](Self::gone) must follow.
+    pub(crate) fn waits(name: &Name, now: impl FnOnce() -> Moment) -> Self {
+        let lock = label(name);
+        begin(lock);
+        gauge!("etcd_locked_waiters", "lock" => lock).increment(1.0);
+        Self { lock, since: read(now) }
+    }
+
+    /// Records the end of the wait.
+    pub(crate) fn waited(&self, refused: Option<&LockError>, now: impl FnOnce() -> Moment) {
+        self.ends(LockError::outcome(refused), now);
+        if let Some(LockError::Deadlock { .. }) = refused {
+            counter!("etcd_locked_deadlocks_total", "lock" => self.lock).increment(1);
+        }
+    }
+
+    /// Records that the caller has gone.
+    pub(crate) fn gone(&self, now: impl FnOnce() -> Moment) {
+        self.ends("dropped", now);
+    }
+
+    fn ends(&self, outcome: &'static str, now: impl FnOnce() -> Moment) {
+        gauge!("etcd_locked_waiters", "lock" => self.lock).decrement(1.0);
+        histogram!("etcd_locked_wait_seconds", "lock" => self.lock, "outcome" => outcome)
+            .record(read(now) - self.since);
+    }
+
+    /// Measures locks that a call has been given, and how they were handed over, if they were; [`held`](Self::held) must follow.
+    pub(crate) fn holds(name: &Name, since: Moment, handover: Option<&'static str>) -> Self {
+        let lock = label(name);
+        gauge!("etcd_locked_held", "lock" => lock).increment(1.0);
+        if let Some(kind) = handover {
+            counter!("etcd_locked_handovers_total", "lock" => lock, "kind" => kind).increment(1);
+        }
+        Self { lock, since }
+    }
+
+    /// Records that the lock was held until now.
+    pub(crate) fn held(&self, now: impl FnOnce() -> Moment) {
+        gauge!("etcd_locked_held", "lock" => self.lock).decrement(1.0);
+        histogram!("etcd_locked_hold_seconds", "lock" => self.lock).record(read(now) - self.since);
+    }
+}
+
+/// An exchange with etcd under way.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    kind: &'static str,
+    since: Moment,
+}
+
+impl Asked {
+    pub(crate) fn now(request: &Request, now: impl FnOnce() -> Moment) -> Self {
+        let kind = match request {
+            Request::Grant(_) => "grant",
+            Request::KeepAlive { .. } => "keep_alive",
+            Request::Revoke(_) => "revoke",
+            Request::List(_) => "read",
+            Request::Txn(txn) if txn.only_reads() => "read",
+            Request::Txn(_) => "write",
+        };
+        Self { kind, since: read(now) }
+    }
+
+    /// Its answer; returns what records it. `etcd`: whether etcd is reachable, and the time that the lease nearest to its end has at
+    /// most, of those that are renewed.
+    pub(crate) fn answered(
+        self,
+        answer: &Result<Response, Failure>,
+        now: impl FnOnce() -> Moment,
+        etcd: impl FnOnce() -> (bool, Option<Duration>),
+    ) -> Option<Later> {
+        if !cfg!(feature = "metrics") {
+            return None;
+        }
+        let outcome = match answer {
+            Ok(_) => "ok",
+            Err(Failure::Refused(..)) => "refused",
+            Err(Failure::Unavailable(_)) => "unavailable",
+            Err(Failure::Unknown(_)) => "unknown",
+        };
+        let (kind, took) = (self.kind, now() - self.since);
+        // They come three times within a TTL, and when a lease is no longer needed.
+        let etcd = ["grant", "keep_alive", "revoke"].contains(&kind).then(etcd);
+        Some(Box::new(move || {
+            if let Some((is_reachable, shortest)) = etcd {
+                reachable(is_reachable);
+                let shortest = shortest.map_or(f64::INFINITY, |left| left.as_secs_f64());
+                gauge!("etcd_locked_lease_remaining_seconds").set(shortest);
+            }
+            histogram!("etcd_locked_request_seconds", "kind" => kind, "outcome" => outcome)
+                .record(took);
+        }))
+    }
+}
+
+/// Notes that etcd was lost, or is back.
+pub(crate) fn reachable(reachable: bool) {
+    gauge!("etcd_locked_reachable").set(f64::from(u8::from(reachable)));
+}
+
+/// Counts a lost history of etcd.
+pub(crate) fn history_lost() {
+    counter!("etcd_locked_history_lost_total").increment(1);
+}
+
+/// Counts a lost lock.
+pub(crate) fn lost(name: &Name, cause: LossCause) {
+    counter!("etcd_locked_lost_total", "lock" => label(name), "cause" => cause.word()).increment(1);
+}
+
+/// The macros of the crate `metrics` where it is not there: they record nothing.
 #[cfg(not(feature = "metrics"))]
 mod off {
-    use etcd_locked_core::{Failure, Request, Response};
+    use std::time::Duration;
 
-    use super::{Etcd, Later, Predecessor};
-    use crate::clock::Moment;
-    use crate::values::error::LockError;
-    use crate::values::loss::LossCause;
-    use crate::values::name::Name;
+    pub(super) struct Nothing;
 
-    /// Takes no room, and reads no clock.
-    #[derive(Debug)]
-    pub(crate) struct Measurement;
-
-    impl Measurement {
-        pub(crate) fn waits(_: &Name, _: impl FnOnce() -> Moment) -> Self {
-            Self
-        }
-
-        pub(crate) fn waited(&self, _: Option<&LockError>, _: impl FnOnce() -> Moment) {}
-
-        pub(crate) fn gone(&self, _: impl FnOnce() -> Moment) {}
-
-        pub(crate) fn holds(_: &Name, _: Moment, _: Predecessor) -> Self {
-            Self
-        }
-
-        pub(crate) fn held(&self, _: impl FnOnce() -> Moment) {}
+    impl Nothing {
+        pub(super) fn increment<T>(&self, _: T) {}
+        pub(super) fn decrement(&self, _: f64) {}
+        pub(super) fn set(&self, _: f64) {}
+        pub(super) fn record(&self, _: Duration) {}
     }
 
-    /// The same of an exchange.
-    #[derive(Debug)]
-    pub(crate) struct Asked;
-
-    impl Asked {
-        pub(crate) fn now(_: &Request, _: impl FnOnce() -> Moment) -> Self {
-            Self
-        }
-
-        pub(crate) fn answered(
-            self,
-            _: &Result<Response, Failure>,
-            _: impl FnOnce() -> Moment,
-            _: impl FnOnce() -> Etcd,
-        ) -> Option<Later> {
-            None
-        }
+    macro_rules! nothing {
+        ($name:literal $(, $key:literal => $value:expr)*) => {{
+            $(let _ = $value;)*
+            $crate::metrics::off::Nothing
+        }};
     }
-
-    pub(crate) fn reachable(_: bool) {}
-
-    pub(crate) fn history_lost() {}
-
-    pub(crate) fn lost(_: &Name, _: LossCause) {}
+    pub(super) use {nothing as counter, nothing as gauge, nothing as histogram};
 }

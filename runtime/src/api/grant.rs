@@ -45,7 +45,7 @@ impl Grant {
         // Last: a recorder is the user's code, and may panic.
         if grant.ownership.is_some() {
             let OwnedLocks { first, since, .. } = &*grant.locks;
-            let measurement = Measurement::holds(&first.name, *since, first.predecessor());
+            let measurement = Measurement::holds(&first.name, *since, first.handover());
             grant.measurement = Some(measurement);
         }
         grant

@@ -1,13 +1,10 @@
 //! Driver: turns commands and events into inputs of the core, and the core's outputs into exchanges, watches and answers.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -17,18 +14,19 @@ use etcd_locked_core::{
 };
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 
 use super::effects::{Effect, Taker};
-use super::kept::{Kept, KeptCall};
-use super::losses::Losses;
-use super::ownership::{OwnedLock, OwnedLocks, Ownership, Reply};
-use super::runner::{Runner, contain};
+use super::kept::Kept;
+use super::losses;
+use super::ownership::{Home, OwnedLock, OwnedLocks, Ownership, Reply};
+use super::runner::{Runner, contain, submit};
 use crate::clock::{Alarm, Clock, Moment};
 use crate::metrics::{self, Asked};
 use crate::transport::client::Client;
-use crate::transport::watch::{Submit, Watches};
+use crate::transport::watch::{self, Report};
 use crate::values::config::Config;
 use crate::values::drained::Drained;
 use crate::values::holder::held_after;
@@ -89,25 +87,24 @@ pub(super) struct Driver {
     pub(super) clock: Arc<dyn Clock>,
     /// The moment of the last step.
     now: Moment,
-    /// The id of this process.
-    process: u32,
+    /// The driver itself, among others: for tasks that submit answers and for ownerships that submit releases.
+    home: Arc<Home>,
     /// Wakes the engine's thread when a timer of the core is due.
     alarm: Arc<Alarm>,
     /// Where exchanges are awaited.
     runtime: Handle,
     client: Arc<Client>,
-    watches: Watches,
-    /// The driver itself, for tasks that submit answers and for ownerships that submit releases.
-    runner: Weak<Runner>,
+    /// To the task of the watches, which ends when this is dropped.
+    watches: UnboundedSender<watch::Command>,
     /// What the runner performs once it has unlocked the driver.
     pub(super) effects: Vec<Effect>,
     pub(super) waiting: BTreeMap<CallId, (Arc<[Name]>, Taker)>,
     pub(super) held: BTreeMap<CallId, Held>,
     pub(super) kept: Kept,
     /// What has been lost in this step.
-    losses: Losses,
-    releasing: BTreeMap<CallId, (Name, Reply)>,
-    warming: BTreeMap<CallId, Reply>,
+    losses: Vec<(Arc<OwnedLocks>, LossCause)>,
+    /// Who waits for a release of locks by this name, or for a session.
+    replies: BTreeMap<CallId, (Option<Name>, Reply)>,
     stopping: Vec<oneshot::Sender<Drained>>,
     /// What the shutdown has come to so far; `None` before it.
     drained: Option<Drained>,
@@ -145,6 +142,8 @@ impl Driver {
         runner: Weak<Runner>,
     ) -> Self {
         let process = std::process::id();
+        let (engine, denied) = (runner.clone(), Arc::clone(&client.denied));
+        let home = Arc::new(Home { engine, process, clock: clock.clone(), denied });
         let settings = Settings {
             prefix: config.prefix.as_str().into(),
             connect_timeout: config.connect_timeout,
@@ -153,39 +152,34 @@ impl Driver {
             keys_per_session: config.source().has_limits().then_some(KEYS_PER_SESSION),
             near: NEAR,
             max_waiters: config.max_waiters,
-            defers: !client.answers_at_once(),
+            defers: !client.answers_at_once,
             seed: RandomState::new().hash_one(process),
         };
         let (runtime, alarm) = on;
         let driver = runner.clone();
-        runtime.spawn(Client::mind(Arc::downgrade(&client), move || {
-            if let Some(driver) = driver.upgrade() {
-                driver.submit(Message::Time);
-            }
-        }));
+        let wake = move || {
+            submit(&driver, Message::Time);
+        };
+        runtime.spawn(Client::mind(Arc::downgrade(&client), wake));
         let driver = runner.clone();
-        let submit: Submit = Arc::new(move |watch, event| {
-            if let Some(driver) = driver.upgrade() {
-                driver.submit(Message::Watch(watch, event));
-            }
+        let report: Report = Arc::new(move |watch, event| {
+            submit(&driver, Message::Watch(watch, event));
         });
         Self {
             core: Core::new(settings),
-            watches: Watches::new(client.clone(), clock.clone(), &runtime, submit),
+            watches: watch::start(client.clone(), clock.clone(), &runtime, report),
             now: clock.now(),
-            process,
+            home,
             clock,
             alarm,
             runtime,
             client,
-            runner,
             effects: Vec::new(),
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
             kept: Kept::default(),
-            losses: Losses::default(),
-            releasing: BTreeMap::new(),
-            warming: BTreeMap::new(),
+            losses: Vec::new(),
+            replies: BTreeMap::new(),
             stopping: Vec::new(),
             waits: false,
             drained: None,
@@ -216,10 +210,9 @@ impl Driver {
         match message {
             Message::Command(command) => self.carry_out(command),
             Message::Answer { request, result, asked } => {
-                let etcd = || metrics::Etcd {
-                    reachable: self.client.reach.is_reached(),
-                    shortest: self.client.renewals.live().iter().map(|it| it.1).min(),
-                };
+                let client = &self.client;
+                let shortest = || client.renewals.live().iter().map(|it| it.1).min();
+                let etcd = || (client.reach.is_reached(), shortest());
                 let measured = asked.answered(&result, || self.clock.now(), etcd);
                 self.effects.extend(measured.map(Effect::Run));
                 self.step(Input::Answer { request, result });
@@ -237,7 +230,7 @@ impl Driver {
         self.move_kept();
         let waits = self.core.has_waiters();
         if mem::replace(&mut self.waits, waits) != waits {
-            self.client.reach.wait(waits);
+            self.client.reach.change(|state, now| state.etcd.wait(now, waits));
         }
         if let Some(due) = self.core.next_timeout().into_iter().chain(self.kept.next()).min() {
             self.alarm.set(self.now, due);
@@ -251,42 +244,33 @@ impl Driver {
                 self.step(Input::Acquire(acquire));
             }
             Command::Cancel(call) => {
-                let waiting = self.waiting.remove(&call);
-                let cancelled = waiting.map(|(_, reply)| Effect::Cancelled(reply));
-                self.effects.extend(cancelled);
+                if let Some((_, reply)) = self.waiting.remove(&call) {
+                    self.later(move || drop(reply)); // which may wake a task all the same
+                }
                 self.step(Input::Cancel(call));
             }
             Command::Release { call, how, fenced, reply } => {
                 let held = self.held.remove(&call);
+                let name = |held: &Held| held.locks.first.name.clone();
+                self.replies.extend(reply.map(|it| (call, (held.as_ref().map(name), it))));
+                let Some(held) = held else {
+                    self.done(call, Err(Refused::ShuttingDown));
+                    return self.step(Input::Release { call, how, fenced });
+                };
+                let was_lost = held.locks.was_lost();
                 // The caller saw the deadline pass before the core did: the process, or the engine's thread, stood still.
-                if let Some(held) = &held
-                    && !held.reported
-                    && held.locks.was_lost()
-                {
-                    self.losses.add(Arc::clone(&held.locks), LossCause::Expired);
+                if was_lost && !held.reported {
+                    self.losses.push((Arc::clone(&held.locks), LossCause::Expired));
                 }
-                if let (Some(drained), Some(held)) = (&mut self.drained, &held) {
-                    match held.locks.was_lost() {
-                        true => drained.cut_off += 1,
-                        false => drained.ended += 1,
-                    }
+                match &mut self.drained {
+                    Some(drained) if was_lost => drained.cut_off += 1,
+                    Some(drained) => drained.ended += 1,
+                    None => {}
                 }
-                if let Some(held) = &held
-                    && let Some(until) = held.keeps(self.clock.now())
-                {
-                    self.effects.extend(reply.map(|reply| Effect::Done(reply, Ok(()), None)));
-                    let locks = Arc::clone(&held.locks);
-                    return self.kept.add(call, KeptCall { until, locks });
-                }
-                match (reply, held) {
-                    (Some(reply), Some(held)) => {
-                        let name = held.locks.first.name.clone();
-                        self.releasing.insert(call, (name, reply));
-                    }
-                    (Some(reply), None) => {
-                        self.effects.push(Effect::Done(reply, Err(Refused::ShuttingDown), None));
-                    }
-                    (None, _) => {}
+                if let Some(until) = held.keeps(self.clock.now()) {
+                    let reply = self.replies.remove(&call);
+                    self.effects.extend(reply.map(|(_, it)| Effect::Done(it, Ok(()), None)));
+                    return self.kept.add(call, until, held.locks);
                 }
                 self.step(Input::Release { call, how, fenced });
             }
@@ -296,7 +280,7 @@ impl Driver {
                 }
             }
             Command::Warm { call, ttl_secs, reply } => {
-                self.warming.insert(call, reply);
+                self.replies.insert(call, (None, reply));
                 self.step(Input::Warm { call, ttl_secs });
             }
             Command::Shutdown { grace, reply } => {
@@ -317,8 +301,10 @@ impl Driver {
     fn follow(&mut self, output: Output) {
         match output {
             Output::Send { id, request } => self.exchange(id, request),
-            Output::Watch { id, prefix, from, puts } => self.watches.add(id, prefix, from, puts),
-            Output::Unwatch(id) => self.watches.remove(id),
+            Output::Watch { id, prefix, from, puts } => {
+                self.watch(watch::Command::Add { id, prefix, from, puts });
+            }
+            Output::Unwatch(id) => self.watch(watch::Command::Remove(id)),
             Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
                 if let Some((names, reply)) = self.waiting.remove(&call) {
@@ -330,8 +316,8 @@ impl Driver {
                     }
                     let name = names.get(why.name()).cloned(); // the refused one, or the first
                     self.effects.push(Effect::Refused(reply, why, name));
-                } else if let Some(reply) = self.warming.remove(&call) {
-                    self.effects.push(Effect::Done(reply, Err(why), None));
+                } else {
+                    self.done(call, Err(why));
                 }
             }
             Output::Lost { call, cause } => {
@@ -344,21 +330,14 @@ impl Driver {
                     }
                     // One that the caller gives back just now is no loss.
                     if locks.lost() != Some(LossCause::Released) {
-                        self.losses.add(locks, cause);
+                        self.losses.push((locks, cause));
                     }
                 } else if cause != LossCause::Shutdown && self.kept.lose(call) {
                     self.release_unclaimed(call);
                 }
             }
-            Output::Released { call, result } => {
-                if let Some((name, reply)) = self.releasing.remove(&call) {
-                    self.effects.push(Effect::Done(reply, result, Some(name)));
-                }
-            }
-            Output::Ready(call) => {
-                let reply = self.warming.remove(&call);
-                self.effects.extend(reply.map(|reply| Effect::Done(reply, Ok(()), None)));
-            }
+            Output::Released { call, result } => self.done(call, result),
+            Output::Ready(call) => self.done(call, Ok(())),
             Output::Crowded(name) => self.later(move || {
                 let lock = shown(&name, KEY);
                 tracing::warn!(parent: None, code = "name.nested", %lock, "a lock name has very many others below it: it is read once a second only");
@@ -372,16 +351,26 @@ impl Driver {
         }
     }
 
+    fn watch(&self, command: watch::Command) {
+        let _ = self.watches.send(command); // refused only once the runtime has gone
+    }
+
     /// Has this done after the step, because it runs code of users: lines in the log, and the like.
     pub(super) fn later(&mut self, run: impl FnOnce() + Send + 'static) {
         self.effects.push(Effect::Run(Box::new(run)));
+    }
+
+    /// Says how a release, or the opening of a session, has ended.
+    fn done(&mut self, call: CallId, result: Result<(), Refused>) {
+        let reply = self.replies.remove(&call);
+        self.effects.extend(reply.map(|(name, reply)| Effect::Done(reply, result, name)));
     }
 
     /// Logs what has been lost, in one line.
     fn report_losses(&mut self) {
         if !self.losses.is_empty() {
             let losses = mem::take(&mut self.losses);
-            self.later(move || losses.report());
+            self.later(move || losses::report(losses));
         }
     }
 
@@ -401,18 +390,17 @@ impl Driver {
         let waiting = mem::take(&mut self.waiting).into_values();
         let refused = waiting.map(|(_, reply)| Effect::Refused(reply, Refused::ShuttingDown, None));
         self.effects.extend(refused);
-        let releasing = mem::take(&mut self.releasing).into_values();
-        let unconfirmed = releasing.map(|(_, reply)| reply);
-        let unconfirmed = unconfirmed.chain(mem::take(&mut self.warming).into_values());
-        let failed = |reply| Effect::Done(reply, Err(Refused::ShuttingDown), None);
+        let unconfirmed = mem::take(&mut self.replies).into_values();
+        let failed = |(name, reply)| Effect::Done(reply, Err(Refused::ShuttingDown), name);
         self.effects.extend(unconfirmed.map(failed));
         if asked {
             let drained = drained.clone();
             self.later(move || log_end(&drained));
         }
-        let stopping = mem::take(&mut self.stopping);
-        let stopped = stopping.into_iter().map(|reply| Effect::Stopped(reply, drained.clone()));
-        self.effects.extend(stopped);
+        for reply in mem::take(&mut self.stopping) {
+            let drained = drained.clone();
+            self.later(move || drop(reply.send(drained))); // a receiver that has gone needs no answer
+        }
     }
 
     fn exchange(&mut self, id: RequestId, request: Request) {
@@ -421,21 +409,23 @@ impl Driver {
         // Boxed, because it may move to a task after it was polled.
         let exchange = async move { client.exchange(request).await };
         let exchange = Box::pin(AssertUnwindSafe(exchange).catch_unwind());
-        let (runtime, runner) = (self.runtime.clone(), self.runner.clone());
-        if !self.client.answers_at_once() {
-            return await_answer(&runtime, runner, (id, asked), exchange);
+        let (runtime, runner) = (self.runtime.clone(), self.home.engine.clone());
+        if !self.client.answers_at_once {
+            runtime.spawn(async move { answer(&runner, (id, asked), exchange.await) });
+            return;
         }
         // An etcd in the process has answered after one poll, which may write log lines.
         self.later(move || {
             let mut exchange = exchange;
-            let polled = {
+            let answered = {
                 let _here = runtime.enter(); // its timers are not the caller's
-                let mut no_task = Context::from_waker(Waker::noop()); // a task, if it needs one, polls it anew
-                Pin::new(&mut unconstrained(&mut exchange)).poll(&mut no_task)
+                unconstrained(&mut exchange).now_or_never() // a task, if it needs one, polls it anew
             };
-            match polled {
-                Poll::Ready(result) => answer(&runner, (id, asked), result),
-                Poll::Pending => await_answer(&runtime, runner, (id, asked), exchange),
+            match answered {
+                Some(result) => answer(&runner, (id, asked), result),
+                None => {
+                    runtime.spawn(async move { answer(&runner, (id, asked), exchange.await) });
+                }
             }
         });
     }
@@ -454,20 +444,14 @@ impl Driver {
             mode,
         });
         let Some(first) = locks.next() else {
-            self.effects.push(Effect::Cancelled(reply));
+            self.later(move || drop(reply));
             return self.release_unclaimed(call); // a call has a name
         };
         let all = (first, locks.collect());
-        let denied = Arc::clone(&self.client.denied);
-        let clock = self.clock.clone();
-        let engine = self.runner.clone();
-        let taken = (self.process, self.now);
-        let locks = OwnedLocks::new(call, all, deadline, clock, denied, engine, taken);
+        let locks = OwnedLocks::new(call, all, self.now, deadline, Arc::clone(&self.home));
         let locks = Arc::new(locks);
-        let held = Held { locks: locks.clone(), reported: false, keep: None };
-        self.held.insert(call, held);
-        let granted = Effect::Granted(reply, Ownership::new(locks));
-        self.effects.push(granted);
+        self.held.insert(call, Held { locks: locks.clone(), reported: false, keep: None });
+        self.effects.push(Effect::Granted(reply, Ownership::new(locks)));
     }
 
     /// Releases kept locks whose time is over, a few at a time.
@@ -484,12 +468,10 @@ impl Driver {
     fn move_kept(&mut self) {
         while let Some(next) = self.kept.next_move(self.clock.now()) {
             let (client, clock, runner) =
-                (self.client.clone(), self.clock.clone(), self.runner.clone());
+                (self.client.clone(), self.clock.clone(), self.home.engine.clone());
             self.runtime.spawn(async move {
                 let calls = next.complete(&client, &*clock).await;
-                if let Some(runner) = runner.upgrade() {
-                    runner.submit(Message::Moved(calls));
-                }
+                submit(&runner, Message::Moved(calls));
             });
         }
     }
@@ -505,7 +487,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.alarm.ring_for_ever(); // until the thread finds that the driver has ended
+        self.alarm.ring(); // so that the thread finds that the driver has ended
         // Nothing is left here after `Output::Finished`; but a panic ends the driver without that.
         self.close();
         for effect in mem::take(&mut self.effects) {
@@ -534,16 +516,6 @@ fn log_history() {
     metrics::history_lost();
 }
 
-/// Spawns a task that awaits an exchange and submits its answer.
-fn await_answer(
-    runtime: &Handle,
-    runner: Weak<Runner>,
-    request: (RequestId, Asked),
-    exchange: impl Future<Output = thread::Result<Answered>> + Send + 'static,
-) {
-    runtime.spawn(async move { answer(&runner, request, exchange.await) });
-}
-
 fn answer(
     runner: &Weak<Runner>,
     (request, asked): (RequestId, Asked),
@@ -555,7 +527,5 @@ fn answer(
         Err(Failure::Unknown(Arc::from(Box::from(cause))))
     };
     let result = result.unwrap_or_else(panicked);
-    if let Some(runner) = runner.upgrade() {
-        runner.submit(Message::Answer { request, result, asked });
-    }
+    submit(runner, Message::Answer { request, result, asked });
 }

@@ -19,7 +19,6 @@ use tokio::sync::oneshot;
 
 use super::ownership::{Answer, OwnedLocks, Ownership, Reply};
 use crate::values::cycle::Cycle;
-use crate::values::drained::Drained;
 use crate::values::error::LockError;
 use crate::values::holder::Holder;
 use crate::values::name::Name;
@@ -34,12 +33,8 @@ pub(super) enum Effect {
     Granted(Taker, Ownership),
     /// With the refused name: the first where etcd or the engine does not say which; none when the engine closes.
     Refused(Taker, Refused, Option<Name>),
-    /// The caller of a cancelled call has gone. The drop of its reply may wake a task all the same.
-    Cancelled(Taker),
     /// A release has ended, of locks by this name, or a session is open; or it could not be.
     Done(Reply, Result<(), Refused>, Option<Name>),
-    /// The engine has ended.
-    Stopped(oneshot::Sender<Drained>, Drained),
     /// Wakes the tasks that wait for a loss, which is noted already.
     Wake(Arc<OwnedLocks>),
     /// A line in the log, a measurement, or an answer to the test kit. Lines are of no span, as it may run on the thread of another call.
@@ -52,18 +47,13 @@ impl Effect {
         match self {
             Self::Granted(reply, ownership) => drop(reply.send(Ok(ownership))),
             Self::Refused(reply, why, name) => drop(reply.send(Err(refusal(why, name).into()))),
-            Self::Cancelled(reply) => drop(reply),
             Self::Done(reply, result, name) => {
-                match (&name, result.is_ok()) {
-                    (Some(name), true) => tracing::debug!(parent: None, lock = %name, "released"),
-                    (Some(name), false) => {
-                        tracing::debug!(parent: None, lock = %name, "not released yet")
-                    }
-                    (None, _) => {}
+                if let Some(name) = &name {
+                    let what = if result.is_ok() { "released" } else { "not released yet" };
+                    tracing::debug!(parent: None, lock = %name, "{what}");
                 }
                 drop(reply.send(result.map_err(|why| refusal(why, name))));
             }
-            Self::Stopped(reply, drained) => drop(reply.send(drained)),
             Self::Wake(locks) => locks.wake(),
             Self::Run(run) => run(),
         }
@@ -99,13 +89,6 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
         (Refused::SessionDenied(source), _) => LockError::PermissionDenied { name: None, source },
         (Refused::Backend(source), _) => LockError::Backend { source },
         // Only named calls are refused for the other reasons.
-        (
-            Refused::ShuttingDown
-            | Refused::Held { .. }
-            | Refused::Timeout { .. }
-            | Refused::Deadlock { .. }
-            | Refused::Overloaded,
-            _,
-        ) => LockError::ShuttingDown,
+        (Refused::ShuttingDown, _) | (_, None) => LockError::ShuttingDown,
     }
 }

@@ -33,10 +33,11 @@ use crate::values::wait::Wait;
 
 /// A handle on an engine. Clones share it; when the last is gone the engine ends.
 #[derive(Debug, Clone)]
-pub(crate) struct Engine(Arc<Shared>);
+pub(crate) struct Engine(pub(crate) Arc<Shared>);
 
+/// An engine, for as long as there is a handle.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     driver: Arc<Runner>,
     clock: Arc<dyn Clock>,
     /// The engine's own, until it ends.
@@ -78,19 +79,6 @@ pub(crate) struct View {
     pub(crate) draining: bool,
     pub(crate) leases: Vec<(LeaseId, Duration)>,
     pub(crate) calls: Vec<Arc<Call>>,
-}
-
-/// A handle that does not keep its engine alive.
-#[cfg(feature = "testing")]
-#[derive(Debug, Clone)]
-pub(crate) struct WeakEngine(Weak<Shared>);
-
-#[cfg(feature = "testing")]
-impl WeakEngine {
-    /// The engine, unless the last handle on it has gone.
-    pub(crate) fn upgrade(&self) -> Option<Engine> {
-        self.0.upgrade().map(Engine)
-    }
 }
 
 impl Drop for Shared {
@@ -175,7 +163,6 @@ impl Engine {
         &self.0.author
     }
 
-    /// Tells whether both handles are of one engine.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -263,14 +250,14 @@ impl Engine {
     /// engine: it has ended, so that keys that are left go with their lease, or it is another process's.
     pub(crate) fn give_back(
         &self,
-        ownership: Ownership,
+        mut ownership: Ownership,
         how: Release,
     ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
         self.is_here().then_some(())?;
         if let Some(call) = ownership.locks.call() {
             self.0.registry.leave(call);
         }
-        ownership.release(how)
+        ownership.release(how, true)
     }
 
     /// Shows the engine as it is now, without stopping it. If etcd has not answered for a while, the engine asks it, for the next
@@ -296,7 +283,6 @@ impl Engine {
         }
     }
 
-    /// Cancels a call, whose caller has gone.
     pub(crate) fn cancel(&self, call: CallId) {
         let _ = self.submit(Command::Cancel(call)); // an engine that has ended has nothing to cancel
     }
@@ -349,12 +335,6 @@ impl Engine {
 
     fn new_call(&self) -> CallId {
         self.0.last_call.fetch_add(1, Ordering::Relaxed).into()
-    }
-
-    /// A handle that does not keep the engine alive.
-    #[cfg(feature = "testing")]
-    pub(crate) fn downgrade(&self) -> WeakEngine {
-        WeakEngine(Arc::downgrade(&self.0))
     }
 
     /// Submits a command, unless the engine has ended, or runs in another process: then nothing would ever answer.

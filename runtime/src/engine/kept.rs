@@ -28,24 +28,18 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// The kept locks of an engine.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    calls: BTreeMap<CallId, KeptCall>,
+    /// The locks of each call, and when its time is over.
+    calls: BTreeMap<CallId, (Moment, Arc<OwnedLocks>)>,
     /// Calls that are not being moved, the first to end first.
     due: BTreeSet<(Moment, CallId)>,
     /// Number of moves under way; `None` before a shutdown.
     moves: Option<usize>,
 }
 
-#[derive(Debug)]
-pub(super) struct KeptCall {
-    pub(super) until: Moment,
-    pub(super) locks: Arc<OwnedLocks>,
-}
-
 impl Kept {
-    /// Keeps the locks of a call.
-    pub(super) fn add(&mut self, call: CallId, kept: KeptCall) {
-        self.due.insert((kept.until, call));
-        self.calls.insert(call, kept);
+    pub(super) fn add(&mut self, call: CallId, until: Moment, locks: Arc<OwnedLocks>) {
+        self.due.insert((until, call));
+        self.calls.insert(call, (until, locks));
     }
 
     /// Returns when the next call is to be released.
@@ -63,8 +57,8 @@ impl Kept {
     /// Takes out a call that has lost its locks; true if they are to be released. A call that is being moved stays, because the core
     /// takes the moved key for lost, and a release would delete it.
     pub(super) fn lose(&mut self, call: CallId) -> bool {
-        let Some(kept) = self.calls.get(&call) else { return false };
-        let lost = self.due.remove(&(kept.until, call));
+        let Some((until, _)) = self.calls.get(&call) else { return false };
+        let lost = self.due.remove(&(*until, call));
         lost && self.calls.remove(&call).is_some()
     }
 
@@ -84,7 +78,7 @@ impl Kept {
             && secs(until) == ttl_secs
         {
             let kept = self.calls.get(&call).into_iter();
-            let keys = kept.flat_map(|it| it.locks.locks().map(|it| (it.key.clone(), it.created)));
+            let keys = kept.flat_map(|(_, it)| it.locks().map(|it| (it.key.clone(), it.created)));
             let keys: Vec<_> = keys.collect();
             if !next.keys.is_empty() && next.keys.len() + keys.len() > KEYS {
                 break;
@@ -103,9 +97,8 @@ impl Kept {
         self.moves = self.moves.map(|moves| moves - 1);
     }
 
-    /// Returns the names of all kept locks.
     pub(super) fn names(&self) -> impl Iterator<Item = &Name> {
-        let locks = self.calls.values().flat_map(|kept| kept.locks.locks());
+        let locks = self.calls.values().flat_map(|(_, locks)| locks.locks());
         locks.map(|lock| &lock.name)
     }
 }

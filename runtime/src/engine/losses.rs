@@ -1,7 +1,7 @@
 //! Losses of one step of the core: one line in the log for each cause, however many locks went together.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use super::ownership::OwnedLocks;
@@ -11,92 +11,63 @@ use crate::values::loss::LossCause;
 /// How many templates a line names.
 const NAMED: usize = 3;
 
-/// The calls that have lost their locks.
-#[derive(Debug, Default)]
-pub(super) struct Losses(Vec<(Arc<OwnedLocks>, LossCause)>);
-
-impl Losses {
-    pub(super) fn add(&mut self, locks: Arc<OwnedLocks>, cause: LossCause) {
-        self.0.push((locks, cause));
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Logs and counts them.
-    pub(super) fn report(self) {
-        let mut causes: Vec<(LossCause, Templates)> = Vec::new();
-        for (locks, cause) in &self.0 {
-            let cause = locks.lost().unwrap_or(*cause); // it may know better why the lease was not renewed
-            metrics::lost(&locks.first.name, cause);
-            tracing::debug!(parent: None, lock = %locks.first.name, %cause, "a lock was lost");
-            let at = match causes.iter().position(|(other, _)| *other == cause) {
-                Some(at) => at,
-                None => {
-                    causes.push((cause, Templates::default()));
-                    causes.len() - 1
-                }
-            };
-            for lock in locks.locks() {
-                causes[at].1.add(lock.name.template());
-            }
-        }
-        for (cause, templates) in causes {
-            let locks = templates.locks;
-            // Lines of no span: this may run on the thread of another call.
-            match cause {
-                LossCause::Shutdown => tracing::warn!(
-                    parent: None,
-                    code = "shutdown.cut_off",
-                    locks,
-                    names = %templates,
-                    "the grace of a shutdown is over: bodies have lost their locks, and are dropped"
-                ),
-                _ => tracing::warn!(
-                    parent: None,
-                    code = "lock.lost",
-                    locks,
-                    names = %templates,
-                    %cause,
-                    "locks were lost: their bodies are dropped, unless they are to continue"
-                ),
-            }
-        }
-    }
-}
-
 /// How many locks there are of each template.
-#[derive(Debug, Default)]
-struct Templates {
-    locks: usize,
-    of: BTreeMap<Option<&'static str>, usize>,
-}
+type Templates = BTreeMap<Option<&'static str>, usize>;
 
-impl Templates {
-    fn add(&mut self, template: Option<&'static str>) {
-        self.locks += 1;
-        *self.of.entry(template).or_default() += 1;
+/// Logs and counts calls that have lost their locks.
+pub(super) fn report(losses: Vec<(Arc<OwnedLocks>, LossCause)>) {
+    let mut causes: Vec<(LossCause, Templates)> = Vec::new();
+    for (locks, cause) in losses {
+        let cause = locks.lost().unwrap_or(cause); // it may know better why the lease was not renewed
+        metrics::lost(&locks.first.name, cause);
+        tracing::debug!(parent: None, lock = %locks.first.name, %cause, "a lock was lost");
+        if !causes.iter().any(|(other, _)| *other == cause) {
+            causes.push((cause, Templates::new()));
+        }
+        for (_, templates) in causes.iter_mut().filter(|(other, _)| *other == cause) {
+            for lock in locks.locks() {
+                *templates.entry(lock.name.template()).or_default() += 1;
+            }
+        }
+    }
+    for (cause, templates) in causes {
+        let (locks, names) = (templates.values().sum::<usize>(), most_frequent(&templates));
+        // Lines of no span: this may run on the thread of another call.
+        match cause {
+            LossCause::Shutdown => tracing::warn!(
+                parent: None,
+                code = "shutdown.cut_off",
+                locks,
+                %names,
+                "the grace of a shutdown is over: bodies have lost their locks, and are dropped"
+            ),
+            _ => tracing::warn!(
+                parent: None,
+                code = "lock.lost",
+                locks,
+                %names,
+                %cause,
+                "locks were lost: their bodies are dropped, unless they are to continue"
+            ),
+        }
     }
 }
 
-/// The most frequent first.
-impl fmt::Display for Templates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut of: Vec<_> = self.of.iter().collect();
-        of.sort_by_key(|(_, locks)| std::cmp::Reverse(**locks));
-        for (at, (template, locks)) in of.iter().take(NAMED).enumerate() {
-            let comma = if at == 0 { "" } else { ", " };
-            let template = template.unwrap_or("<names given at run time>");
-            write!(f, "{comma}{template}")?;
-            if **locks > 1 {
-                write!(f, " ({locks})")?;
-            }
+/// Names the most frequent templates, with the number of locks of each.
+fn most_frequent(templates: &Templates) -> String {
+    let mut all: Vec<_> = templates.iter().collect();
+    all.sort_by_key(|(_, locks)| Reverse(**locks));
+    let named = all.iter().take(NAMED).map(|(template, locks)| {
+        let template = template.unwrap_or("<names given at run time>");
+        match locks {
+            1 => template.to_owned(),
+            _ => format!("{template} ({locks})"),
         }
-        match of.len().saturating_sub(NAMED) {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
     }
 }
 
@@ -106,15 +77,9 @@ mod tests {
 
     #[test]
     fn line_names_the_most_frequent_templates() {
-        let mut templates = Templates::default();
-        for template in ["a", "b", "c", "d", "d", "e"] {
-            templates.add(Some(template));
-        }
-        assert_eq!(templates.to_string(), "d (2), a, b and 2 more");
-        templates.add(None);
-        assert_eq!(templates.locks, 7);
-        let mut one = Templates::default();
-        one.add(None);
-        assert_eq!(one.to_string(), "<names given at run time>");
+        let of = [("a", 1), ("b", 1), ("c", 1), ("d", 2), ("e", 1)];
+        let templates = of.map(|(template, locks)| (Some(template), locks)).into();
+        assert_eq!(most_frequent(&templates), "d (2), a, b and 2 more");
+        assert_eq!(most_frequent(&[(None, 1)].into()), "<names given at run time>");
     }
 }

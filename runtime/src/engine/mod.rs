@@ -14,7 +14,7 @@ mod registry;
 mod runner;
 
 #[cfg(feature = "testing")]
-pub(crate) use handle::WeakEngine;
+pub(crate) use handle::Shared;
 pub(crate) use handle::{Engine, Origin, View, runtime};
 #[cfg(feature = "opentelemetry")]
 pub(crate) use owner::Waiter;

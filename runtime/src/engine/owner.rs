@@ -3,7 +3,6 @@
 //! Reads come one after the other, with a pause before each: an etcd that is slow is not asked more because calls wait for it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ pub(crate) trait Waiter: Send + Sync {
 type Waiters = Vec<Weak<dyn Waiter>>;
 
 /// Reads of owners. Clones share them.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Owners {
     client: Weak<Client>,
     clock: Arc<dyn Clock>,
@@ -69,12 +68,6 @@ impl Owners {
                 waiter.owned_by(&owner);
             }
         }
-    }
-}
-
-impl fmt::Debug for Owners {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Owners").finish_non_exhaustive()
     }
 }
 

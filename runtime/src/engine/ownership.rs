@@ -19,9 +19,8 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::sync::{Notify, oneshot};
 
 use super::driver::{Command, Message};
-use super::runner::Runner;
+use super::runner::{Runner, submit};
 use crate::clock::{Clock, Moment};
-use crate::metrics::Predecessor;
 use crate::values::error::LockError;
 use crate::values::loss::LossCause;
 use crate::values::name::Name;
@@ -46,17 +45,9 @@ impl Ownership {
         Self { locks, released: false }
     }
 
-    /// Releases the locks, which are this process's; the answer comes once etcd has confirmed that. `None`: no confirmation was asked
-    /// for, or the engine has ended.
+    /// Releases the locks, once, if they are this process's; the answer comes once etcd has confirmed that. `None`: no confirmation was
+    /// asked for, or the engine has ended.
     pub(super) fn release(
-        mut self,
-        how: Release,
-    ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
-        self.submit(how, true)
-    }
-
-    /// Once. `here`: they are this process's to release.
-    fn submit(
         &mut self,
         how: Release,
         here: bool,
@@ -67,20 +58,20 @@ impl Ownership {
         self.locks.lose(LossCause::Released); // for those who still read them
         here.then_some(())?;
         let own = self.locks.own.as_ref()?;
-        let engine = own.engine.upgrade()?;
         let (reply, answer) = (how == Release::Confirmed).then(oneshot::channel).unzip();
         let fenced = own.fenced.load(Ordering::Relaxed);
         let release = Command::Release { call: own.call, how, fenced, reply };
         // Refused once the engine has ended: keys that are left go with their lease.
-        engine.submit(Message::Command(release)).then_some(answer)?
+        submit(&own.home.engine, Message::Command(release)).then_some(answer)?
     }
 }
 
 impl Drop for Ownership {
     fn drop(&mut self) {
         if !self.released {
-            let here = self.locks.are_of(process::id());
-            self.submit(Release::Unconfirmed, here);
+            let own = self.locks.own.as_ref();
+            let here = own.is_some_and(|own| own.home.process == process::id());
+            self.release(Release::Unconfirmed, here);
         }
     }
 }
@@ -103,19 +94,25 @@ pub(crate) struct OwnedLocks {
 #[derive(Debug)]
 struct Own {
     call: CallId,
-    engine: Weak<Runner>,
-    /// The process whose engine that is. One that was forked from it has nothing to release.
-    process: u32,
+    home: Arc<Home>,
     deadline: Arc<Deadline>,
-    clock: Arc<dyn Clock>,
-    /// Credentials or certificates are refused now, and so are renewals of leases.
-    denied: Arc<AtomicBool>,
     cause: OnceLock<LossCause>,
     /// A shutdown has cut the locks off, so a body that goes on without its lock must end too.
     cut_off: AtomicBool,
     wake: Arc<Notify>,
     /// The caller has a fence on the keys, so they are not handed over (rule P22).
     fenced: AtomicBool,
+}
+
+/// What all locks of an engine share.
+#[derive(Debug)]
+pub(super) struct Home {
+    pub(super) engine: Weak<Runner>,
+    /// The process whose engine that is. One that was forked from it has nothing to release.
+    pub(super) process: u32,
+    pub(super) clock: Arc<dyn Clock>,
+    /// Credentials or certificates are refused now, and so are renewals of leases.
+    pub(super) denied: Arc<AtomicBool>,
 }
 
 /// One lock that the call holds.
@@ -130,53 +127,44 @@ pub(crate) struct OwnedLock {
 }
 
 impl OwnedLock {
-    /// Whose it was before: a key that was the oldest when it was put waited for no other (rule P21).
-    pub(crate) fn predecessor(&self) -> Predecessor {
+    /// How it was handed over, as metrics say it: by a call of this process, by another contender, or not at all. A key that was the
+    /// oldest when it was put waited for no other (rule P21).
+    pub(crate) fn handover(&self) -> Option<&'static str> {
         match self.token.handover() {
-            0 if self.token.revision() > self.created.get() => Predecessor::Elsewhere,
-            0 => Predecessor::None,
-            _ => Predecessor::Here,
+            0 => (self.token.revision() > self.created.get()).then_some("remote"),
+            _ => Some("local"),
         }
     }
 
     /// The name with its prefix.
-    #[cfg(feature = "sqlx")]
     pub(crate) fn name_of_key(&self) -> &str {
-        let name = self.key.rsplit_once('/');
-        name.map_or(&*self.key, |(name, _)| name)
+        self.key.rsplit_once('/').map_or(&*self.key, |(name, _)| name)
     }
 
     /// The lease that its key hangs on, in hexadecimal digits, as etcdctl shows it.
     pub(crate) fn lease(&self) -> Option<&str> {
-        let child = self.key.rsplit('/').next()?;
-        child.split('.').next()
+        self.key.rsplit('/').next()?.split('.').next()
     }
 
     /// Tells whether it is the lock of this name, given with its prefix.
     pub(crate) fn is_of(&self, name: &Key) -> bool {
-        let own = self.key.rsplit_once('/');
-        own.is_some_and(|(own, _lease)| own == &**name)
+        self.name_of_key() == &**name
     }
 }
 
 impl OwnedLocks {
-    /// Makes those that a call was granted: by the engine of this process, and when.
+    /// Makes those that a call was granted, and when.
     pub(super) fn new(
         call: CallId,
         (first, others): (OwnedLock, Vec<OwnedLock>),
+        since: Moment,
         deadline: Arc<Deadline>,
-        clock: Arc<dyn Clock>,
-        denied: Arc<AtomicBool>,
-        engine: Weak<Runner>,
-        (process, since): (u32, Moment),
+        home: Arc<Home>,
     ) -> Self {
         let own = Some(Own {
             call,
-            engine,
-            process,
+            home,
             deadline,
-            clock,
-            denied,
             cause: OnceLock::new(),
             cut_off: AtomicBool::new(false),
             wake: Arc::new(Notify::new()),
@@ -211,11 +199,6 @@ impl OwnedLocks {
     /// What the locks rest on: all of it ends them when it is lost.
     fn grounds(&self) -> impl Iterator<Item = &Own> {
         self.own.iter().chain(self.outer.iter().filter_map(|outer| outer.own.as_ref()))
-    }
-
-    /// Whether that process has taken them.
-    fn are_of(&self, process: u32) -> bool {
-        self.own.as_ref().is_some_and(|own| own.process == process)
     }
 
     /// The call that has them; `None` if they belong to calls around it.
@@ -271,7 +254,6 @@ impl OwnedLocks {
         self.own.as_ref().is_some_and(|own| own.note_loss(cause))
     }
 
-    /// Wakes the tasks that wait for a loss.
     pub(super) fn wake(&self) {
         self.own.iter().for_each(|own| own.wake.notify_waiters());
     }
@@ -304,7 +286,7 @@ impl OwnedLocks {
 impl Own {
     fn lost(&self) -> Option<LossCause> {
         if self.cause.get().is_none()
-            && let Some(cause) = self.deadline.lost(self.clock.now())
+            && let Some(cause) = self.deadline.lost(self.home.clock.now())
         {
             self.lose(cause.into());
         }
@@ -312,7 +294,7 @@ impl Own {
     }
 
     fn remaining(&self) -> Duration {
-        self.deadline.stop().map_or(Duration::ZERO, |stop| stop - self.clock.now())
+        self.deadline.stop().map_or(Duration::ZERO, |stop| stop - self.home.clock.now())
     }
 
     fn lose(&self, cause: LossCause) {
@@ -323,7 +305,7 @@ impl Own {
 
     fn note_loss(&self, cause: LossCause) -> bool {
         let cause = match cause {
-            LossCause::Expired if self.denied.load(Ordering::Relaxed) => LossCause::Denied,
+            LossCause::Expired if self.home.denied.load(Ordering::Relaxed) => LossCause::Denied,
             cause => cause,
         };
         let first = self.cause.set(cause).is_ok();

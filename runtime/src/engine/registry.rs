@@ -48,7 +48,6 @@ impl Registry {
         drop(left); // without the shard
     }
 
-    /// All calls, shard after shard.
     pub(super) fn calls(&self) -> Vec<Arc<Call>> {
         let mut calls = Vec::new();
         for shard in &self.0 {

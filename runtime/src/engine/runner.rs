@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use super::driver::{Driver, Message};
@@ -86,6 +86,11 @@ impl Runner {
         }
         true
     }
+}
+
+/// Submits a message to a runner that may have gone.
+pub(super) fn submit(runner: &Weak<Runner>, message: Message) -> bool {
+    runner.upgrade().is_some_and(|runner| runner.submit(message))
 }
 
 impl fmt::Debug for Runner {
@@ -184,22 +189,17 @@ mod tests {
 
     #[test]
     fn effects_of_effects_need_no_deeper_stack() {
-        fn submit(effects: &Arc<Effects>, count: &Arc<Mutex<usize>>) {
-            let (own, left) = (Arc::clone(effects), Arc::clone(count));
+        fn submit(effects: &Arc<Effects>, left: usize) {
+            let own = Arc::clone(effects);
             let next = move || {
-                *lock(&left) -= 1;
-                if *lock(&left) > 0 {
-                    submit(&own, &left);
+                if left > 0 {
+                    submit(&own, left - 1);
                 }
             };
             effects.add(&mut effect(next), false);
             while !effects.perform(&BootClock) {}
         }
-        let run = || {
-            let count = Arc::new(Mutex::new(100_000));
-            submit(&Arc::default(), &count);
-            assert_eq!(*lock(&count), 0);
-        };
+        let run = || submit(&Arc::default(), 100_000);
         let small = thread::Builder::new().stack_size(128 * 1024).spawn(run);
         small.unwrap().join().unwrap();
     }

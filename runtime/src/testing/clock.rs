@@ -25,14 +25,10 @@ struct Shared {
     added: AtomicU64,
     /// How often the time was asked for.
     asked: AtomicU64,
-    timers: Mutex<Timers>,
-}
-
-/// The timers that wait, by when they are due.
-#[derive(Debug, Default)]
-struct Timers {
-    waiting: BTreeMap<(Moment, u64), Waker>,
-    last: u64,
+    /// How many timers were made.
+    made: AtomicU64,
+    /// The timers that wait, by when they are due.
+    waiting: Mutex<BTreeMap<(Moment, u64), Waker>>,
 }
 
 impl TestClock {
@@ -48,18 +44,18 @@ impl TestClock {
 
     /// When the first timer is due. That may have been a moment ago: time goes on, and the executor's timers are coarse.
     pub(super) fn next(&self) -> Option<Moment> {
-        lock(&self.0.timers).waiting.keys().next().map(|(at, _)| *at)
+        lock(&self.0.waiting).keys().next().map(|(at, _)| *at)
     }
 
     /// Makes it this late, unless it is later already, and wakes all timers: those that are not due wait on, for less.
     pub(super) fn move_to(&self, when: Moment) {
         let woken = {
-            let mut timers = lock(&self.0.timers);
+            let mut waiting = lock(&self.0.waiting);
             let step = when - self.time();
             let nanos = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
             self.0.added.fetch_add(nanos, Ordering::AcqRel);
             // All of them: what is not due yet has less time left.
-            std::mem::take(&mut timers.waiting)
+            std::mem::take(&mut *waiting)
         };
         for waker in woken.into_values() {
             waker.wake();
@@ -78,11 +74,7 @@ impl Clock for TestClock {
     }
 
     fn sleep_until(&self, when: Moment) -> Sleep {
-        let id = {
-            let mut timers = lock(&self.0.timers);
-            timers.last += 1;
-            timers.last
-        };
+        let id = self.0.made.fetch_add(1, Ordering::Relaxed);
         Box::pin(Timer { clock: self.clone(), key: (when, id), real: None })
     }
 }
@@ -113,12 +105,12 @@ impl Future for Timer {
         loop {
             let added = {
                 // Reads and registers in one: no move falls between.
-                let mut timers = lock(&clock.0.timers);
+                let mut waiting = lock(&clock.0.waiting);
                 if clock.time() >= key.0 {
-                    timers.waiting.remove(&key);
+                    waiting.remove(&key);
                     return Poll::Ready(());
                 }
-                timers.waiting.insert(key, cx.waker().clone());
+                waiting.insert(key, cx.waker().clone());
                 clock.added()
             };
             let real = match &mut self.real {
@@ -135,7 +127,7 @@ impl Future for Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        let waker = lock(&self.clock.0.timers).waiting.remove(&self.key);
+        let waker = lock(&self.clock.0.waiting).remove(&self.key);
         drop(waker); // outside the lock: it may drop a task
     }
 }

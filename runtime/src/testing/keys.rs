@@ -21,7 +21,6 @@ pub(super) fn delete_owner(etcd: &Etcd, prefix: &str, name: &str) -> bool {
     })
 }
 
-/// Revokes all leases.
 pub(super) fn revoke_all(etcd: &Etcd) {
     etcd.with_store(|store| {
         for lease in store.lease_leases().leases {
@@ -31,7 +30,6 @@ pub(super) fn revoke_all(etcd: &Etcd) {
     });
 }
 
-/// Compacts everything up to now.
 pub(super) fn compact(etcd: &Etcd) {
     etcd.with_store(|store| {
         let request = PbCompactionRequest { revision: store.revision(), physical: true };

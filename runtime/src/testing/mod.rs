@@ -51,14 +51,14 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use crate::api::lock_order::Orders;
 use crate::api::locks::{DefaultGuard, Locks};
 use crate::api::process::reserve;
 use crate::clock::Clock;
-use crate::engine::{Names, WeakEngine};
+use crate::engine::{Engine, Names, Shared};
 use crate::mutex::lock;
 use crate::values::config::{Config, Connector};
 use crate::values::error::LockError;
@@ -122,7 +122,7 @@ pub struct Etcd {
 #[derive(Debug, Clone)]
 struct Running {
     pulse: Arc<Pulse>,
-    engine: WeakEngine,
+    engine: Weak<Shared>,
     orders: Arc<Orders>,
 }
 
@@ -272,7 +272,7 @@ impl Etcd {
         self.settle().await;
         let mut names = keys::foreign(&self.etcd, &self.config.prefix);
         for engine in self.engines() {
-            if let Some(engine) = engine.engine.upgrade() {
+            if let Some(engine) = engine.engine.upgrade().map(Engine) {
                 let Names { held, waiting } = engine.names().await;
                 names.held.extend(held);
                 names.waiting.extend(waiting);
@@ -286,7 +286,7 @@ impl Etcd {
     /// Has all engines see what an operator did, and what comes of it happen.
     async fn see(&self) {
         for engine in self.engines() {
-            if let Some(engine) = engine.engine.upgrade() {
+            if let Some(engine) = engine.engine.upgrade().map(Engine) {
                 engine.read_held();
             }
         }
@@ -306,17 +306,13 @@ impl Etcd {
             for _ in 0..YIELDS {
                 tokio::task::yield_now().await;
             }
-            quiet = match self.clock.asked() == asked {
-                true => quiet + 1,
-                false => 0,
-            };
+            quiet = if self.clock.asked() == asked { quiet + 1 } else { 0 };
             if quiet == 2 {
                 return;
             }
         }
     }
 
-    /// The engines that have not ended.
     fn engines(&self) -> Vec<Running> {
         let mut engines = lock(&self.engines);
         engines.retain(|engine| !engine.pulse.has_ended());
@@ -339,7 +335,6 @@ const ROUNDS: usize = 200;
 /// How often the thread's other tasks run each time: one may wake the next.
 const YIELDS: usize = 16;
 
-/// Starts an engine that the kit knows of.
 async fn engine(
     engines: &Mutex<Vec<Running>>,
     clock: &TestClock,
@@ -354,8 +349,11 @@ async fn engine(
     let beat = Arc::clone(&pulse);
     let locks = Locks::start_on(config, clock, move || beat.runtime())?;
     locks.orders.refuse(true);
-    let running =
-        Running { pulse, engine: locks.engine.downgrade(), orders: Arc::clone(&locks.orders) };
+    let running = Running {
+        pulse,
+        engine: Arc::downgrade(&locks.engine.0),
+        orders: Arc::clone(&locks.orders),
+    };
     lock(engines).push(running);
     locks.warmed().await
 }

@@ -2,13 +2,9 @@
 //!
 //! Each cluster has locks of its own, so processes that use two of them would both own a name.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-#[cfg(test)]
-use std::time::Duration;
 
 use etcd_locked_core::{Cause, Failure, Refusal};
 use tokio::sync::watch;
@@ -29,8 +25,6 @@ const VERSION: usize = 40;
 /// Which cluster each endpoint is of.
 pub(super) struct Clusters {
     seen: Mutex<Seen>,
-    /// Some endpoint is of another cluster than the engine's.
-    mixed: AtomicBool,
     /// Is notified when another cluster takes the place of the engine's.
     pub(super) reach: Arc<Reach>,
 }
@@ -62,43 +56,38 @@ pub(super) struct Link {
 impl Link {
     /// Makes exchanges and streams leave the connection.
     pub(super) fn lose(&self) {
-        self.lost.send_if_modified(|lost| {
-            let newer = *lost < self.generation;
-            *lost = self.generation.max(*lost);
-            newer
-        });
+        let newest = self.generation;
+        self.lost.send_if_modified(|lost| mem::replace(lost, newest.max(*lost)) < newest);
     }
 }
 
 impl Clusters {
     pub(super) fn new(reach: Arc<Reach>) -> Self {
-        Self { seen: Mutex::default(), mixed: AtomicBool::new(false), reach }
+        Self { seen: Mutex::default(), reach }
     }
 
     /// Notes which cluster a configured endpoint is of; an error if the engine must not use it.
     pub(super) fn answered(&self, endpoint: &str, id: ClusterId) -> Result<(), Cause> {
         let mut seen = lock(&self.seen);
         let home = *seen.home.get_or_insert(id);
-        let before = seen.endpoints.insert(endpoint.to_owned(), id);
-        if before == Some(id) && home == id {
-            return Ok(());
-        }
+        let was_mixed = seen.is_mixed();
+        seen.endpoints.insert(endpoint.to_owned(), id);
         let made_anew = seen.is_made_anew(id);
         if made_anew {
             seen.past.push(home);
             seen.home = Some(id);
             // They may still lead to the former home.
             mem::take(&mut seen.members).values().for_each(Link::lose);
-            self.reach.wipe();
+            self.reach.change(|state, _| state.etcd.wipe());
         }
         let result = seen.allows(endpoint, id);
-        let mixed = self.judge(&seen);
+        let mixture = seen.mixture().filter(|_| !was_mixed);
         drop(seen);
         // Logged without the lock, which a subscriber may keep waiting.
         if made_anew {
             let (before, now) = (format_args!("{home:x}"), format_args!("{id:x}"));
             tracing::warn!(parent: None, code = "etcd.cluster_changed", before, now, "etcd is another cluster than before");
-        } else if let Some(message) = mixed {
+        } else if let Some(message) = mixture {
             tracing::error!(parent: None, code = "etcd.two_clusters", "no locks until this is mended: {message}");
         }
         result
@@ -143,24 +132,18 @@ impl Clusters {
         lock(&self.seen).members.remove(endpoint);
     }
 
-    /// What an acquisition is refused with while the endpoints are of two clusters.
-    pub(super) fn refusal(&self) -> Option<Failure> {
-        if !self.is_mixed() {
-            return None;
+    /// Refuses what takes locks while the endpoints are of two clusters; what renews and releases them goes on.
+    pub(super) fn acquires(&self) -> Result<(), Failure> {
+        match lock(&self.seen).mixture() {
+            Some(message) => {
+                Err(Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message))))
+            }
+            None => Ok(()),
         }
-        let message = lock(&self.seen).mixture()?;
-        Some(Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message))))
     }
 
     pub(super) fn is_mixed(&self) -> bool {
-        self.mixed.load(Ordering::Acquire)
-    }
-
-    /// Notes whether the endpoints are of two clusters; the message, if they are since now.
-    fn judge(&self, seen: &Seen) -> Option<String> {
-        let message = seen.mixture();
-        let before = self.mixed.swap(message.is_some(), Ordering::AcqRel);
-        message.filter(|_| !before)
+        lock(&self.seen).is_mixed()
     }
 }
 
@@ -183,35 +166,34 @@ impl Seen {
         }
     }
 
-    /// Names the clusters and their endpoints, if there is another one than home.
+    /// Tells whether some endpoint is of another cluster than home.
+    fn is_mixed(&self) -> bool {
+        self.endpoints.values().any(|id| Some(*id) != self.home)
+    }
+
+    /// Names the clusters and their endpoints, home first, if there are several.
     fn mixture(&self) -> Option<String> {
-        let home = self.home?;
-        let mut clusters: BTreeMap<(bool, ClusterId), Vec<&str>> = BTreeMap::new();
-        clusters.insert((false, home), Vec::new());
-        for (endpoint, id) in &self.endpoints {
-            let endpoints = clusters.entry((*id != home, *id)).or_default();
-            endpoints.push(endpoint);
-        }
-        if clusters.len() < 2 {
-            return None;
-        }
-        let mut message = "the endpoints are of different clusters: ".to_owned();
-        let mut between = "";
-        for ((_, id), endpoints) in clusters {
-            let endpoints = match &*endpoints {
-                [] => "no endpoint any more".to_owned(),
-                endpoints => endpoints.join(", "),
-            };
-            let _ =
-                write!(message, "{}{endpoints}: cluster {id:x}", mem::replace(&mut between, "; ")); // memory can be written to
-        }
-        message.push_str("; name endpoints of one cluster only");
-        Some(message)
+        let home = self.home.filter(|_| self.is_mixed())?;
+        let others: BTreeSet<_> = self.endpoints.values().filter(|id| **id != home).collect();
+        let clusters = [&home].into_iter().chain(others).map(|id| {
+            let of_it = self.endpoints.iter().filter(|(_, other)| *other == id);
+            let endpoints: Vec<&str> = of_it.map(|(endpoint, _)| &**endpoint).collect();
+            match &*endpoints {
+                [] => format!("no endpoint any more: cluster {id:x}"),
+                endpoints => format!("{}: cluster {id:x}", endpoints.join(", ")),
+            }
+        });
+        let clusters = clusters.collect::<Vec<_>>().join("; ");
+        Some(format!(
+            "the endpoints are of different clusters: {clusters}; name endpoints of one cluster only"
+        ))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::clock::BootClock;
 
@@ -226,14 +208,14 @@ mod tests {
         clusters.answered("http://a:1", 1).unwrap();
         clusters.answered("http://b:1", 1).unwrap();
         assert!(clusters.answered("http://a:1", 2).is_err());
-        assert!(clusters.refusal().is_some());
+        assert!(clusters.acquires().is_err());
         clusters.answered("http://b:1", 2).unwrap();
         clusters.answered("http://a:1", 2).unwrap();
-        assert!(clusters.refusal().is_none());
+        assert!(clusters.acquires().is_ok());
         // Two clusters behind one address take turns.
         assert!(clusters.answered("http://a:1", 1).is_err());
         assert!(clusters.answered("http://b:1", 1).is_err());
-        assert!(clusters.refusal().is_some());
+        assert!(clusters.acquires().is_err());
     }
 
     fn link(generation: u64) -> Link {
@@ -248,7 +230,7 @@ mod tests {
         let lost = member.lost.clone();
         clusters.joined("http://m:1", 1, member).unwrap();
         clusters.answered("http://a:1", 2).unwrap();
-        assert!(clusters.refusal().is_none());
+        assert!(clusters.acquires().is_ok());
         assert!(!clusters.knows("http://m:1"));
         assert_eq!(*lost.borrow(), 1, "its connection is used no more");
         clusters.joined("http://m:1", 2, link(2)).unwrap();
@@ -261,6 +243,6 @@ mod tests {
         clusters.answered("http://a:1", 1).unwrap();
         assert!(clusters.joined("http://m:1", 2, link(1)).is_err());
         assert!(!clusters.knows("http://m:1"));
-        assert!(clusters.refusal().is_none());
+        assert!(clusters.acquires().is_ok());
     }
 }

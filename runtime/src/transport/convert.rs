@@ -89,24 +89,15 @@ fn operation(op: &Op) -> TxnOp {
 }
 
 fn single(values: bool) -> GetOptions {
-    match values {
-        true => GetOptions::new(),
-        false => GetOptions::new().with_keys_only(),
-    }
+    if values { GetOptions::new() } else { GetOptions::new().with_keys_only() }
 }
 
 fn range(limit: Option<u32>, values: bool, up_to: Option<Revision>) -> GetOptions {
-    let mut options = GetOptions::new()
+    single(values)
         .with_prefix()
         .with_limit(limit.map_or(0, i64::from)) // 0: all
-        .with_sort(SortTarget::Create, SortOrder::Ascend);
-    if !values {
-        options = options.with_keys_only();
-    }
-    if let Some(revision) = up_to {
-        options = options.with_max_create_revision(revision.get());
-    }
-    options
+        .with_sort(SortTarget::Create, SortOrder::Ascend)
+        .with_max_create_revision(up_to.map_or(0, Revision::get)) // 0: any
 }
 
 fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<Vec<Kv>> {

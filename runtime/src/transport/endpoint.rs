@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_client::Client;
-use etcd_locked_core::{Cause, Failure, Refusal};
+use etcd_locked_core::{Failure, Refusal};
 use tokio::sync::watch;
 
 use super::cluster::{Clusters, Link};
 use super::errors::{
-    Class, Suspicion, certificate_hint, classify, describe, misconfigured, named, refused, silence,
+    Class, Suspicion, bad_certificate, classify, describe, misconfigured, named, refused, silence,
     spoken, suspicion, unopened,
 };
 use super::reach::Reach;
-use super::scheme::{speaks_plain, speaks_tls};
+use super::scheme::speaks;
 use super::target::{Target, Terms};
 use crate::clock::{Clock, by};
 use crate::mutex::lock;
@@ -30,8 +30,17 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// etcd-client's own balancing fails every call that picks a dead endpoint (26 % with one of three dead, rule P32),
 /// so each endpoint has a client of its own.
 pub(super) struct Endpoint {
-    dial: Dial,
-    slot: Mutex<Option<Opening>>,
+    target: Target,
+    /// What errors call it.
+    pub(super) name: String,
+    /// It is in the configuration, and not only in the cluster's member list.
+    configured: bool,
+    /// It has answered before, so it is written as it should be.
+    served: AtomicBool,
+    /// Connections up to this generation are not used again.
+    lost: watch::Sender<u64>,
+    last: Mutex<Option<Opening>>,
+    means: Means,
 }
 
 /// What all endpoints of a client are reached with.
@@ -40,65 +49,38 @@ pub(super) struct Means {
     pub(super) terms: Terms,
     /// Which cluster answers where.
     pub(super) clusters: Arc<Clusters>,
-    /// How long opening one may take.
-    pub(super) share: Arc<Share>,
+    pub(super) connect_timeout: Duration,
+    /// How many endpoints there are now.
+    pub(super) endpoints: Arc<AtomicUsize>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
 impl Means {
     pub(super) fn new(config: &Config, clock: Arc<dyn Clock>) -> Self {
         let target = Target::of(config);
-        let share = Share::new(config.connect_timeout, target.endpoints().len());
+        let endpoints = target.endpoints().len();
         let reach = Reach::new(clock.clone(), target.name(), config.connect_timeout);
         Self {
-            terms: Terms::new(config, share.each(), clock.clone()),
+            terms: Terms::new(config, share(config.connect_timeout, endpoints), clock.clone()),
             clusters: Arc::new(Clusters::new(Arc::new(reach))),
-            share: Arc::new(share),
+            connect_timeout: config.connect_timeout,
+            endpoints: Arc::new(AtomicUsize::new(endpoints)),
             clock,
         }
     }
-}
 
-/// Part of the connect time-out that each endpoint gets.
-#[derive(Debug)]
-pub(super) struct Share {
-    connect_timeout: Duration,
-    endpoints: AtomicUsize,
-}
-
-impl Share {
-    pub(super) fn new(connect_timeout: Duration, endpoints: usize) -> Self {
-        Self { connect_timeout, endpoints: AtomicUsize::new(endpoints) }
-    }
-
-    /// Notes how many endpoints there are now.
-    pub(super) fn divide(&self, endpoints: usize) {
-        self.endpoints.store(endpoints, Ordering::Relaxed);
-    }
-
-    /// Returns how long opening one endpoint may take: the connect time-out is enough for all of them.
-    pub(super) fn each(&self) -> Duration {
-        let endpoints = self.endpoints.load(Ordering::Relaxed);
-        match u32::try_from(endpoints).unwrap_or(u32::MAX) {
-            0 | 1 => self.connect_timeout,
-            several => LONGEST.min(self.connect_timeout / several),
-        }
+    /// Returns how long opening one endpoint may take.
+    pub(super) fn patience(&self) -> Duration {
+        share(self.connect_timeout, self.endpoints.load(Ordering::Relaxed))
     }
 }
 
-/// How the endpoint is reached.
-#[derive(Clone)]
-struct Dial {
-    target: Target,
-    /// What errors call it.
-    name: String,
-    /// It is in the configuration, and not only in the cluster's member list.
-    configured: bool,
-    /// It has answered before, so it is written as it should be.
-    served: Arc<AtomicBool>,
-    /// Connections up to this generation are not used again.
-    lost: watch::Sender<u64>,
-    means: Means,
+/// Returns the part of the connect time-out that each of the endpoints gets: it is enough for all of them.
+fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
+    match u32::try_from(endpoints).unwrap_or(u32::MAX) {
+        0 | 1 => connect_timeout,
+        several => LONGEST.min(connect_timeout / several),
+    }
 }
 
 /// A connection that is being opened, or has been. The task that opens it goes on when no exchange waits any more: what one
@@ -121,6 +103,7 @@ enum Stage {
 /// An endpoint's client; a clone of it shares the connection.
 #[derive(Clone)]
 pub(super) struct Connection {
+    pub(super) endpoint: Arc<Endpoint>,
     pub(super) client: Arc<Client>,
     /// The endpoint has answered on it.
     pub(super) proven: bool,
@@ -129,11 +112,16 @@ pub(super) struct Connection {
 
 impl Endpoint {
     /// `configured`: it is in the configuration, and not only in the cluster's member list.
-    pub(super) fn new(target: Target, configured: bool, means: &Means) -> Self {
-        let name = target.name();
-        let (served, lost) = (Arc::default(), watch::Sender::new(0));
-        let dial = Dial { target, name, configured, served, lost, means: means.clone() };
-        Self { dial, slot: Mutex::default() }
+    pub(super) fn new(target: Target, configured: bool, means: &Means) -> Arc<Self> {
+        Arc::new(Self {
+            name: target.name(),
+            target,
+            configured,
+            served: AtomicBool::new(false),
+            lost: watch::Sender::new(0),
+            last: Mutex::default(),
+            means: means.clone(),
+        })
     }
 
     /// The endpoint's connection, opened if it is not.
@@ -141,66 +129,61 @@ impl Endpoint {
     /// A new connection is proven by one harmless call before it is used, so a dead, frozen or wrong endpoint is
     /// found out while nothing has been sent: without that, its first transaction would have an unknown outcome and
     /// cost a barrier (rule P10).
-    pub(super) async fn connect(&self) -> Result<Connection, Failure> {
-        self.opened(|stage| matches!(stage, Stage::Proven(_) | Stage::Failed(_))).await
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<Connection, Failure> {
+        self.connect_for(false).await
     }
 
-    /// The same for a call that may be sent twice, without the proof: one round trip less. An endpoint that may be of another cluster
-    /// has to prove that it is not.
-    pub(super) async fn connect_for(&self, may_repeat: bool) -> Result<Connection, Failure> {
-        if !may_repeat || !self.dial.means.clusters.knows(self.name()) {
-            return self.connect().await;
-        }
-        self.opened(|stage| !matches!(stage, Stage::Begun)).await
-    }
-
-    /// Whether a connection is open and proven.
-    pub(super) fn is_connected(&self) -> bool {
-        let slot = lock(&self.slot);
-        let last = slot.as_ref();
-        last.is_some_and(|last| last.is_proven() && !self.has_lost(last.generation))
-    }
-
-    /// Lets go of the connection, which closes when the exchanges under way on it have ended. The next exchange opens another.
-    pub(super) fn rest(&self) {
-        let mut slot = lock(&self.slot);
-        if let Some(last) = &mut *slot {
-            last.stage = watch::channel(Stage::Begun).1; // broken off
-        }
-    }
-
-    /// Makes streams leave the endpoint, which is used no more.
-    pub(super) fn retire(&self) {
-        self.dial.lost.send_replace(u64::MAX);
-        self.dial.means.clusters.forget(self.name());
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.dial.name
-    }
-
-    /// All exchanges that wait for the same attempt share its outcome.
-    async fn opened(&self, enough: impl Fn(&Stage) -> bool) -> Result<Connection, Failure> {
+    /// The same. A call that may be sent twice needs no proof, which is one round trip less; but an endpoint that may be of another
+    /// cluster has to prove that it is not. All exchanges that wait for the same attempt share its outcome.
+    pub(super) async fn connect_for(
+        self: &Arc<Self>,
+        may_repeat: bool,
+    ) -> Result<Connection, Failure> {
+        let unproven = may_repeat && self.means.clusters.knows(&self.name);
         let Opening { mut stage, generation } = self.opening();
-        let stage = stage.wait_for(|stage| enough(stage)).await;
-        match stage.as_deref() {
+        let stage = stage.wait_for(|stage| match stage {
+            Stage::Begun => false,
+            Stage::Unproven(_) => unproven,
+            Stage::Proven(_) | Stage::Failed(_) => true,
+        });
+        match stage.await.as_deref() {
             Ok(Stage::Failed(failure)) => Err(failure.clone()),
             Ok(reached @ (Stage::Unproven(client) | Stage::Proven(client))) => Ok(Connection {
+                endpoint: Arc::clone(self),
                 client: client.clone(),
                 proven: matches!(reached, Stage::Proven(_)),
                 generation,
             }),
             // The task is gone without having said anything.
             Ok(Stage::Begun) | Err(_) => Err(Failure::Unavailable(named(
-                &self.dial.name,
+                &self.name,
                 "opening a connection was broken off".into(),
             ))),
         }
     }
 
+    /// Whether a connection is open and proven.
+    pub(super) fn is_connected(&self) -> bool {
+        let last = lock(&self.last);
+        last.as_ref().is_some_and(|last| last.is_proven() && !self.has_lost(last.generation))
+    }
+
+    /// Lets go of the connection, which closes when the exchanges under way on it have ended. The next exchange opens another.
+    pub(super) fn rest(&self) {
+        if let Some(last) = &mut *lock(&self.last) {
+            last.stage = watch::channel(Stage::Begun).1; // broken off
+        }
+    }
+
+    /// Makes streams leave the endpoint, which is used no more.
+    pub(super) fn retire(&self) {
+        self.lost.send_replace(u64::MAX);
+        self.means.clusters.forget(&self.name);
+    }
+
     /// The attempt to wait for: the last one, unless it came to nothing.
-    fn opening(&self) -> Opening {
-        let mut slot = lock(&self.slot);
+    fn opening(self: &Arc<Self>) -> Opening {
+        let mut slot = lock(&self.last);
         match &*slot {
             Some(last) if last.is_of_use() && !self.has_lost(last.generation) => last.clone(),
             last => {
@@ -210,43 +193,20 @@ impl Endpoint {
         }
     }
 
-    fn begin(&self, generation: u64) -> Opening {
+    fn begin(self: &Arc<Self>, generation: u64) -> Opening {
         let (telling, stage) = watch::channel(Stage::Begun);
-        tokio::spawn(self.dial.clone().open(generation, telling));
+        tokio::spawn(Arc::clone(self).open(generation, telling));
         Opening { stage, generation }
-    }
-
-    /// What a failed exchange over this connection comes to.
-    pub(super) fn failed(&self, connection: &Connection, error: &etcd_client::Error) -> Failure {
-        if !spoken(error) {
-            self.lose(connection.generation);
-        }
-        // One side has refused the other's certificate, so there was no connection that could have carried the request. On a
-        // proven one, the same words would be about a connection that broke.
-        if !connection.proven
-            && self.dial.target.is_by_url()
-            && suspicion(self.name(), error) == Some(Suspicion::Certificate)
-        {
-            return misconfigured(self.name(), error, certificate_hint(error));
-        }
-        let (name, message) = (&self.dial.name, describe(error));
-        match classify(error) {
-            Class::Unavailable => Failure::Unavailable(named(name, message)),
-            Class::Refused(kind) => refused(kind, name, message),
-            Class::StaleToken => Failure::Refused(Refusal::Other, named(name, message)),
-            Class::Unknown => Failure::Unknown(named(name, message)),
-        }
     }
 
     /// The generation of its last connection, open or not.
     pub(super) fn generation(&self) -> Option<u64> {
-        let slot = lock(&self.slot);
-        slot.as_ref().map(|last| last.generation)
+        lock(&self.last).as_ref().map(|last| last.generation)
     }
 
     /// The next exchange uses a new connection, if the last one is of this generation and open. What uses that goes on.
-    pub(super) fn reopen(&self, generation: u64) {
-        let mut slot = lock(&self.slot);
+    pub(super) fn reopen(self: &Arc<Self>, generation: u64) {
+        let mut slot = lock(&self.last);
         let last = slot.as_ref().filter(|last| last.generation == generation && last.is_proven());
         if last.is_some() {
             *slot = Some(self.begin(generation + 1));
@@ -255,47 +215,20 @@ impl Endpoint {
 
     /// Its connections up to this generation are not used again; exchanges under way on them may still end.
     pub(super) fn lose(&self, generation: u64) {
-        self.dial.link(generation).lose();
+        self.link(generation).lose();
     }
 
     /// Whether an exchange has found the connections up to this generation to be no good.
-    pub(super) fn has_lost(&self, generation: u64) -> bool {
-        *self.dial.lost.borrow() >= generation
+    fn has_lost(&self, generation: u64) -> bool {
+        *self.lost.borrow() >= generation
     }
 
-    /// Completes once it [`has_lost`](Self::has_lost) the connection.
-    pub(super) async fn lost(&self, connection: &Connection) {
-        // Fails only without a sender, which is this.
-        let _ = self.dial.lost.subscribe().wait_for(|lost| *lost >= connection.generation).await;
-    }
-
-    pub(super) fn silence(&self, limit: Duration) -> Cause {
-        silence(&self.dial.name, limit)
-    }
-}
-
-impl Opening {
-    fn is_proven(&self) -> bool {
-        matches!(*self.stage.borrow(), Stage::Proven(_))
-    }
-
-    fn is_of_use(&self) -> bool {
-        match *self.stage.borrow() {
-            Stage::Proven(_) => true,
-            Stage::Failed(_) => false,
-            // Until its task is gone, which ends with one of the two or not at all.
-            Stage::Begun | Stage::Unproven(_) => self.stage.has_changed().is_ok(),
-        }
-    }
-}
-
-impl Dial {
     fn link(&self, generation: u64) -> Link {
         Link { lost: self.lost.clone(), generation }
     }
 
-    async fn open(self, generation: u64, stage: watch::Sender<Stage>) {
-        let patience = self.means.share.each();
+    async fn open(self: Arc<Self>, generation: u64, stage: watch::Sender<Stage>) {
+        let patience = self.means.patience();
         let deadline = self.means.clock.now() + patience;
         let proven = pin!(self.prove(generation, &stage));
         let outcome = match by(&*self.means.clock, deadline, proven).await {
@@ -337,7 +270,7 @@ impl Dial {
             Err(error) => return Err(self.unopened(&error).await),
         }
         self.served.store(true, Ordering::Relaxed);
-        self.means.clusters.reach.connect();
+        self.means.clusters.reach.change(|state, _| state.etcd.connect());
         Ok(client)
     }
 
@@ -346,34 +279,79 @@ impl Dial {
     async fn unopened(&self, error: &etcd_client::Error) -> Failure {
         let by_url = self.target.is_by_url();
         let failure = unopened(&self.name, by_url, error);
-        if !by_url {
-            return failure;
-        }
-        let served = self.served.load(Ordering::Relaxed);
+        let tls = match suspicion(&self.name, error).filter(|_| by_url) {
+            Some(Suspicion::Certificate) => return bad_certificate(&self.name, error),
+            Some(suspicion) if !self.served.load(Ordering::Relaxed) => suspicion == Suspicion::Tls,
+            _ => return failure,
+        };
         let until = self.means.clock.now() + SCHEME;
-        let hint = match suspicion(&self.name, error) {
-            None => return failure,
-            Some(Suspicion::Certificate) => certificate_hint(error),
-            Some(Suspicion::Tls | Suspicion::Plain) if served => return failure,
-            Some(Suspicion::Tls) => {
-                match by(&*self.means.clock, until, pin!(speaks_tls(&self.name))).await {
-                    Some(true) => "; this port speaks TLS: write `https://`",
-                    _ => return failure,
-                }
-            }
-            Some(Suspicion::Plain) => {
-                match by(&*self.means.clock, until, pin!(speaks_plain(&self.name))).await {
-                    Some(true) => "; this port speaks plain http: write `http://`",
-                    // A server that misses a certificate may say so, or only end the connection.
-                    _ => {
-                        let hint = "; if etcd wants a client certificate, name one";
-                        let message = describe(error) + hint;
-                        return Failure::Unavailable(named(&self.name, message));
-                    }
-                }
+        let asked = by(&*self.means.clock, until, pin!(speaks(tls, &self.name))).await;
+        let hint = match (tls, asked.unwrap_or(false)) {
+            (true, true) => "; this port speaks TLS: write `https://`",
+            (true, false) => return failure,
+            (false, true) => "; this port speaks plain http: write `http://`",
+            // A server that misses a certificate may say so, or only end the connection.
+            (false, false) => {
+                let message = describe(error) + "; if etcd wants a client certificate, name one";
+                return Failure::Unavailable(named(&self.name, message));
             }
         };
         misconfigured(&self.name, error, hint)
+    }
+}
+
+impl Connection {
+    /// What a failed exchange over this connection comes to.
+    pub(super) fn failed(&self, error: &etcd_client::Error) -> Failure {
+        let Endpoint { target, name, .. } = &*self.endpoint;
+        if !spoken(error) {
+            self.lose();
+        }
+        // One side has refused the other's certificate, so there was no connection that could have carried the request. On a
+        // proven one, the same words would be about a connection that broke.
+        if !self.proven
+            && target.is_by_url()
+            && suspicion(name, error) == Some(Suspicion::Certificate)
+        {
+            return bad_certificate(name, error);
+        }
+        let message = describe(error);
+        match classify(error) {
+            Class::Unavailable => Failure::Unavailable(named(name, message)),
+            Class::Refused(kind) => refused(kind, name, message),
+            Class::StaleToken => Failure::Refused(Refusal::Other, named(name, message)),
+            Class::Unknown => Failure::Unknown(named(name, message)),
+        }
+    }
+
+    /// It is no good: the endpoint's next exchange uses another one.
+    pub(super) fn lose(&self) {
+        self.endpoint.lose(self.generation);
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.endpoint.has_lost(self.generation)
+    }
+
+    /// Completes once it is lost.
+    pub(super) async fn lost(&self) {
+        let mut lost = self.endpoint.lost.subscribe();
+        let _ = lost.wait_for(|lost| *lost >= self.generation).await; // fails only without a sender, which is the endpoint's
+    }
+}
+
+impl Opening {
+    fn is_proven(&self) -> bool {
+        matches!(*self.stage.borrow(), Stage::Proven(_))
+    }
+
+    fn is_of_use(&self) -> bool {
+        match *self.stage.borrow() {
+            Stage::Proven(_) => true,
+            Stage::Failed(_) => false,
+            // Until its task is gone, which ends with one of the two or not at all.
+            Stage::Begun | Stage::Unproven(_) => self.stage.has_changed().is_ok(),
+        }
     }
 }
 
@@ -382,18 +360,10 @@ mod tests {
     use super::*;
     use crate::clock::BootClock;
 
-    fn endpoint(url: String) -> Endpoint {
+    fn endpoint(url: String) -> Arc<Endpoint> {
         let config = Config::new([&url]).connect_timeout(Duration::from_millis(50));
         let means = Means::new(&config, Arc::new(BootClock));
         Endpoint::new(Target::Urls(vec![url]), true, &means)
-    }
-
-    #[test]
-    fn endpoints_share_the_connect_timeout() {
-        let secs = Duration::from_secs;
-        assert_eq!(Share::new(secs(5), 1).each(), secs(5));
-        assert_eq!(Share::new(secs(10), 2).each(), LONGEST);
-        assert_eq!(Share::new(secs(3), 3).each(), secs(1));
     }
 
     #[tokio::test]

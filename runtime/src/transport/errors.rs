@@ -37,6 +37,14 @@ pub(super) fn misconfigured(url: &str, error: &etcd_client::Error, hint: &str) -
     Failure::Unavailable(permanently(url, &message))
 }
 
+/// A certificate was refused; the text may say which one, and hence what to do.
+pub(super) fn bad_certificate(url: &str, error: &etcd_client::Error) -> Failure {
+    let text = describe(error);
+    let of_client = ["CertificateRequired", "BadCertificate"].iter().any(|it| text.contains(it));
+    let hint = if of_client { "; if etcd wants a client certificate, name one" } else { "" };
+    misconfigured(url, error, hint)
+}
+
 /// etcd refused a request, or would.
 pub(super) fn refused(kind: Refusal, url: &str, message: String) -> Failure {
     let cause = match kind {
@@ -145,9 +153,7 @@ pub(super) fn classify(error: &etcd_client::Error) -> Class {
 /// Whether a new connection, with the credentials of that moment, may fare better: this one cannot be made again, or etcd refuses
 /// its user.
 pub(super) fn wants_another_connection(error: &etcd_client::Error) -> bool {
-    let etcd_client::Error::GRpcStatus(status) = error else {
-        return false;
-    };
+    let etcd_client::Error::GRpcStatus(status) = error else { return false };
     [
         ENDED,
         "etcdserver: authentication failed, invalid user ID or password",
@@ -215,16 +221,6 @@ pub(super) fn suspicion(url: &str, error: &etcd_client::Error) -> Option<Suspici
         "https" if cut || has(&["InvalidContentType", "handshake eof"]) => Some(Suspicion::Plain),
         "http" if cut || has(&["frame with invalid size"]) => Some(Suspicion::Tls),
         _ => None,
-    }
-}
-
-/// What to do about a refused certificate, where its text says which one it is.
-pub(super) fn certificate_hint(error: &etcd_client::Error) -> &'static str {
-    let text = describe(error);
-    if ["CertificateRequired", "BadCertificate"].iter().any(|alert| text.contains(alert)) {
-        "; if etcd wants a client certificate, name one"
-    } else {
-        ""
     }
 }
 

@@ -79,9 +79,7 @@ impl Keyring {
         }
         drop(known); // a subscriber may keep the log line waiting
         match (&read, &before) {
-            (Ok(_), _) if failed => {
-                tracing::info!(parent: None, "credentials can be read again");
-            }
+            (Ok(_), _) if failed => tracing::info!(parent: None, "credentials can be read again"),
             (Ok(_), Some(_)) if changed => {
                 tracing::info!(parent: None, "credentials have changed: new connections use them");
             }
@@ -101,10 +99,13 @@ impl Keyring {
         }
     }
 
-    /// Tells whether the end of the certificate is near and not warned of today. Then [`current`](Self::current) reads whether there
-    /// is another one by now, and warns if there is not.
-    pub(super) fn is_due(&self) -> bool {
-        lock(&self.known).is_due(self.clock.now())
+    /// Has the end of the certificate warned of, if that is near and was not done today: connections may last longer than their
+    /// certificates. [`current`](Self::current) reads whether there is another one by now, and warns if there is not.
+    pub(super) fn mind_end(self: &Arc<Self>) {
+        if lock(&self.known).is_due(self.clock.now()) {
+            let keyring = Arc::clone(self);
+            tokio::spawn(async move { drop(keyring.current().await) });
+        }
     }
 
     fn warn_of_end(&self) {
@@ -114,27 +115,21 @@ impl Keyring {
             return;
         }
         known.warned = Some(now);
-        let Some(expiry) = known.expiry else {
-            return;
-        };
+        let Some(Expiry { ends, .. }) = known.expiry else { return };
         drop(known);
-        let ends = humantime::format_rfc3339_seconds(expiry.ends);
-        let over = expiry.is_over(SystemTime::now());
-        match over {
-            false => {
-                tracing::warn!(parent: None, code = "certificate.ends", %ends, "this client's certificate ends soon: replace it");
-            }
-            true => {
-                tracing::warn!(parent: None, code = "certificate.ends", %ends, "this client's certificate has ended: etcd refuses new connections");
-            }
-        }
+        let what = match SystemTime::now() < ends {
+            true => "ends soon: replace it",
+            false => "has ended: etcd refuses new connections",
+        };
+        let ends = humantime::format_rfc3339_seconds(ends);
+        tracing::warn!(parent: None, code = "certificate.ends", %ends, "this client's certificate {what}");
     }
 }
 
 impl Known {
     fn is_due(&self, now: Moment) -> bool {
         let today = self.warned.is_some_and(|warned| now - warned < DAY);
-        !today && self.expiry.is_some_and(|it| it.is_near(SystemTime::now()))
+        !today && self.expiry.is_some_and(|it| SystemTime::now() >= it.near)
     }
 }
 
@@ -143,9 +138,7 @@ impl Known {
 fn sound(credentials: &Credentials) -> Result<(), String> {
     use std::error::Error;
 
-    let Some(tls) = &credentials.tls else {
-        return Ok(());
-    };
+    let Some(tls) = &credentials.tls else { return Ok(()) };
     tls.check()?;
     let endpoint = tonic::transport::Endpoint::from_static("https://etcd");
     match endpoint.tls_config(tls.options()) {

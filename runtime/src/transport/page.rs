@@ -36,7 +36,9 @@ impl Page {
             let options =
                 GetOptions::new().with_range(end).with_limit(KEYS).with_revision(at.unwrap_or(0)); // 0: now
             match kv.get(from, Some(options)).await {
-                Err(error) if at.is_some() && is_compacted(&error) => at = None,
+                Err(Error::GRpcStatus(status)) if at.is_some() && status.message() == COMPACTED => {
+                    at = None;
+                }
                 answer => break answer?,
             }
         };
@@ -48,8 +50,4 @@ impl Page {
             revision: at.and_then(Revision::new).unwrap_or(now),
         })
     }
-}
-
-fn is_compacted(error: &Error) -> bool {
-    matches!(error, Error::GRpcStatus(status) if status.message() == COMPACTED)
 }

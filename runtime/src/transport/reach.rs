@@ -29,8 +29,8 @@ pub(crate) struct Reach {
     pub(super) changed: Arc<Notify>,
 }
 
-struct State {
-    etcd: etcd_locked_core::Reach,
+pub(crate) struct State {
+    pub(crate) etcd: etcd_locked_core::Reach,
     /// Nothing was due when the task that probes looked last.
     rests: bool,
     /// How many calls were refused since etcd answered last.
@@ -67,27 +67,19 @@ impl Reach {
         logs
     }
 
-    /// Notes that calls wait for etcd, or that none does.
-    pub(crate) fn wait(&self, waits: bool) {
-        let now = self.clock.now();
-        self.change(|state| state.etcd.wait(now, waits));
-    }
-
     /// Notes that an exchange begins; [`end`](Self::end) must follow.
     pub(super) fn begin(&self, request: &Request) -> Sent {
-        let now = self.clock.now();
-        self.change(|state| state.etcd.begin(now, request))
+        self.change(|state, now| state.etcd.begin(now, request))
     }
 
     /// Notes how an exchange ended, and marks a stale response.
     pub(super) fn end(&self, sent: Sent, result: &mut Result<Response, Failure>) {
-        let now = self.clock.now();
-        let (before, lost, refused) = self.change(|state| {
+        let (now, before, lost, refused) = self.change(|state, now| {
             let before = state.etcd.is_lost_since();
             state.etcd.end(now, sent, result);
             let answered = result.is_ok() || matches!(result, Err(Failure::Refused(..)));
             let refused = if answered { mem::take(&mut state.refused) } else { 0 };
-            (before, state.etcd.is_lost_since(), refused)
+            (now, before, state.etcd.is_lost_since(), refused)
         });
         let endpoints = &self.name;
         match (before, lost, result) {
@@ -105,16 +97,6 @@ impl Reach {
         }
     }
 
-    /// A connection was made.
-    pub(super) fn connect(&self) {
-        self.change(|state| state.etcd.connect());
-    }
-
-    /// etcd is another cluster than before.
-    pub(super) fn wipe(&self) {
-        self.change(|state| state.etcd.wipe());
-    }
-
     /// Returns what the core does not know yet.
     pub(crate) fn news(&self) -> Option<Input> {
         lock(&self.state).etcd.news.pop_front()
@@ -126,8 +108,7 @@ impl Reach {
 
     /// Returns the exchange that `request` begins, if etcd is to be probed with it now; and when the next one is due.
     pub(super) fn probe(&self, request: &Request) -> (Option<Sent>, Option<Moment>) {
-        let now = self.clock.now();
-        self.change(|state| {
+        self.change(|state, now| {
             let probe = state.etcd.probe(now, request);
             let due = state.etcd.due();
             state.rests = due.is_none();
@@ -135,10 +116,12 @@ impl Reach {
         })
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    /// Changes the state, now.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State, Moment) -> T) -> T {
+        let now = self.clock.now();
         let mut state = lock(&self.state);
         let before = state.etcd.news.len();
-        let changed = change(&mut state);
+        let changed = change(&mut state, now);
         let is_new = before == 0 && !state.etcd.news.is_empty();
         let is_due = state.rests && state.etcd.due().is_some();
         state.rests &= !is_due;

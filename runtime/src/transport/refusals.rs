@@ -1,12 +1,11 @@
 //! Refusals of deletes and barriers, which the core sends again until etcd carries them out (rule P34). Often no caller learns
 //! of them, so they are logged; a refused put is its caller's error.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use etcd_locked_core::{Cause, Failure, Key, Op, Txn};
+use etcd_locked_core::{Failure, Key, Op, Txn};
 
 use crate::clock::Moment;
 use crate::mutex::lock;
@@ -14,100 +13,55 @@ use crate::mutex::lock;
 /// A refusal counts for so long: its write is sent again about once a second, unless its lease has ended.
 const FORGET: Duration = Duration::from_secs(60);
 
+/// How often refusals that are over are looked for, as that is a walk over all of them.
+const WALK: Duration = Duration::from_secs(1);
+
 /// The keys whose write etcd refuses at present. One warning is logged when there is a first, one line when none is left.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
-    keys: Mutex<Keys>,
-    /// Whether there are any: while there are none, a write that succeeds does not lock `keys`.
-    any: AtomicBool,
-}
+pub(super) struct Refusals(Mutex<Refused>);
 
-/// The keys whose write was refused within [`FORGET`], and not carried out since.
 #[derive(Debug, Default)]
-struct Keys {
-    /// When etcd refused each one last.
-    refused: BTreeMap<Key, Moment>,
-    /// Every refusal, the oldest first: what is over is found without a walk over all keys.
-    refusals: VecDeque<(Moment, Key)>,
-}
-
-/// What is to be logged.
-#[derive(Debug)]
-enum Line<'a> {
-    First(&'a Cause),
-    Over,
+struct Refused {
+    /// When etcd last refused the write of each key, if it has not carried it out since.
+    keys: BTreeMap<Key, Moment>,
+    walked: Option<Moment>,
 }
 
 impl Refusals {
     /// etcd answered a write, or did not.
     pub(super) fn note<T>(&self, now: Moment, txn: &Txn, result: &Result<T, Failure>) {
-        match self.line(now, txn, result) {
-            Some(Line::First(cause)) => {
-                tracing::warn!(parent: None, code = "etcd.releases_denied", %cause, "etcd refuses to delete keys of this process, or to settle what was sent before: tried again as long as their lease lives");
-            }
-            Some(Line::Over) => {
-                tracing::info!(parent: None, "etcd carries out again what it had refused");
-            }
-            None => {}
-        }
-    }
-
-    fn line<'a, T>(
-        &self,
-        now: Moment,
-        txn: &Txn,
-        result: &'a Result<T, Failure>,
-    ) -> Option<Line<'a>> {
         let refused = match result {
             // Perhaps etcd refuses the puts. The core sends the deletes again apart, which shows whether they are refused.
-            Err(Failure::Refused(..)) if puts_records(txn) => return None,
+            Err(Failure::Refused(..)) if puts_records(txn) => return,
             Err(Failure::Refused(_, cause)) => Some(cause),
-            Ok(_) if self.any.load(Ordering::Acquire) => None,
-            _ => return None,
+            Err(_) => return,
+            Ok(_) => None,
         };
-        let mut keys = lock(&self.keys);
-        if refused.is_some() {
-            keys.forget(now);
+        let mut all = lock(&self.0);
+        if refused.is_some() && all.walked.is_none_or(|walked| now - walked >= WALK) {
+            all.walked = Some(now);
+            all.keys.retain(|_, at| now - *at < FORGET);
         }
-        let any = !keys.refused.is_empty();
+        let was_empty = all.keys.is_empty();
+        if refused.is_none() && was_empty {
+            return;
+        }
         for key in repeated(txn) {
             match refused {
-                Some(_) => keys.refuse(now, key),
-                None => keys.carry_out(key),
+                Some(_) => drop(all.keys.insert(key.clone(), now)),
+                None => drop(all.keys.remove(key)),
             }
         }
-        let none = keys.refused.is_empty();
-        self.any.store(!none, Ordering::Release);
-        match (any, none) {
-            (false, false) => refused.map(Line::First),
-            (true, true) => Some(Line::Over),
-            _ => None,
-        }
-    }
-}
-
-impl Keys {
-    fn refuse(&mut self, now: Moment, key: &Key) {
-        self.refused.insert(key.clone(), now);
-        self.refusals.push_back((now, key.clone()));
-    }
-
-    fn carry_out(&mut self, key: &Key) {
-        self.refused.remove(key);
-        if self.refused.is_empty() {
-            self.refusals.clear();
-        }
-    }
-
-    /// Drops the keys whose last refusal is too long ago.
-    fn forget(&mut self, now: Moment) {
-        while let Some((at, key)) = self.refusals.front()
-            && now - *at >= FORGET
-        {
-            if self.refused.get(key) == Some(at) {
-                self.refused.remove(key);
+        let is_empty = all.keys.is_empty();
+        drop(all); // a subscriber may keep the log line waiting
+        match refused {
+            Some(cause) if was_empty && !is_empty => {
+                tracing::warn!(parent: None, code = "etcd.releases_denied", %cause, "etcd refuses to delete keys of this process, or to settle what was sent before: tried again as long as their lease lives");
             }
-            self.refusals.pop_front();
+            None if is_empty => {
+                tracing::info!(parent: None, "etcd carries out again what it had refused")
+            }
+            _ => {}
         }
     }
 }

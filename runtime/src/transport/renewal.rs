@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::vec::IntoIter;
 
 use etcd_client::{Error, LeaseKeepAliveStream, LeaseKeeper};
-use etcd_locked_core::{Cause, Failure, LeaseId, Revision};
+use etcd_locked_core::{Failure, LeaseId, Revision};
 
 use super::convert::malformed;
 use super::endpoint::{Connection, Endpoint};
@@ -35,7 +35,7 @@ struct Lease {
 
 /// What is known of a lease's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     /// It is renewed.
     Open,
     /// It is to be revoked, and etcd has not answered.
@@ -48,7 +48,6 @@ enum End {
 pub(super) struct Stream {
     keeper: LeaseKeeper,
     answers: LeaseKeepAliveStream,
-    pub(super) endpoint: Arc<Endpoint>,
     pub(super) connection: Connection,
 }
 
@@ -88,18 +87,11 @@ impl Renewals {
         lock(&self.leases).get(&lease).map(|lease| lease.ttl)
     }
 
-    /// The lease is not renewed any more, and is to be revoked.
-    pub(super) fn end(&self, lease: LeaseId) {
+    /// The lease is not renewed any more.
+    pub(super) fn mark(&self, lease: LeaseId, end: End) {
         if let Some(lease) = lock(&self.leases).get_mut(&lease) {
             lease.stream = None;
-            lease.end = End::Asked;
-        }
-    }
-
-    /// etcd has refused to revoke it.
-    pub(super) fn refused(&self, lease: LeaseId) {
-        if let Some(lease) = lock(&self.leases).get_mut(&lease) {
-            lease.end = End::Refused;
+            lease.end = end;
         }
     }
 
@@ -130,12 +122,11 @@ impl Stream {
     /// Opens a stream, which renews the lease; answers what etcd said of it.
     pub(super) async fn open(
         connection: Connection,
-        endpoint: Arc<Endpoint>,
         lease: LeaseId,
         known: Option<Duration>,
     ) -> Result<(Renewed, Self), Error> {
         let (keeper, answers) = connection.client.lease_client().keep_alive(lease).await?;
-        let mut stream = Self { keeper, answers, endpoint, connection };
+        let mut stream = Self { keeper, answers, connection };
         // etcd-client keeps the first answer's TTL to itself, though not that there is one. It is what was granted;
         // only where that is not known, another round trip asks for it.
         let renewed = match known {
@@ -160,23 +151,6 @@ impl Stream {
     }
 }
 
-/// How an endpoint is asked.
-pub(super) enum Way {
-    /// By the stream of the renewal before.
-    Kept(Box<Stream>),
-    /// By a stream that is opened.
-    Opened(Arc<Endpoint>),
-}
-
-impl Way {
-    pub(super) fn endpoint(&self) -> &Arc<Endpoint> {
-        match self {
-            Self::Kept(stream) => &stream.endpoint,
-            Self::Opened(endpoint) => endpoint,
-        }
-    }
-}
-
 /// A connection over which an endpoint was asked: the endpoint, and the connection's generation.
 type Asked = (Arc<Endpoint>, Option<u64>);
 
@@ -192,12 +166,7 @@ pub(super) struct Renewal {
     silent: Vec<Asked>,
     /// One more round may begin, as one more part of the time is over.
     may_repeat: bool,
-    /// The round is not the first: it goes to silent endpoints too.
-    repeats: bool,
-    causes: Vec<Cause>,
-    /// An endpoint that failed may have renewed the lease all the same.
-    may_be_applied: bool,
-    refusal: Option<Failure>,
+    pub(super) failures: Vec<Failure>,
 }
 
 impl Renewal {
@@ -205,49 +174,48 @@ impl Renewal {
     pub(super) fn new(ring: Arc<Ring>, kept: Option<Stream>) -> Self {
         Self {
             ring,
-            kept: kept.filter(|stream| !stream.endpoint.has_lost(stream.connection.generation)),
+            kept: kept.filter(|stream| !stream.connection.is_lost()),
             round: None,
             newest: None,
             silent: Vec::new(),
             may_repeat: false,
-            repeats: false,
-            causes: Vec::new(),
-            may_be_applied: false,
-            refusal: None,
+            failures: Vec::new(),
         }
     }
 
-    /// The next way to ask. None, once an endpoint has refused; or where all have failed or were asked: then one more may be
-    /// asked after [`silence`](Self::silence).
-    pub(super) fn next(&mut self) -> Option<Way> {
-        let way = match self.kept.take() {
-            _ if self.refusal.is_some() => None,
-            Some(stream) => Some(Way::Kept(Box::new(stream))),
-            None => self.next_endpoint().map(Way::Opened),
+    /// The next endpoint to ask, and the stream to ask it by, unless one is to be opened. None, once an endpoint has refused; or where
+    /// all have failed or were asked: then one more may be asked after [`silence`](Self::silence).
+    pub(super) fn next(&mut self) -> Option<(Arc<Endpoint>, Option<Stream>)> {
+        self.newest = None;
+        if self.failures.iter().any(|it| matches!(it, Failure::Refused(..))) {
+            return None;
+        }
+        let kept = self.kept.take();
+        let endpoint = match &kept {
+            Some(stream) => Arc::clone(&stream.connection.endpoint),
+            None => self.next_endpoint()?,
         };
-        self.newest = way.as_ref().map(|way| {
-            let generation = match way {
-                Way::Kept(stream) => Some(stream.connection.generation),
-                Way::Opened(_) => None,
-            };
-            (way.endpoint().clone(), generation)
-        });
-        way
+        let generation = kept.as_ref().map(|stream| stream.connection.generation);
+        self.newest = Some((Arc::clone(&endpoint), generation));
+        Some((endpoint, kept))
     }
 
     /// Endpoints that were not asked yet come first; then all again, over new connections where theirs are silent.
     fn next_endpoint(&mut self) -> Option<Arc<Endpoint>> {
-        let begin = || self.ring.round().collect::<Vec<_>>().into_iter();
-        let round = self.round.get_or_insert_with(begin);
         let is = |one: &Arc<Endpoint>, (other, _): &Asked| Arc::ptr_eq(one, other);
-        let mut next = round.find(|it| self.repeats || !self.silent.iter().any(|of| is(it, of)));
+        let (ring, silent) = (&self.ring, &self.silent);
+        let round = self.round.get_or_insert_with(|| {
+            let mut first = ring.round();
+            first.retain(|it| !silent.iter().any(|of| is(it, of)));
+            first.into_iter()
+        });
+        let mut next = round.next();
         if next.is_none() && std::mem::take(&mut self.may_repeat) {
-            self.repeats = true;
-            *round = begin();
+            *round = ring.round().into_iter();
             next = round.next();
         }
         let next = next?;
-        for (_, generation) in self.silent.iter().filter(|of| is(&next, of)) {
+        for (_, generation) in silent.iter().filter(|of| is(&next, of)) {
             // Not lost yet: it may still answer.
             generation.inspect(|generation| next.reopen(*generation));
         }
@@ -265,33 +233,32 @@ impl Renewal {
 
     /// One has answered. The silent connections that were asked before it are worse, and not used again.
     pub(super) fn answered(&self, stream: &Stream) {
-        let its_own = Some(stream.connection.generation);
+        let connection = &stream.connection;
         let before = self.silent.iter().take_while(|(endpoint, generation)| {
-            !Arc::ptr_eq(endpoint, &stream.endpoint) || *generation != its_own
+            !Arc::ptr_eq(endpoint, &connection.endpoint)
+                || *generation != Some(connection.generation)
         });
         for (endpoint, generation) in before {
             generation.inspect(|generation| endpoint.lose(*generation));
         }
     }
 
-    /// One has failed, or refuses: then no more are asked.
-    pub(super) fn failed(&mut self, failure: Failure) {
-        match failure {
-            Failure::Unavailable(cause) => self.causes.push(cause),
-            Failure::Unknown(cause) => {
-                self.may_be_applied = true;
-                self.causes.push(cause);
-            }
-            refused @ Failure::Refused(..) => self.refusal = Some(refused),
-        }
-    }
-
-    /// What it comes to without an answer.
+    /// What it comes to without an answer. An endpoint that failed may have renewed the lease all the same.
     pub(super) fn outcome(self) -> Failure {
-        match self.refusal {
-            Some(refused) => refused,
-            None if self.may_be_applied => Failure::Unknown(all(self.causes)),
-            None => unserved(self.causes),
+        let (mut causes, mut may_be_applied) = (Vec::new(), false);
+        for failure in self.failures {
+            match failure {
+                Failure::Refused(..) => return failure,
+                Failure::Unavailable(cause) => causes.push(cause),
+                Failure::Unknown(cause) => {
+                    may_be_applied = true;
+                    causes.push(cause);
+                }
+            }
+        }
+        match may_be_applied {
+            true => Failure::Unknown(all(causes)),
+            false => unserved(causes),
         }
     }
 }
@@ -311,37 +278,17 @@ mod tests {
         let means = Means::new(&config, Arc::new(BootClock));
         let endpoint =
             |name: &&str| Endpoint::new(Target::Urls(vec![(*name).to_owned()]), true, &means);
-        let endpoints = names.iter().map(|name| Arc::new(endpoint(name)));
-        Renewal::new(Arc::new(Ring::new(endpoints.collect(), 0)), None)
+        let endpoints = names.iter().map(endpoint);
+        Renewal::new(Arc::new(Ring::new(endpoints.collect())), None)
     }
 
     /// Who is asked next.
     fn next(renewal: &mut Renewal) -> Option<String> {
-        Some(renewal.next()?.endpoint().name().to_owned())
+        Some(renewal.next()?.0.name.clone())
     }
 
     fn unavailable() -> Failure {
         Failure::Unavailable(named("a", "refused".to_owned()))
-    }
-
-    #[test]
-    fn silent_endpoints_are_asked_again_after_the_others() {
-        let mut renewal = renewal(&["a", "b"]);
-        for expected in ["a", "b", "a", "b"] {
-            assert_eq!(next(&mut renewal).as_deref(), Some(expected));
-            assert!(renewal.silence().is_some());
-        }
-    }
-
-    #[test]
-    fn all_are_asked_once_if_all_fail() {
-        let mut renewal = renewal(&["a", "b"]);
-        for expected in ["a", "b"] {
-            assert_eq!(next(&mut renewal).as_deref(), Some(expected));
-            renewal.failed(unavailable());
-        }
-        assert_eq!(next(&mut renewal), None);
-        assert!(matches!(renewal.outcome(), Failure::Unavailable(_)));
     }
 
     #[test]
@@ -351,9 +298,9 @@ mod tests {
         assert!(renewal.silence().is_some());
         for expected in ["b", "a", "b"] {
             assert_eq!(next(&mut renewal).as_deref(), Some(expected));
-            renewal.failed(unavailable());
+            renewal.failures.push(unavailable());
         }
-        assert_eq!(next(&mut renewal), None);
+        assert_eq!(next(&mut renewal), None, "all have failed");
         assert!(renewal.silence().is_none());
         assert_eq!(next(&mut renewal).as_deref(), Some("a"));
     }
@@ -363,9 +310,9 @@ mod tests {
     fn refused_revocation_leaves_nothing_once_its_lease_is_over() {
         let renewals = Renewals::new(Arc::new(BootClock));
         renewals.keep(1, Duration::ZERO, None);
-        renewals.end(1);
+        renewals.mark(1, End::Asked);
         assert_eq!(renewals.left(), 1, "etcd has not answered");
-        renewals.refused(1);
+        renewals.mark(1, End::Refused);
         assert_eq!(renewals.left(), 0);
     }
 }

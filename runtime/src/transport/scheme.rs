@@ -12,16 +12,14 @@ const EMPTY_HELLO: &[u8] = &[0x16, 3, 1, 0, 4, 1, 0, 0, 0];
 /// First bytes of an HTTP/2 client: its preface, and settings without content. A server answers with its own settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// Asks the port of a URL whether it speaks TLS.
-pub(super) async fn speaks_tls(url: &str) -> bool {
-    let alert_or_handshake = [[0x15, 3], [0x16, 3]];
-    answer(url, EMPTY_HELLO).await.is_some_and(|first: [u8; 2]| alert_or_handshake.contains(&first))
-}
-
-/// Asks the port of a URL whether it speaks HTTP/2 without TLS.
-pub(super) async fn speaks_plain(url: &str) -> bool {
+/// Asks the port of a URL whether it speaks TLS, or HTTP/2 without.
+pub(super) async fn speaks(tls: bool, url: &str) -> bool {
+    let alert_or_handshake = |first: [u8; 2]| [[0x15, 3], [0x16, 3]].contains(&first);
     let settings = |frame: [u8; 9]| frame[0] == 0 && frame[3] == 4 && frame[5..] == [0; 4];
-    answer(url, PREFACE).await.is_some_and(settings)
+    match tls {
+        true => answer(url, EMPTY_HELLO).await.is_some_and(alert_or_handshake),
+        false => answer(url, PREFACE).await.is_some_and(settings),
+    }
 }
 
 /// Sends these bytes over a connection of their own, and returns the first ones of the answer.

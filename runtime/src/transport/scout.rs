@@ -5,17 +5,17 @@
 //! answered, the lease waits only briefly for the others.
 
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use etcd_client::Member;
 use tokio::sync::{Notify, OnceCell};
 use tokio::task::JoinSet;
 
 use super::endpoint::{Endpoint, Means};
 use super::ring::Ring;
 use super::target::Target;
-use crate::clock::{Clock, by};
+use crate::clock::{Clock, by, until};
 use crate::values::config::is_endpoint;
 
 /// How long the first lease waits for the other endpoints once one is proven.
@@ -61,22 +61,20 @@ impl Scout {
     }
 
     async fn ask_all(self: &Arc<Self>) {
-        let endpoints = self.ring.all();
+        let endpoints = self.ring.round();
         if endpoints.len() < 2 && self.configured.is_none() {
             return; // proven when it is first used
         }
         let mut asked = JoinSet::new();
-        for endpoint in self.ring.round() {
+        for endpoint in endpoints {
             asked.spawn(async move { endpoint.connect().await.is_ok() });
         }
         let mut until = None;
         loop {
+            let next = pin!(asked.join_next());
             let answered = match until {
-                None => asked.join_next().await,
-                Some(until) => {
-                    let next = pin!(asked.join_next());
-                    by(&*self.means.clock, until, next).await.flatten()
-                }
+                None => next.await,
+                Some(until) => by(&*self.means.clock, until, next).await.flatten(),
             };
             match answered {
                 Some(Ok(true)) => until = until.or_else(|| Some(self.means.clock.now() + OTHERS)),
@@ -85,8 +83,8 @@ impl Scout {
             }
         }
         // One connection is enough.
-        let connected = self.ring.round().filter(|it| it.is_connected());
-        connected.skip(1).for_each(|it| it.rest());
+        let endpoints = self.ring.round().into_iter();
+        endpoints.filter(|it| it.is_connected()).skip(1).for_each(|it| it.rest());
         let (wake, clock) = (Arc::clone(&self.wake), Arc::clone(&self.means.clock));
         tokio::spawn(Self::go_on(Arc::downgrade(self), wake, clock));
     }
@@ -95,29 +93,15 @@ impl Scout {
         let (first, longest) = PAUSE;
         let mut pause = first;
         loop {
-            let Some(settled) = scout.upgrade().map(|scout| scout.is_settled()) else {
-                return;
-            };
-            let follows = scout.upgrade().is_some_and(|it| it.configured.is_some());
-            let next = match (settled, follows) {
-                (false, _) => Some(pause),
-                (true, true) => Some(PERIOD),
-                (true, false) => None,
-            };
-            pause = match settled {
-                true => first,
-                false => (pause * 2).min(longest),
-            };
-            match next {
-                Some(next) => tokio::select! {
-                    () = clock.sleep_until(clock.now() + next) => {}
-                    () = wake.notified() => clock.sleep_until(clock.now() + first).await,
-                },
-                None => wake.notified().await,
+            let state = scout.upgrade().map(|it| (it.is_settled(), it.configured.is_some()));
+            let Some((settled, follows)) = state else { return };
+            let next = if settled { follows.then_some(PERIOD) } else { Some(pause) };
+            pause = if settled { first } else { (pause * 2).min(longest) };
+            tokio::select! {
+                () = until(&*clock, next.map(|next| clock.now() + next)) => {}
+                () = wake.notified() => clock.sleep_until(clock.now() + first).await,
             }
-            let Some(scout) = scout.upgrade() else {
-                return;
-            };
+            let Some(scout) = scout.upgrade() else { return };
             scout.ask_silent().await;
             scout.follow().await;
         }
@@ -125,16 +109,15 @@ impl Scout {
 
     /// Whether every endpoint is known to be of the engine's cluster.
     fn is_settled(&self) -> bool {
-        let endpoints = self.ring.all();
-        endpoints.iter().all(|it| self.means.clusters.knows(it.name()))
-            && !self.means.clusters.is_mixed()
+        let clusters = &self.means.clusters;
+        self.ring.round().iter().all(|it| clusters.knows(&it.name)) && !clusters.is_mixed()
     }
 
     /// Asks the endpoints that have not answered yet; while there are two clusters, all that are not in use.
     async fn ask_silent(&self) {
         let mixed = self.means.clusters.is_mixed();
-        for endpoint in &*self.ring.all() {
-            let asks = mixed || !self.means.clusters.knows(endpoint.name());
+        for endpoint in self.ring.round() {
+            let asks = mixed || !self.means.clusters.knows(&endpoint.name);
             if asks && !endpoint.is_connected() && endpoint.connect().await.is_ok() {
                 endpoint.rest();
             }
@@ -143,19 +126,17 @@ impl Scout {
 
     /// Reads the member list, and replaces the endpoints by those of the configuration and of the members.
     async fn follow(&self) {
-        let Some(configured) = &self.configured else {
-            return;
-        };
+        let Some(configured) = &self.configured else { return };
         for endpoint in self.ring.round() {
-            let Ok(connection) = endpoint.connect().await else {
-                continue;
-            };
+            let Ok(connection) = endpoint.connect().await else { continue };
             let mut client = connection.client.cluster_client();
             let until = self.means.clock.now() + LIST;
             match by(&*self.means.clock, until, pin!(client.member_list())).await {
                 Some(Ok(list)) => {
-                    let names: Vec<_> = configured.iter().map(|it| it.name()).collect();
-                    let urls = usable(list.members(), &names);
+                    let names: Vec<_> = configured.iter().map(|it| &*it.name).collect();
+                    let members = list.members().iter().filter(|it| !it.is_learner());
+                    let urls = members.flat_map(|it| it.client_urls()).map(String::as_str);
+                    let urls = usable(urls, &names);
                     return self.replace(configured, &urls).await;
                 }
                 Some(Err(error)) => tracing::debug!(parent: None, %error, "no member list"),
@@ -167,17 +148,18 @@ impl Scout {
     /// Makes the ring of the configured endpoints and of these members. A new member has to answer first; until then, it is asked
     /// each time that the member list is read.
     async fn replace(&self, configured: &[Arc<Endpoint>], urls: &[String]) {
-        let before = self.ring.all();
+        let before = self.ring.round();
         let mut endpoints = configured.to_vec();
         for url in urls {
-            if let Some(known) = before.iter().find(|it| it.name() == url) {
+            if let Some(known) = before.iter().find(|it| it.name == *url) {
                 endpoints.push(Arc::clone(known));
                 continue;
             }
-            let new = Endpoint::new(Target::Urls(vec![url.clone()]), false, &self.means);
+            let target = Target::Urls(vec![url.clone()]);
+            let new = Endpoint::new(target, false, &self.means);
             if new.connect().await.is_ok() {
                 new.rest();
-                endpoints.push(Arc::new(new));
+                endpoints.push(new);
             }
         }
         let is_in = |list: &[Arc<Endpoint>], it: &Arc<Endpoint>| {
@@ -188,10 +170,10 @@ impl Scout {
         if gone.is_empty() && came == 0 {
             return;
         }
-        self.means.share.divide(endpoints.len());
+        self.means.endpoints.store(endpoints.len(), Ordering::Relaxed);
+        let now: Vec<_> = endpoints.iter().map(|it| it.name.clone()).collect();
         self.ring.replace(endpoints);
         gone.iter().for_each(|endpoint| endpoint.retire());
-        let now: Vec<_> = self.ring.all().iter().map(|it| it.name().to_owned()).collect();
         tracing::info!(parent: None, endpoints = now.join(","), "etcd's members have changed");
     }
 }
@@ -204,34 +186,25 @@ impl Drop for Scout {
 
 /// The client URLs of members that are reached as the configured ones are, but for those configured already: of the same scheme, and
 /// on this machine only if those are.
-fn usable(members: &[Member], configured: &[&str]) -> Vec<String> {
-    let urls = members.iter().filter(|member| !member.is_learner());
-    let urls = urls.flat_map(|member| member.client_urls());
-    fitting(urls.map(String::as_str), configured)
-}
-
-fn fitting<'a>(urls: impl Iterator<Item = &'a str>, configured: &[&str]) -> Vec<String> {
+fn usable<'a>(urls: impl Iterator<Item = &'a str>, configured: &[&str]) -> Vec<String> {
     let scheme = |url: &str| url.split_once("://").map(|(scheme, _)| scheme.to_owned());
     let wanted = configured.first().and_then(|url| scheme(url));
     let here = configured.iter().any(|url| is_local(url));
-    let mut fitting: Vec<String> = Vec::new();
+    let mut usable: Vec<String> = Vec::new();
     for url in urls.map(|url| url.trim_end_matches('/')) {
         let fits = scheme(url) == wanted && is_endpoint(url) && (here || !is_local(url));
-        if fits && !configured.contains(&url) && !fitting.iter().any(|it| it == url) {
-            fitting.push(url.to_owned());
+        if fits && !configured.contains(&url) && !usable.iter().any(|it| it == url) {
+            usable.push(url.to_owned());
         }
     }
-    fitting
+    usable
 }
 
 /// Whether the URL leads to the machine that it is used on: what etcd advertises if it is not configured.
 fn is_local(url: &str) -> bool {
     let host = url.split_once("://").map_or(url, |(_, host)| host);
-    host.starts_with("localhost")
-        || host.starts_with("127.")
-        || host.starts_with("0.0.0.0")
-        || host.starts_with("[::1]")
-        || host.starts_with("[::]")
+    let local = ["localhost", "127.", "0.0.0.0", "[::1]", "[::]"];
+    local.iter().any(|it| host.starts_with(it))
 }
 
 #[cfg(test)]
@@ -253,9 +226,9 @@ mod tests {
             "unix://etcd.sock",
             "http://me:secret@10.0.0.4:2379",
         ];
-        assert_eq!(fitting(members.into_iter(), &configured), ["http://10.0.0.2:2379"]);
+        assert_eq!(usable(members.into_iter(), &configured), ["http://10.0.0.2:2379"]);
         let configured = ["http://127.0.0.1:1"];
         let members = ["http://127.0.0.1:2", "http://localhost:3"];
-        assert_eq!(fitting(members.into_iter(), &configured), members);
+        assert_eq!(usable(members.into_iter(), &configured), members);
     }
 }

@@ -29,19 +29,8 @@ pub(super) struct Terms {
     connect_timeout: Duration,
     #[cfg(feature = "tls")]
     tls: Option<etcd_client::TlsOptions>,
-    #[cfg(feature = "tls")]
-    encryption: Encryption,
+    pub(super) target: Target,
     pub(super) keyring: Arc<Keyring>,
-}
-
-/// Whether connections are encrypted.
-#[cfg(feature = "tls")]
-#[derive(Clone, Copy, Debug)]
-enum Encryption {
-    Tls,
-    None,
-    /// As a closure of the user's has it.
-    Unknown,
 }
 
 impl Terms {
@@ -58,8 +47,7 @@ impl Terms {
             connect_timeout,
             #[cfg(feature = "tls")]
             tls: None,
-            #[cfg(feature = "tls")]
-            encryption: Target::of(config).encryption(),
+            target: Target::of(config),
             keyring: Arc::new(Keyring::new(config.source(), connect_timeout / 2, clock)),
         }
     }
@@ -73,15 +61,14 @@ impl Terms {
         }
         #[cfg(feature = "tls")]
         {
-            let tls = match (self.encryption, credentials.tls) {
-                (Encryption::Tls, tls) => Some(tls.unwrap_or_default()),
-                (Encryption::Unknown, tls) => tls,
-                (Encryption::None, None) => None,
-                (Encryption::None, Some(_)) => {
+            let tls = match credentials.tls {
+                None if self.target.is_encrypted() => Some(Default::default()),
+                Some(_) if self.target.is_by_url() && !self.target.is_encrypted() => {
                     return Err(
                         "`credentials` has certificates, but the endpoints are not encrypted: write `https://`".into(),
                     );
                 }
+                tls => tls,
             };
             terms.tls = tls.map(|tls| tls.options());
             if let Some(tls) = &terms.tls {
@@ -104,6 +91,17 @@ impl Terms {
             return Ok(endpoint.tls_config(tls.clone())?);
         }
         Ok(endpoint)
+    }
+
+    /// A client that uses one of these URLs, the first that accepts; with `once` it never connects again.
+    async fn connect(&self, urls: &[String], once: bool) -> Result<Client, Error> {
+        let endpoints = urls.iter().map(|url| self.endpoint(url));
+        let endpoints: Vec<_> = endpoints.collect::<Result<_, _>>()?;
+        let options = Some(self.options.clone());
+        match gather::connect(&endpoints, once) {
+            Some(channel) => Client::from_channel(Channel::Tonic(channel), options).await,
+            None => Client::connect([""; 0], options).await, // says so
+        }
     }
 }
 
@@ -143,54 +141,32 @@ impl Target {
         matches!(self, Self::Connector(connector) if connector.is_at_hand)
     }
 
-    /// Whether it speaks TLS.
-    #[cfg(feature = "tls")]
-    fn encryption(&self) -> Encryption {
-        match self {
-            Self::Urls(urls) if urls.iter().any(|url| url.starts_with("https://")) => {
-                Encryption::Tls
-            }
-            Self::Urls(_) => Encryption::None,
-            Self::Connector(_) => Encryption::Unknown,
-        }
+    /// Whether a URL says that it speaks TLS; what a closure reaches only the closure knows.
+    fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Urls(urls) if urls.iter().any(|url| url.starts_with("https://")))
     }
 
-    /// A client, carried by whatever runtime this is awaited on. It tries this endpoint first; among several `https` URLs
+    /// A client, carried by whatever runtime this is awaited on. It tries this URL first; among several `https` URLs
     /// etcd-client chooses.
-    pub(super) async fn connect(&self, terms: &Terms, first: usize) -> Result<Client, Error> {
-        let options = terms.options.clone();
-        let urls = match self {
-            Self::Urls(urls) => urls,
-            Self::Connector(connector) => return connector.connect(options).await,
+    pub(super) async fn connect(&self, terms: &Terms, first: &str) -> Result<Client, Error> {
+        let mut urls = match self {
+            Self::Urls(urls) => urls.clone(),
+            Self::Connector(connector) => return connector.connect(terms.options.clone()).await,
         };
         // A connection that may go to either of two hosts cannot check the name in both's certificates.
-        if urls.len() > 1 && urls.iter().any(|url| url.starts_with("https://")) {
-            return Client::connect(urls, Some(options)).await;
+        if urls.len() > 1 && self.is_encrypted() {
+            return Client::connect(urls, Some(terms.options.clone())).await;
         }
-        let (before, after) = urls.split_at(first.min(urls.len()));
-        let urls = after.iter().chain(before);
-        let endpoints: Vec<_> = urls.map(|url| terms.endpoint(url)).collect::<Result<_, _>>()?;
-        match gather::connect(&endpoints, false) {
-            Some(channel) => Client::from_channel(Channel::Tonic(channel), Some(options)).await,
-            None => Client::connect([""; 0], Some(options)).await, // says so
-        }
+        let first = urls.iter().position(|url| url == first);
+        urls.rotate_left(first.unwrap_or(0));
+        terms.connect(&urls, false).await
     }
 
     /// The engine's own client of one endpoint.
     pub(super) async fn open(&self, terms: &Terms) -> Result<Client, Error> {
-        let channel = match self {
-            Self::Urls(urls) => {
-                let endpoints: Vec<_> =
-                    urls.iter().map(|url| terms.endpoint(url)).collect::<Result<_, _>>()?;
-                gather::connect(&endpoints, terms.keyring.source.may_change())
-            }
-            Self::Connector(_) => None,
-        };
-        match channel {
-            Some(channel) => {
-                Client::from_channel(Channel::Tonic(channel), Some(terms.options.clone())).await
-            }
-            None => self.connect(terms, 0).await,
+        match self {
+            Self::Urls(urls) => terms.connect(urls, terms.keyring.source.may_change()).await,
+            Self::Connector(connector) => connector.connect(terms.options.clone()).await,
         }
     }
 }

@@ -34,7 +34,6 @@ pub enum LossCause {
 
 impl LossCause {
     /// All that the engine loses a lock by.
-    #[cfg(feature = "metrics")]
     pub(crate) const OF_LOCKS: [Self; 6] =
         [Self::Expired, Self::Denied, Self::Gone, Self::Overwritten, Self::Wiped, Self::Shutdown];
 

@@ -8,10 +8,11 @@ use std::time::Duration;
 use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
 use etcd_locked_core::{Event, Revision, WatchId};
 use futures_util::FutureExt;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::table::{Command, Table};
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, Moment, until};
 use crate::transport::client::Client;
 use crate::transport::convert::{MAX_ANSWER, key_value};
 
@@ -43,15 +44,15 @@ const WARNED: Duration = Duration::from_secs(60);
 /// The first and the longest pause before a refused watch is tried again.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// How events are submitted to the engine. `None`: the first revision of the watch is compacted.
-pub(crate) type Submit = Arc<dyn Fn(WatchId, Option<Event>) + Send + Sync>;
+/// How events are reported to the engine. `None`: the first revision of the watch is compacted.
+pub(crate) type Report = Arc<dyn Fn(WatchId, Option<Event>) + Send + Sync>;
 
 /// The task that talks to etcd.
-pub(super) struct Stream {
+struct Stream {
     client: Arc<Client>,
     clock: Arc<dyn Clock>,
     commands: UnboundedReceiver<Command>,
-    submit: Submit,
+    report: Report,
     table: Table,
     /// When it was given a new token last.
     renewed: Option<Moment>,
@@ -71,19 +72,24 @@ enum End {
     Shutdown,
 }
 
-impl Stream {
-    pub(super) fn new(
-        client: Arc<Client>,
-        clock: Arc<dyn Clock>,
-        commands: UnboundedReceiver<Command>,
-        submit: Submit,
-    ) -> Self {
-        let table = Table::default();
-        Self { client, clock, commands, submit, table, renewed: None, warned: None }
-    }
+/// Starts a task on this runtime that watches what it is commanded to, so nothing here waits for etcd. It ends when the sender is
+/// dropped.
+pub(crate) fn start(
+    client: Arc<Client>,
+    clock: Arc<dyn Clock>,
+    runtime: &Handle,
+    report: Report,
+) -> UnboundedSender<Command> {
+    let (sender, commands) = unbounded_channel();
+    let table = Table::default();
+    let task = Stream { client, clock, commands, report, table, renewed: None, warned: None };
+    runtime.spawn(task.run());
+    sender
+}
 
+impl Stream {
     /// Runs until the engine has gone. After a panic it goes on with the same watches, on which calls depend to get their locks.
-    pub(super) async fn run(mut self) {
+    async fn run(mut self) {
         while AssertUnwindSafe(self.work()).catch_unwind().await.is_err() {
             // The panic may be that of a subscriber, which this line calls again.
             let line = || tracing::error!(parent: None, code = "engine.watches_restarted", "the task that watches etcd has ended; starting another");
@@ -126,11 +132,10 @@ impl Stream {
         while let Ok(command) = self.commands.try_recv() {
             self.table.apply(command);
         }
-        let Some((first, key, options)) = self.table.begin(self.clock.now()) else {
-            return End::Idle;
-        };
-        let (endpoint, connection) = match self.client.connect().await {
-            Ok(connected) => connected,
+        let begun = self.table.begin(self.clock.now());
+        let Some((key, options)) = begun else { return End::Idle };
+        let connection = match self.client.connect().await {
+            Ok(connection) => connection,
             Err(failure) => {
                 tracing::debug!(?failure, "no watch stream");
                 return End::Broken;
@@ -139,11 +144,11 @@ impl Stream {
         // A stream begins with its first watch.
         let mut client = connection.client.watch_client().max_decoding_message_size(MAX_ANSWER);
         let opening = client.watch(key, Some(options));
-        let end = match self.client.within(OPEN, pin!(opening)).await {
+        let end = match self.client.until(self.clock.now() + OPEN, pin!(opening)).await {
             Some(Ok(stream)) => {
-                self.table.unconfirmed.push_back(first);
+                self.table.sent();
                 let (sender, answers) = stream.split();
-                let lost = endpoint.lost(&connection);
+                let lost = connection.lost();
                 self.relay(sender, answers, pin!(lost)).await
             }
             Some(Err(error)) => {
@@ -153,8 +158,11 @@ impl Stream {
             None => End::Broken,
         };
         match end {
-            End::Broken => self.client.abandon(&endpoint, &connection),
-            End::Renew => self.client.authenticate(&endpoint, &connection),
+            End::Broken => {
+                connection.lose();
+                self.client.move_on(&connection.endpoint);
+            }
+            End::Renew => connection.lose(),
             End::Idle | End::Shutdown => {}
         }
         end
@@ -170,11 +178,10 @@ impl Stream {
         let mut idle = None;
         let mut period_over = self.clock.sleep_until(self.clock.now() + period(&*self.clock));
         loop {
-            if !self.table.watches.is_empty() {
-                idle = None;
-            } else if idle.is_none() {
-                idle = Some(self.clock.now() + LINGER);
-            }
+            idle = match self.table.watches.is_empty() {
+                true => idle.or_else(|| Some(self.clock.now() + LINGER)),
+                false => None,
+            };
             let next = self.table.next();
             tokio::select! {
                 command = self.commands.recv() => match command {
@@ -188,7 +195,7 @@ impl Stream {
                 },
                 answer = answers.message() => match answer {
                     Ok(Some(answer)) => {
-                        self.table.answered();
+                        self.table.silent = 0;
                         if let Some(end) = self.take(&answer) {
                             return end;
                         }
@@ -225,8 +232,8 @@ impl Stream {
         };
         let watch = self.table.watches.get_mut(&id)?;
         if answer.canceled() && answer.compact_revision() > 0 {
-            (self.submit)(id, None);
-            self.table.drop(id);
+            (self.report)(id, None);
+            self.table.remove(id);
         } else if answer.canceled() {
             // Without the key: its values may be personal data.
             let reason = answer.cancel_reason();
@@ -253,42 +260,25 @@ impl Stream {
             self.table.pause(id, now + pause);
         } else {
             watch.refusals = 0;
-            for event in answer.events().iter().filter_map(event) {
-                watch.from = watch.from.max(revision(&event));
-                (self.submit)(id, Some(event));
+            for (revision, event) in answer.events().iter().filter_map(event) {
+                watch.from = watch.from.max(revision);
+                (self.report)(id, Some(event));
             }
         }
         None
     }
 }
 
-/// etcd-client panics on event types it does not know, so a deletion is known not by its type, but because it has no create
-/// revision.
-fn event(event: &etcd_client::Event) -> Option<Event> {
+/// Returns an event with its revision. etcd-client panics on event types it does not know, so a deletion is known not by its type,
+/// but because it has no create revision.
+fn event(event: &etcd_client::Event) -> Option<(Revision, Event)> {
     let kv = event.kv()?;
-    match kv.create_revision() {
-        0 => Some(Event::Delete {
-            key: kv.key().to_vec(),
-            revision: Revision::new(kv.mod_revision())?,
-        }),
-        _ => key_value(kv.clone()).map(Event::Put),
-    }
-}
-
-/// Returns the revision at which an event happened.
-fn revision(event: &Event) -> Revision {
-    match event {
-        Event::Put(kv) => kv.mod_revision,
-        Event::Delete { revision, .. } => *revision,
-    }
-}
-
-/// Completes at that moment; never, if there is none.
-async fn until(clock: &dyn Clock, when: Option<Moment>) {
-    match when {
-        Some(when) => clock.sleep_until(when).await,
-        None => std::future::pending().await,
-    }
+    let revision = Revision::new(kv.mod_revision())?;
+    let event = match kv.create_revision() {
+        0 => Event::Delete { key: kv.key().to_vec(), revision },
+        _ => Event::Put(key_value(kv.clone())?),
+    };
+    Some((revision, event))
 }
 
 /// The pause after so many failures: doubled each time, and half of it by chance, so that a fleet does not come back

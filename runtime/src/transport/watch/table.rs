@@ -1,8 +1,8 @@
 //! Table of the watches, and of their state on the open stream.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
-use etcd_client::{WatchFilterType, WatchOptions, WatchRequestSender};
+use etcd_client::{Error, WatchFilterType, WatchOptions, WatchRequestSender};
 use etcd_locked_core::{Key, Revision, WatchId};
 
 use crate::clock::Moment;
@@ -10,10 +10,13 @@ use crate::clock::Moment;
 /// So many periods of silence, although progress was asked for, and a stream is dead.
 const SILENT: u32 = 2;
 
-/// What the task that talks to etcd is to do.
+/// What the engine wants of the task that talks to etcd.
 #[derive(Debug)]
-pub(super) enum Command {
+pub(crate) enum Command {
+    /// Watches all keys below the prefix, from this revision on (not from the next one, rule P16): what is deleted, and if asked what
+    /// is put. No id is used twice.
     Add { id: WatchId, prefix: Key, from: Revision, puts: bool },
+    /// Ends a watch. Events of it may be under way, and mean nothing to the core.
     Remove(WatchId),
 }
 
@@ -23,16 +26,14 @@ pub(super) struct Table {
     pub(super) watches: HashMap<WatchId, Watch>,
     /// The watches of the open stream that etcd has confirmed, by the ids it has given them.
     pub(super) wired: HashMap<i64, WatchId>,
-    /// Those that it has not, by the ids that were asked for. etcd gives these, its gRPC proxy others.
-    asked: HashMap<i64, WatchId>,
-    /// What is still to be sent on the open stream, in this order. The creation of a watch that was dropped is passed over.
+    /// Creations sent and not confirmed, oldest first, with the ids that were asked for. etcd gives these, its gRPC proxy others.
+    unconfirmed: VecDeque<(i64, WatchId)>,
+    /// What is still to be sent on the open stream, in this order. The creation of a watch that was removed is passed over.
     outbox: VecDeque<Outgoing>,
-    /// Creations sent and not confirmed, oldest first.
-    pub(super) unconfirmed: VecDeque<i64>,
-    /// The refused watches, by when they are due.
+    /// The refused watches, by when they are due. Some may have been removed since.
     paused: BTreeSet<(Moment, WatchId)>,
     /// How many periods the open stream has been silent, each with a request for progress.
-    silent: u32,
+    pub(super) silent: u32,
     /// etcd refuses an id that the stream has in use, and a cancel takes time: no id is used twice.
     wire_ids: i64,
 }
@@ -45,23 +46,14 @@ pub(super) struct Watch {
     puts: bool,
     /// How often in a row etcd refused it.
     pub(super) refusals: u32,
-    /// Refused: not again before then.
-    paused: Option<Moment>,
-    /// What the open stream knows of it.
-    wire: Option<Wire>,
-}
-
-/// A watch on the open stream.
-#[derive(Debug, Clone, Copy)]
-struct Wire {
-    asked: i64,
-    /// The id that etcd has confirmed.
+    /// The id that etcd has given it on the open stream.
     given: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outgoing {
-    Create(i64),
+    /// Creates a watch, which is to have this id.
+    Create(i64, WatchId),
     Cancel(i64),
     /// Asks etcd for a sign of life.
     Progress,
@@ -71,72 +63,51 @@ impl Table {
     pub(super) fn apply(&mut self, command: Command) {
         match command {
             Command::Add { id, prefix, from, puts } => {
-                let watch = Watch { prefix, from, puts, refusals: 0, paused: None, wire: None };
-                self.watches.insert(id, watch);
+                self.watches.insert(id, Watch { prefix, from, puts, refusals: 0, given: None });
                 self.create(id);
             }
-            Command::Remove(id) => self.drop(id),
+            Command::Remove(id) => self.remove(id),
         }
     }
 
     fn create(&mut self, id: WatchId) {
         self.wire_ids += 1;
-        let asked = self.wire_ids;
-        self.outbox.push_back(Outgoing::Create(asked));
-        if let Some(watch) = self.watches.get_mut(&id) {
-            watch.wire = Some(Wire { asked, given: None });
-        }
-        self.asked.insert(asked, id);
+        self.outbox.push_back(Outgoing::Create(self.wire_ids, id));
     }
 
-    /// Returns what is to be sent next.
     pub(super) fn next(&mut self) -> Option<Outgoing> {
-        while let Some(Outgoing::Create(id)) = self.outbox.front()
-            && !self.asked.contains_key(id)
+        while let Some(Outgoing::Create(_, id)) = self.outbox.front()
+            && !self.watches.contains_key(id)
         {
             self.outbox.pop_front();
         }
         self.outbox.front().copied()
     }
 
-    pub(super) fn drop(&mut self, id: WatchId) {
-        let Some(watch) = self.watches.remove(&id) else {
-            return;
-        };
-        if let Some(until) = watch.paused {
-            self.paused.remove(&(until, id));
-        }
-        if let Some(wire) = watch.wire {
-            self.asked.remove(&wire.asked);
-            // What etcd does not know yet need not be cancelled, and what it has not confirmed is cancelled when it does.
-            if let Some(given) = wire.given {
-                self.wired.remove(&given);
-                self.outbox.push_back(Outgoing::Cancel(given));
-            }
+    /// Forgets a watch. One that etcd has not confirmed is cancelled when it is.
+    pub(super) fn remove(&mut self, id: WatchId) {
+        if let Some(given) = self.watches.remove(&id).and_then(|watch| watch.given) {
+            self.wired.remove(&given);
+            self.outbox.push_back(Outgoing::Cancel(given));
         }
     }
 
-    /// Begins a new stream with all watches that are due; answers the first of them.
-    pub(super) fn begin(&mut self, now: Moment) -> Option<(i64, Vec<u8>, WatchOptions)> {
-        self.wired.clear();
-        self.asked.clear();
-        self.outbox.clear();
-        self.unconfirmed.clear();
-        self.silent = 0;
-        let ready = |(id, watch): (&WatchId, &mut Watch)| {
-            watch.wire = None;
-            watch.paused.is_none().then_some(*id)
-        };
-        let ready: Vec<_> = self.watches.iter_mut().filter_map(ready).collect();
-        for id in ready {
-            self.create(id);
-        }
+    /// Begins a new stream with all watches that are due; returns the first of them, which opens it.
+    pub(super) fn begin(&mut self, now: Moment) -> Option<(Vec<u8>, WatchOptions)> {
         self.resume(now);
-        match self.outbox.pop_front()? {
-            Outgoing::Create(wire_id) => {
-                let (key, options) = self.creation(wire_id)?;
-                Some((wire_id, key, options))
-            }
+        self.wired.clear();
+        self.unconfirmed.clear();
+        self.outbox.clear();
+        self.silent = 0;
+        let paused: HashSet<_> = self.paused.iter().map(|(_, id)| *id).collect();
+        let due = |(id, watch): (&WatchId, &mut Watch)| {
+            watch.given = None;
+            (!paused.contains(id)).then_some(*id)
+        };
+        let due: Vec<_> = self.watches.iter_mut().filter_map(due).collect();
+        due.into_iter().for_each(|id| self.create(id));
+        match self.outbox.front()? {
+            Outgoing::Create(wire_id, id) => self.creation(*wire_id, *id),
             Outgoing::Cancel(_) | Outgoing::Progress => None,
         }
     }
@@ -144,10 +115,7 @@ impl Table {
     /// The watch was refused, so the stream does not know it: not again before then.
     pub(super) fn pause(&mut self, id: WatchId, until: Moment) {
         if let Some(watch) = self.watches.get_mut(&id) {
-            if let Some(given) = watch.wire.take().and_then(|wire| wire.given) {
-                self.wired.remove(&given);
-            }
-            watch.paused = Some(until);
+            watch.given.take().map(|given| self.wired.remove(&given));
             self.paused.insert((until, id));
         }
     }
@@ -158,15 +126,12 @@ impl Table {
             && until <= now
         {
             self.paused.pop_first();
-            if let Some(watch) = self.watches.get_mut(&id) {
-                watch.paused = None;
-                self.create(id);
-            }
+            self.create(id);
         }
     }
 
-    fn creation(&self, wire_id: i64) -> Option<(Vec<u8>, WatchOptions)> {
-        let watch = self.watches.get(self.asked.get(&wire_id)?)?;
+    fn creation(&self, wire_id: i64, id: WatchId) -> Option<(Vec<u8>, WatchOptions)> {
+        let watch = self.watches.get(&id)?;
         let mut options = WatchOptions::new()
             .with_prefix()
             .with_start_revision(watch.from.get())
@@ -181,9 +146,9 @@ impl Table {
         &self,
         outgoing: Option<Outgoing>,
         sender: &mut WatchRequestSender,
-    ) -> Result<(), etcd_client::Error> {
+    ) -> Result<(), Error> {
         match outgoing {
-            Some(Outgoing::Create(wire_id)) => match self.creation(wire_id) {
+            Some(Outgoing::Create(wire_id, id)) => match self.creation(wire_id, id) {
                 Some((key, options)) => sender.watch(key, Some(options)).await,
                 None => Ok(()),
             },
@@ -193,10 +158,10 @@ impl Table {
         }
     }
 
-    /// Notes that a period has passed; answers whether the stream is still believed to live, and asks for progress if so. etcd
+    /// Notes that a period has passed; returns whether the stream is still believed to live, and asks for progress if so. etcd
     /// answers for the watches that it knows, so without one on the stream its silence says nothing.
     pub(super) fn period(&mut self) -> bool {
-        if self.wired.is_empty() && self.asked.is_empty() {
+        if self.wired.is_empty() && self.unconfirmed.is_empty() && self.outbox.is_empty() {
             self.silent = 0;
             return true;
         }
@@ -210,43 +175,27 @@ impl Table {
         true
     }
 
-    /// Notes that etcd has answered on the stream, whatever it was.
-    pub(super) fn answered(&mut self) {
-        self.silent = 0;
-    }
-
     /// The first of the outbox is on its way.
     pub(super) fn sent(&mut self) {
-        if let Some(Outgoing::Create(wire_id)) = self.outbox.pop_front() {
-            self.unconfirmed.push_back(wire_id);
+        if let Some(Outgoing::Create(wire_id, id)) = self.outbox.pop_front() {
+            self.unconfirmed.push_back((wire_id, id));
         }
     }
 
-    /// Notes that etcd has confirmed or refused a creation; returns the watch, unless it was removed meanwhile.
+    /// Notes that etcd has confirmed or refused a creation; returns the watch. Some etcd versions refuse with the id -1, and a gRPC
+    /// proxy counts from 0 on each stream, below all ids that are unconfirmed. But all answer in order.
     pub(super) fn confirm(&mut self, given: i64, refused: bool) -> Option<WatchId> {
-        let asked = self.answered_creation(given)?;
-        let id = self.asked.remove(&asked);
-        if refused {
-            return id;
-        }
-        match id {
-            Some(id) => {
+        let asked = self.unconfirmed.iter().position(|(asked, _)| *asked == given);
+        let (_, id) = self.unconfirmed.remove(asked.unwrap_or(0))?;
+        match self.watches.get_mut(&id) {
+            _ if refused => {}
+            Some(watch) => {
+                watch.given = Some(given);
                 self.wired.insert(given, id);
-                let wire = self.watches.get_mut(&id)?.wire.as_mut()?;
-                wire.given = Some(given);
             }
             None => self.outbox.push_back(Outgoing::Cancel(given)),
         }
-        id
-    }
-
-    /// Which creation is answered: some etcd versions refuse with the id -1, and a gRPC proxy counts from 0 on each stream, below
-    /// all ids that are unconfirmed. But all answer in order.
-    fn answered_creation(&mut self, given: i64) -> Option<i64> {
-        match self.unconfirmed.iter().position(|id| *id == given) {
-            Some(at) => self.unconfirmed.remove(at),
-            None => self.unconfirmed.pop_front(),
-        }
+        Some(id)
     }
 
     /// When the first refused watch is due again.
@@ -257,93 +206,34 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
-    /// What is sent, one after the other.
-    fn outbox(table: &mut Table) -> Vec<Outgoing> {
-        let mut sent = Vec::new();
-        while let Some(next) = table.next() {
-            sent.push(next);
+    fn sent(ids: &[u64]) -> Table {
+        let mut table = Table::default();
+        for id in ids {
+            let from = Revision::new(7).unwrap();
+            let prefix = "locks/a/".into();
+            table.apply(Command::Add { id: (*id).into(), prefix, from, puts: true });
             table.sent();
         }
-        sent
-    }
-
-    fn add(id: u64) -> Command {
-        let from = Revision::new(7).unwrap();
-        Command::Add { id: id.into(), prefix: "locks/a/".into(), from, puts: true }
+        table
     }
 
     #[test]
     fn a_watch_removed_early_is_cancelled_when_confirmed() {
-        let mut table = Table::default();
-        table.apply(add(1));
-        table.sent();
+        let mut table = sent(&[1]);
         table.apply(Command::Remove(1.into()));
-        assert_eq!(outbox(&mut table), []);
-        assert_eq!(table.confirm(1, false), None);
-        assert_eq!(outbox(&mut table), [Outgoing::Cancel(1)]);
-    }
-
-    #[test]
-    fn a_watch_goes_by_the_id_that_it_was_given() {
-        let mut table = Table::default();
-        for id in 1..=2 {
-            table.apply(add(id));
-            table.sent();
-        }
-        assert_eq!(table.confirm(0, false), Some(1.into()));
-        assert_eq!(table.confirm(1, false), Some(2.into()));
-        assert_eq!(table.wired, HashMap::from([(0, 1.into()), (1, 2.into())]));
-        table.apply(Command::Remove(2.into()));
-        assert_eq!(outbox(&mut table), [Outgoing::Cancel(1)]);
-        assert_eq!(table.wired, HashMap::from([(0, 1.into())]));
-    }
-
-    #[test]
-    fn a_new_stream_watches_all_that_is_due() {
-        let now = Moment::after_boot(Duration::from_secs(9));
-        let mut table = Table::default();
-        for id in 1..=3 {
-            table.apply(add(id));
-        }
-        let later = now + Duration::from_secs(1);
-        table.pause(2.into(), later);
-        assert!(table.begin(now).is_some());
-        assert_eq!((table.asked.len(), table.outbox.len()), (2, 1));
-        assert_eq!(table.wake(), Some(later));
-        assert!(table.begin(later).is_some());
-        assert_eq!((table.asked.len(), table.outbox.len()), (3, 2));
-        assert_eq!(table.wake(), None);
+        assert_eq!(table.next(), None);
+        table.confirm(1, false);
+        assert_eq!(table.next(), Some(Outgoing::Cancel(1)));
     }
 
     #[test]
     fn a_refusal_without_an_id_is_the_oldest_creation() {
-        let mut table = Table::default();
-        table.unconfirmed.extend([4, 5, 6]);
-        assert_eq!(table.answered_creation(5), Some(5));
-        assert_eq!(table.answered_creation(-1), Some(4));
-        assert_eq!(table.answered_creation(-1), Some(6));
-        assert_eq!(table.answered_creation(-1), None);
-    }
-
-    #[test]
-    fn a_refused_watch_is_created_again_on_the_same_stream() {
-        let now = Moment::after_boot(Duration::from_secs(9));
-        let mut table = Table::default();
-        for id in 1..=3 {
-            table.apply(add(id));
-        }
-        table.outbox.clear();
-        for id in 1..=3 {
-            table.pause(id.into(), now + Duration::from_secs(id));
-        }
-        table.apply(Command::Remove(1.into()));
-        assert_eq!(table.wake(), Some(now + Duration::from_secs(2)));
-        table.resume(now + Duration::from_secs(2));
-        assert_eq!(outbox(&mut table), [Outgoing::Create(4)]);
-        assert_eq!(table.wake(), Some(now + Duration::from_secs(3)));
+        let mut table = sent(&[4, 5, 6]);
+        assert_eq!(table.confirm(2, true), Some(5.into()));
+        assert_eq!(table.confirm(-1, true), Some(4.into()));
+        assert_eq!(table.confirm(-1, true), Some(6.into()));
+        assert_eq!(table.confirm(-1, true), None);
     }
 }
