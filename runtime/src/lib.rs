@@ -43,8 +43,8 @@
 //! }
 //! ```
 //!
-//! Configure where etcd is, by `ETCD_LOCKED_ENDPOINTS=http://10.0.0.1:2379,http://10.0.0.2:2379` or in code, and say
-//! goodbye when the process ends:
+//! Configure where etcd is, by `ETCD_LOCKED_ENDPOINTS=http://10.0.0.1:2379,http://10.0.0.2:2379` or by [`init`], and say goodbye when the
+//! process ends. Without [`init`] the first lock reads the environment: [`Config::from_env`] lists the variables and their defaults.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -78,17 +78,8 @@
 //! # Names
 //!
 //! A name is a template over the function's arguments, checked at compile time: `"orders/<id>"`, `"shops/<shop.id>/stock/<sku>"`,
-//! `"shards/<self.shard>"`. A placeholder names a binding, also one inside a pattern, and its value is a [`LockKey`]:
-//!
-//! ```
-//! # use etcd_locked::{LockError, etcd_locked};
-//! # struct State<T>(T); struct Path<T>(T); #[derive(Clone)] struct Db;
-//! #[etcd_locked("orders/<id>", wait = "5s", ttl = "30s")]
-//! async fn handler(State(db): State<Db>, Path(id): Path<u64>) -> Result<(), LockError> {
-//!     let _ = (db, id);
-//!     Ok(())
-//! }
-//! ```
+//! `"shards/<self.shard>"`. A placeholder names a binding, also one inside a pattern such as `Path(id): Path<u64>`, and its value is a
+//! [`LockKey`].
 //!
 //! Values are escaped, so each is exactly one segment of one name: `orders/<id>` with the id `1/2` locks `orders/1%2F2`. Names that
 //! several functions share are declared once, by [`lock_names!`]. [The attribute's page](macro@etcd_locked) has the grammar, and
@@ -99,57 +90,12 @@
 //! `concurrency.Mutex` and the server's lock service wait for our calls on that name, and our calls wait for them. They do not stop
 //! their work when the lock is lost, and wait for every key below their name.
 //!
-//! # Logs
+//! # Logs, metrics, spans
 //!
 //! Log lines go to `tracing`. Each warning and error has a field `code`, such as `etcd.lost` or `lock.lost`, which stays as it is when
-//! the text changes: [`codes`] lists them, with what to do. A fault is one line, not one for each call. A subscriber must not block, such
-//! as on a full pipe: it runs on threads of callers and on the engine's own, which renews leases.
-//!
-//! # Metrics
-//!
-//! The feature `metrics` reports to the recorder of the [`metrics`](https://docs.rs/metrics) crate, if the process has one:
-//!
-//! | | | labels |
-//! |---|---|---|
-//! | `etcd_locked_wait_seconds` | histogram: how long a call waited | `lock`; `outcome`: `granted`, `held`, `timeout`, `deadlock`, `dropped` with its caller, `failed` |
-//! | `etcd_locked_waiters` | gauge: how many calls of this process wait | `lock` |
-//! | `etcd_locked_held` | gauge: how many calls of this process hold their locks, until they give them back, lost or not | `lock` |
-//! | `etcd_locked_hold_seconds` | histogram: how long a lock was held, in the same sense | `lock` |
-//! | `etcd_locked_handovers_total` | counter: locks that were got from another call | `lock`; `kind`: `local`, handed over in this process; `remote`, after another client of etcd |
-//! | `etcd_locked_lost_total` | counter: calls whose locks were lost | `lock`; `cause`: `expired`, `gone`, … as in [`LossCause`] |
-//! | `etcd_locked_deadlocks_total` | counter: calls that were refused to end a deadlock | `lock` |
-//! | `etcd_locked_history_lost_total` | counter: how often etcd has lost its history, and with it every lock | |
-//! | `etcd_locked_reachable` | gauge: 1 while etcd answers, 0 once it is lost | |
-//! | `etcd_locked_lease_remaining_seconds` | gauge: how long the lease nearest to its end, of those that are renewed, lived without another renewal; infinite without a lease | |
-//! | `etcd_locked_request_seconds` | histogram: how long an exchange with etcd took | `kind`: `grant`, `keep_alive`, `revoke`, `read`, `write`; `outcome`: `ok`, `refused`, `unavailable`, `unknown` |
-//!
-//! Counters and gauges of a template are there, with the value 0, from its first call on, so install the recorder before that.
-//! [`BUCKETS`] fit the histograms. A recorder must not block: it runs on threads of callers and on the engine's own, which renews leases.
-//!
-//! `lock` is the template, never a value; of a call with several names it is the first. A lock that is used again (`reentrant`) is not
-//! counted again.
-//!
-//! # Spans and traces
-//!
-//! A call has two [`tracing`](https://docs.rs/tracing) spans of level `INFO`, children of its caller's: `lock.wait` from the call to its
-//! answer, and `lock.held` around the body, whose own spans and events are below it. Without a subscriber none is made.
-//!
-//! | field | of | |
-//! |---|---|---|
-//! | `lock.template` | both | the template; of a call with several names all of them |
-//! | `lock.name` | both | the names with their values, if [`Config::names_in_spans`] says so: a value may be personal data |
-//! | `lock.mode` | both | `exclusive`, `shared` or `permit` |
-//! | `lock.outcome` | both | of the wait as in `etcd_locked_wait_seconds`; of the body `done`, `lost`, `hold_limit`, `shutting_down`, and nothing if its caller dropped it |
-//! | `lock.waited_ms` | `lock.wait` | how long it took, in milliseconds |
-//! | `lock.token`, `lock.lease` | `lock.held` | the token as [`Token::as_i64`] has it, and the lease as etcdctl shows it |
-//!
-//! In a body `Span::current()` is `lock.held`: a function that records fields of its own span has `#[tracing::instrument]` below
-//! `#[etcd_locked]`.
-//!
-//! With the feature `opentelemetry` and a layer of `tracing-opentelemetry` 0.34, the record of a lock in etcd names the place of its call
-//! in a trace ([`Holder::trace`]), and the `lock.wait` of a call that waits for about a second, or that is refused with [`LockError::Held`] or
-//! [`Timeout`](LockError::Timeout), is linked to it: from a slow request one gets to the one that held it up. It costs a read
-//! of one key a second for each name that is waited for, at most twenty a second in each process.
+//! the text changes: [`codes`] lists them, with what to do. A fault is one line, not one for each call. [`telemetry`] has the metrics
+//! (feature `metrics`), and the spans of a call. A subscriber must not block, such as on a full pipe, nor a recorder of metrics: both
+//! run on threads of callers and on the engine's own, which renews leases.
 //!
 //! # Engines and executors
 //!
@@ -160,11 +106,6 @@
 //!
 //! A process that is forked after its first lock has no engine: its calls are refused ([`LockError::NotInitialized`]), and what it drops
 //! leaves the locks of its parent alone. Fork before the first lock, or let the new process `exec` a program.
-//!
-//! # Configuration
-//!
-//! [`Config::from_env`] lists the environment variables and their defaults. [`Config`] is the same in code, for [`init`] and
-//! [`Locks::connect`]. The first lock of a process without [`init`] reads the environment.
 //!
 //! # Features
 //!
@@ -215,6 +156,9 @@ mod mutex;
 #[cfg(doc)]
 #[doc = include_str!("../docs/options.md")]
 pub mod options {}
+#[cfg(doc)]
+#[doc = include_str!("../docs/telemetry.md")]
+pub mod telemetry {}
 #[cfg(feature = "templates")]
 mod templates;
 #[cfg(feature = "testing")]
@@ -222,17 +166,13 @@ pub mod testing;
 mod transport;
 mod values;
 
-pub use crate::api::current::{Current, current};
 #[cfg(feature = "sqlx")]
 pub use crate::api::fenced as sqlx;
-pub use crate::api::group::{Append, Group};
-pub use crate::api::guard::LockGuard;
-pub use crate::api::listing::Listing;
-pub use crate::api::lock::{Acquire, Acquiring, lock};
-pub use crate::api::locked::{Exclusive, LockMode, Locked, Permit, Shared};
-pub use crate::api::locks::{DefaultGuard, Locks};
-pub use crate::api::process::{init, shutdown, status};
-pub use crate::api::status::{LeaseStatus, LockStatus, Status};
+pub use crate::api::{
+    Acquire, Acquiring, Append, Current, DefaultGuard, Exclusive, Group, LeaseStatus, Listing,
+    LockGuard, LockMode, LockStatus, Locked, Locks, Permit, Shared, Status, current, init, lock,
+    shutdown, status,
+};
 #[cfg(feature = "templates")]
 #[doc(hidden)]
 pub use crate::call::register::__linkme;
@@ -245,17 +185,10 @@ pub use crate::templates::__TEMPLATES;
 #[cfg(feature = "templates")]
 pub use crate::templates::{Template, assert_all_declared, assert_no_overlaps, templates};
 #[cfg(feature = "tls")]
-pub use crate::values::config::Tls;
-pub use crate::values::config::{Config, Credentials};
-pub use crate::values::cycle::Cycle;
-pub use crate::values::drained::Drained;
-pub use crate::values::error::LockError;
-pub use crate::values::holder::Holder;
-#[doc(inline)]
-pub use crate::values::loss::LossCause;
-pub use crate::values::name::{LockKey, LockName, Name, Segment};
-pub use crate::values::queue::{Contender, Queue, Sharing, Standing};
-pub use crate::values::token::Token;
-pub use crate::values::versions::{RECOMMENDED_ETCD, etcd_bugs};
+pub use crate::values::Tls;
+pub use crate::values::{
+    Config, Contender, Credentials, Cycle, Drained, Holder, LockError, LockKey, LockName,
+    LossCause, Name, Queue, RECOMMENDED_ETCD, Segment, Sharing, Standing, Token, etcd_bugs,
+};
 pub use etcd_client;
 pub use etcd_locked_macros::{LockKey, etcd_locked};

@@ -5,7 +5,7 @@ use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
 
 use crate::answer::{Answer, Row};
-use crate::values::error::LockError;
+use crate::values::LockError;
 
 /// Feature `actix`. Status, `Retry-After` and text are those of the table on [`LockError`]'s page. actix-web keeps the error
 /// with the response, for middleware that logs: `response.error()`. Its own `Logger` prints that at debug level as `Debug` does,

@@ -4,7 +4,7 @@ use axum_core::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 
 use crate::answer::Answer;
-use crate::values::error::LockError;
+use crate::values::LockError;
 
 /// Feature `axum`. Status, `Retry-After` and text are those of the table on [`LockError`]'s page; the error itself goes along
 /// as an extension of the response, for a layer that logs: `response.extensions().get::<LockError>()`.

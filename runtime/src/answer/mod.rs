@@ -12,7 +12,7 @@ mod tonic;
 
 use ::tonic::Code;
 
-use crate::values::error::LockError;
+use crate::values::LockError;
 
 /// One row of the table.
 #[derive(Debug)]
@@ -66,15 +66,7 @@ impl Row {
                 let says = "cannot have this value in its name";
                 ("LOCK_INVALID_NAME", 400, Code::InvalidArgument, None, says)
             }
-            LockError::Backend { .. }
-            | LockError::NotInitialized { .. }
-            | LockError::AlreadyInitialized
-            | LockError::Config { .. }
-            | LockError::SelfDeadlock { .. }
-            | LockError::OrderInversion { .. }
-            | LockError::PermissionDenied { .. } => {
-                (FAULT, 500, Code::Internal, None, "failed for a reason that is in the log")
-            }
+            _ => (FAULT, 500, Code::Internal, None, "failed for a reason that is in the log"),
         };
         Self { reason, http, grpc, retry_after, says }
     }

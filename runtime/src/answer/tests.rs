@@ -3,10 +3,8 @@ use std::time::Duration;
 
 use crate::answer::*;
 use crate::values::backend::BackendError;
-use crate::values::cycle::Cycle;
-use crate::values::holder::{Author, Holder};
-use crate::values::loss::LossCause;
-use crate::values::name::render;
+use crate::values::holder::Author;
+use crate::values::{Cycle, Holder, LossCause, render};
 
 /// One of every kind in the order of the page, each full of what no client may see.
 fn every_error() -> Vec<LockError> {

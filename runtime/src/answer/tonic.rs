@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ::tonic::Status;
 
 use crate::answer::Answer;
-use crate::values::error::LockError;
+use crate::values::LockError;
 
 /// What gRPC clients with a retry policy go by: when the server wants the next try, in milliseconds.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";

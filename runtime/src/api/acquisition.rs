@@ -1,6 +1,5 @@
 //! Acquisition: the way of a call from what it wants to its grant. Not generic, so it is compiled once for all lock names.
 
-use std::future::Future;
 use std::num::NonZeroU16;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,19 +9,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::current;
-use super::grant::Grant;
-use super::lock_order::Orders;
-use super::locks::Locks;
-use super::process;
-use super::span::WaitSpan;
+use super::{Grant, Locks, Orders, WaitSpan, current, process};
 use crate::clock::Deadline;
 use crate::engine::{Answer, Call, Engine, Key, Mode, Origin, OwnedLock, OwnedLocks};
 use crate::metrics::Measurement;
-use crate::values::config::{check_at_least, check_ttl};
-use crate::values::error::LockError;
-use crate::values::name::{Name, templates};
-use crate::values::wait::Wait;
+use crate::values::{LockError, Name, Wait, check_at_least, check_ttl, templates};
 
 /// What a call wants: which names, how, for how long, and how long it waits.
 #[derive(Debug, Clone)]
@@ -67,33 +58,14 @@ impl Wanted {
     }
 
     fn begin(mut self) -> Result<Begun, LockError> {
-        let mut texts = Vec::with_capacity(self.names.len());
-        for name in &self.names {
-            match name.checked() {
-                Ok(text) => texts.push(text.clone()),
-                // A mistake of the program, and not of a value.
-                Err(reason) if name.is_unfilled() => {
-                    let message =
-                        format!("a lock name that was given as a text is invalid: {reason}");
-                    return Err(LockError::Config { message });
-                }
-                Err(reason) => {
-                    let (name, reason) = (name.clone(), reason.to_owned());
-                    return Err(LockError::InvalidName { name, reason });
-                }
-            }
-        }
+        let texts = self.names.iter().map(|name| name.checked().cloned());
+        let texts: Vec<Arc<str>> = texts.collect::<Result<_, _>>()?;
         let locks = match self.locks.take() {
             Some(locks) => locks,
             None => process::here()?,
         };
         let engine = locks.engine.clone();
         let config = engine.config();
-        let ttl = self.ttl.unwrap_or(config.ttl);
-        let mode = self.checked(ttl).map_err(|wrong| {
-            let about = self.names.first().map(|name| format!("lock `{name}`: "));
-            LockError::Config { message: about.unwrap_or_default() + &wrong }
-        })?;
         let templates = templates(self.names.iter());
         let mut names: Vec<(Name, Key)> = Vec::with_capacity(texts.len());
         for (name, text) in std::mem::take(&mut self.names).into_iter().zip(texts) {
@@ -102,68 +74,57 @@ impl Wanted {
                 names.push((name, key));
             }
         }
+        let Some(first) = names.first() else {
+            return Err(LockError::config("a call for locks has no name"));
+        };
+        let ttl = self.ttl.unwrap_or(config.ttl);
+        let mode = self.checked(ttl);
+        let mode =
+            mode.map_err(|wrong| LockError::config(format!("lock `{}`: {wrong}", first.0)))?;
         if let Some(locks) = self.again(&engine, &names, mode)? {
             if let Some(time) = self.at_least {
                 current::keep(&engine, &names, time);
             }
-            return Ok(Begun::Again(Grant::again(locks, engine).limited(self.at_most)));
+            return Ok(Begun::Again(Grant::new(Arc::new(locks), None, engine, self.at_most)));
         }
-        let holds = current::holds(&engine);
-        let mut wait = self.wait.unwrap_or(config.wait);
-        // Who has no time to wait still wants the lock if it is free.
-        if wait == Wait::For(Duration::ZERO) {
-            wait = Wait::Once;
-        }
+        let outer = current::holds(&engine);
         let left = self.deadline.map(|due| due.saturating_duration_since(Instant::now()));
-        if let Some(left) = left {
-            wait = match wait {
-                Wait::Once => Wait::Once,
-                Wait::For(time) => Wait::For(time.min(left)),
-                Wait::Forever => Wait::For(left),
-            };
+        if left == Some(Duration::ZERO) {
+            let (name, waited) = (first.0.clone(), Duration::ZERO);
+            return Err(LockError::Timeout { name, holder: None, unleased: None, waited });
         }
-        if left == Some(Duration::ZERO)
-            && let Some((name, _)) = names.first()
-        {
-            return Err(LockError::Timeout {
-                name: name.clone(),
-                holder: None,
-                unleased: None,
-                waited: Duration::ZERO,
-            });
-        }
+        let wait = match (self.wait.unwrap_or(config.wait), left) {
+            // A call without time to wait still wants the lock if it is free.
+            (Wait::Once | Wait::For(Duration::ZERO), _) => Wait::Once,
+            (wait, None) => wait,
+            (Wait::For(time), Some(left)) => Wait::For(time.min(left)),
+            (Wait::Forever, Some(left)) => Wait::For(left),
+        };
         // A single try does not wait, so it takes locks in no order.
-        if !holds.is_empty() && wait != Wait::Once {
+        if !outer.is_empty() && wait != Wait::Once {
+            let held = outer.iter().flat_map(|it| it.locks()).map(|lock| &lock.name);
             let wanted: Vec<&Name> = names.iter().map(|(name, _)| name).collect();
-            let held = current::held_names(&engine);
-            locks.orders.check(&held, &wanted, self.function)?;
+            locks.orders.check(held, &wanted, self.function)?;
         }
         let templates = templates.as_deref();
         let all = names.iter().map(|(name, _)| name);
         let span = WaitSpan::begin(&engine, templates, all, mode);
         let trace = span.trace();
-        let permits = match mode {
-            Mode::Permits(permits) => Some(permits),
-            Mode::Exclusive | Mode::Shared => None,
-        };
+        let permits = if let Mode::Permits(of) = mode { Some(of) } else { None };
         let author = engine.author();
-        let origin = Origin {
-            record: author.record(self.function, templates, trace.as_deref(), permits),
-            function: self.function,
-        };
+        let record = author.record(self.function, templates, trace.as_deref(), permits);
+        let origin = Origin { record, function: self.function };
         for (name, _) in &names {
             tracing::debug!(lock = %name, ?wait, ?ttl, "a call for a lock");
             tracing::trace!(name = ?name, "the name of that lock"); // at this level only: it may say who the work is for
         }
-        let measurement = names.first().map(|(name, _)| Measurement::waits(name, || engine.now()));
+        let measurement = Measurement::waits(&first.0, || engine.now());
+        let holds = outer.iter().filter_map(|it| it.call()).collect();
         let sent = engine.acquire(&names, ttl, mode, wait, origin, holds);
-        if let Err(error) = &sent {
-            if let Some(measurement) = &measurement {
-                measurement.waited(Some(error), || engine.now());
-            }
+        let (call, reply) = sent.inspect_err(|error| {
+            measurement.waited(Some(error), || engine.now());
             span.answered(Some(error), || engine.now());
-        }
-        let (call, reply) = sent?;
+        })?;
         Ok(Begun::Sent(Sent {
             reply,
             engine,
@@ -175,7 +136,7 @@ impl Wanted {
             span,
             permits: permits.map(|of| (of, self.function, Arc::clone(&locks.orders))),
             #[cfg(feature = "opentelemetry")]
-            first: names.into_iter().next().map(|(_, key)| key),
+            first: first.1.clone(),
         }))
     }
 
@@ -273,13 +234,13 @@ struct Sent {
     at_most: Option<Duration>,
     at_least: Option<Duration>,
     answered: bool,
-    measurement: Option<Measurement>,
+    measurement: Measurement,
     span: WaitSpan,
     /// How many permits it asks for, in which function, and where it is noted that others ask for another number.
     permits: Option<(NonZeroU16, Option<&'static str>, Arc<Orders>)>,
     /// The first of its names, with the prefix.
     #[cfg(feature = "opentelemetry")]
-    first: Option<Key>,
+    first: Key,
 }
 
 impl Drop for Sent {
@@ -287,9 +248,7 @@ impl Drop for Sent {
         if !self.answered {
             self.engine.note_end(self.call.id);
             self.engine.cancel(self.call.id);
-            if let Some(measurement) = &self.measurement {
-                measurement.gone(|| self.engine.now());
-            }
+            self.measurement.gone(|| self.engine.now());
             self.span.ends("dropped", || self.engine.now());
         }
     }
@@ -312,8 +271,8 @@ impl Future for Acquisition {
         };
         let answer = Pin::new(&mut sent.reply).poll(cx);
         #[cfg(feature = "opentelemetry")]
-        if let (true, Some(first)) = (answer.is_pending(), &sent.first) {
-            sent.span.waits(&sent.engine, first);
+        if answer.is_pending() {
+            sent.span.waits(&sent.engine, &sent.first);
         }
         let answer = ready!(answer);
         sent.answered = true;
@@ -325,18 +284,16 @@ impl Future for Acquisition {
             Err(_) => sent.engine.note_end(sent.call.id),
         }
         let refused = answer.as_ref().err().map(Box::as_ref);
-        if let Some(measurement) = &sent.measurement {
-            measurement.waited(refused, || sent.engine.now());
-        }
+        sent.measurement.waited(refused, || sent.engine.now());
         sent.span.answered(refused, || sent.engine.now());
         if let (Some((permits, function, orders)), Some(error)) = (&sent.permits, refused) {
             orders.compare_permits(*permits, *function, error);
         }
-        let (at_most, at_least) = (sent.at_most, sent.at_least);
-        let guarded = answer.map(|ownership| Grant::new(ownership, sent.engine.clone()));
+        let (engine, at_most, at_least) = (sent.engine.clone(), sent.at_most, sent.at_least);
         self.0 = State::Done;
-        let guarded = guarded.inspect_err(|error| tracing::debug!(%error, "no lock"));
-        let held = guarded.map_err(|error| *error)?.limited(at_most);
+        let answer = answer.inspect_err(|error| tracing::debug!(%error, "no lock"));
+        let ownership = answer.map_err(|error| *error)?;
+        let held = Grant::new(ownership.locks.clone(), Some(ownership), engine, at_most);
         let OwnedLock { name, token, .. } = &held.locks.first;
         tracing::debug!(lock = %name, %token, "the lock is ours");
         // From here on the caller has had the lock.

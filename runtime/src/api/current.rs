@@ -3,10 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::engine::{CallId, Engine, Key, OwnedLock, OwnedLocks};
-use crate::values::loss::LossCause;
-use crate::values::name::{LockName, Name};
-use crate::values::token::Token;
+use crate::engine::{Engine, Key, OwnedLock, OwnedLocks};
+use crate::values::{LockName, LossCause, Name, Token, getters};
 
 tokio::task_local! {
     static CURRENT: Current;
@@ -41,12 +39,6 @@ pub fn current() -> Option<Current> {
 }
 
 impl Current {
-    /// The fencing token; of several names the first one's.
-    #[must_use]
-    pub fn token(&self) -> Token {
-        self.0.locks.first.token
-    }
-
     /// The fencing token of one of the names; `None` if it is none of them. Tokens of different names are not comparable.
     #[must_use]
     pub fn token_of(&self, name: &(impl LockName + ?Sized)) -> Option<Token> {
@@ -59,22 +51,15 @@ impl Current {
         self.0.locks.tokens()
     }
 
-    /// The name; of several the first.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        &self.0.locks.first.name
-    }
-
-    /// The template of the (first) name; `None` if it was given at run time.
-    #[must_use]
-    pub fn template(&self) -> Option<&'static str> {
-        self.0.locks.first.name.template()
-    }
-
-    /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.0.locks.are_held()
+    getters! { self:
+        /// The fencing token; of several names the first one's.
+        token: Token = self.0.locks.first.token;
+        /// The name; of several the first.
+        name: &Name = &self.0.locks.first.name;
+        /// The template of the (first) name; `None` if it was given at run time.
+        template: Option<&'static str> = self.0.locks.first.name.template();
+        /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
+        is_held: bool = self.0.locks.are_held();
     }
 
     /// Completes when the lock is lost, or given back because the call is over, with the cause. Cancel safe.
@@ -122,18 +107,10 @@ pub(crate) fn lock_of<'a>(locks: &'a OwnedLocks, name: &Name) -> Option<&'a Owne
     locks.locks().find(|lock| lock.name.text() == name.text())
 }
 
-/// The calls whose locks of this engine the task holds, innermost first.
-pub(crate) fn holds(engine: &Engine) -> Vec<CallId> {
-    held(engine).filter_map(|(Current(held), _)| held.locks.call()).collect()
-}
-
-pub(crate) fn held_names(engine: &Engine) -> Vec<Name> {
-    let own = held(engine).filter(|(Current(held), _)| held.locks.call().is_some());
-    own.flat_map(|(Current(held), _)| {
-        let names = held.locks.locks().map(|lock| lock.name.clone());
-        names.collect::<Vec<_>>()
-    })
-    .collect()
+/// The locks of this engine that the task holds, of each call that has keys of its own, innermost first.
+pub(crate) fn holds(engine: &Engine) -> Vec<Arc<OwnedLocks>> {
+    let all = held(engine).map(|(Current(held), _)| held.locks.clone());
+    all.filter(|locks| locks.call().is_some()).collect()
 }
 
 /// A lock that the task holds, with the others of its call, and whether a body in this very task holds it, which does not run while
@@ -147,11 +124,9 @@ pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<(OwnedLock, Arc<O
 
 /// Keeps those of these names that the task holds locked this long from now on, whenever they are released (rule P39).
 pub(crate) fn keep(engine: &Engine, names: &[(Name, Key)], time: Duration) {
-    for (Current(held), _) in held(engine) {
-        let mut locks = held.locks.locks();
-        if let Some(call) = held.locks.call()
-            && locks.any(|lock| names.iter().any(|(_, name)| lock.is_of(name)))
-        {
+    for locks in holds(engine) {
+        let kept = locks.locks().any(|lock| names.iter().any(|(_, name)| lock.is_of(name)));
+        if let Some(call) = locks.call().filter(|_| kept) {
             engine.keep(call, engine.now() + time);
         }
     }

@@ -29,17 +29,16 @@
 //!   transaction open whose `begin` is dropped ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)). Without a runtime:
 //!   [`LockError::Config`].
 
-use std::future::Future;
 use std::panic::resume_unwind;
 
 use ::sqlx::{
     ColumnIndex, Database, Decode, Encode, Executor, IntoArguments, Pool, Row, Transaction, Type,
 };
 use tokio::runtime::Handle;
+use tokio::task::JoinError;
 
 use crate::engine::{OwnedLock, OwnedLocks};
-use crate::values::error::LockError;
-use crate::values::loss::LossCause;
+use crate::values::{LockError, LossCause};
 
 const MYSQL: &str = "MySQL";
 const POSTGRES: &str = "PostgreSQL";
@@ -149,15 +148,12 @@ where
 /// ```
 #[must_use]
 pub fn migration<D: Fenceable>() -> &'static str {
-    match D::NAME {
+    if D::NAME == MYSQL {
         // Names differ by case, and are ASCII, whatever the database's own alphabet is.
-        MYSQL => {
-            "create table if not exists etcd_locked_tokens \
-             (name varchar(1280) character set ascii collate ascii_bin not null primary key, token bigint not null)"
-        }
-        _ => {
-            "create table if not exists etcd_locked_tokens (name varchar(1280) not null primary key, token bigint not null)"
-        }
+        "create table if not exists etcd_locked_tokens \
+         (name varchar(1280) character set ascii collate ascii_bin not null primary key, token bigint not null)"
+    } else {
+        "create table if not exists etcd_locked_tokens (name varchar(1280) not null primary key, token bigint not null)"
     }
 }
 
@@ -189,9 +185,8 @@ async fn begun<D: Fenceable>(
     pool: &Pool<D>,
     statement: Option<String>,
 ) -> Result<Transaction<'static, D>, FencedError> {
-    let wrong = |message: &str| LockError::Config { message: message.to_owned() };
     let runtime = Handle::try_current().map_err(|_| {
-        wrong(
+        LockError::config(
             "`begin_fenced` begins the transaction in a task of its own, and the caller runs on no tokio runtime; call it from \
              one, or use `fenced` on a transaction that you begin",
         )
@@ -199,14 +194,13 @@ async fn begun<D: Fenceable>(
     let connection = pool.acquire().await?;
     // What `Pool::begin_with` does with its connection; hidden in sqlx's docs.
     let begin = Transaction::begin(connection, statement.map(Into::into));
-    match runtime.spawn(begin).await {
+    match runtime.spawn(begin).await.map_err(JoinError::try_into_panic) {
         Ok(begun) => Ok(begun?),
-        Err(gone) => match gone.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            Err(_) => {
-                Err(wrong("the tokio runtime ended while a transaction was being begun").into())
-            }
-        },
+        Err(Ok(panic)) => resume_unwind(panic),
+        Err(Err(_)) => {
+            let ended = "the tokio runtime ended while a transaction was being begun";
+            Err(LockError::config(ended).into())
+        }
     }
 }
 
@@ -259,10 +253,9 @@ async fn raise<D: Fenceable>(
             Ok(highest == Some(token))
         }
         other => {
-            let message = format!(
+            Err(LockError::config(format!(
                 "a fence is for PostgreSQL, MySQL and SQLite, not {other}: open the pool with the database's own type"
-            );
-            Err(LockError::Config { message }.into())
+            )).into())
         }
     }
 }

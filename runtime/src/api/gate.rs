@@ -1,6 +1,5 @@
 //! Gate between a body and its polls: decides at each poll, by the clock, whether the body may run.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -9,12 +8,10 @@ use pin_project_lite::pin_project;
 use tokio::task::JoinHandle;
 use tracing::Span;
 
-use super::current::Current;
-use super::span;
+use super::{Current, span};
 use crate::clock::Moment;
 use crate::engine::{Engine, Wakeup};
-use crate::values::error::LockError;
-use crate::values::loss::LossCause;
+use crate::values::{LockError, LossCause};
 
 pub(crate) trait Body<T> {
     /// Polls it. Once it has ended, takes the output that was kept; pending for ever if there is none.
@@ -56,7 +53,7 @@ fn taken<T>(output: &mut Option<Box<T>>) -> Poll<T> {
 }
 
 /// What a loss does to the body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLost {
     /// It is dropped where it awaits.
     Cancel,
@@ -65,7 +62,6 @@ pub(crate) enum OnLost {
 }
 
 /// Hold limit of one body, or of what waits for a loss: wakes its task when it is over.
-#[derive(Debug)]
 pub(crate) struct Stopwatch {
     pub(crate) engine: Engine,
     pub(crate) over: Moment,
@@ -101,28 +97,17 @@ impl Drop for Stopwatch {
 }
 
 /// Gate between a body and its polls: it admits none at or after the loss of the lock (invariant I2), or the end of its limit.
-#[derive(Debug)]
 pub(crate) struct Gate {
-    current: Current,
-    wakeup: Wakeup,
-    on_lost: OnLost,
-    begun: bool,
-    stopwatch: Option<Stopwatch>,
+    pub(super) current: Current,
+    pub(super) wakeup: Wakeup,
+    pub(super) on_lost: OnLost,
+    pub(super) begun: bool,
+    pub(super) stopwatch: Option<Stopwatch>,
     /// Entered while the body is polled or dropped.
-    span: Span,
+    pub(super) span: Span,
 }
 
 impl Gate {
-    pub(crate) fn new(
-        current: Current,
-        stopwatch: Option<Stopwatch>,
-        on_lost: OnLost,
-        span: Span,
-    ) -> Self {
-        let wakeup = current.locks().wakeup();
-        Self { current, wakeup, on_lost, begun: false, stopwatch, span }
-    }
-
     /// Polls the body if the lock is held, and drops it in place once it is done, the lock is lost or its time is over.
     /// Compiled once for each type of answer, not for each body.
     pub(crate) fn poll<T>(

@@ -1,6 +1,6 @@
 //! Grant: the locks of a call with the right to release them, whatever its names. Not generic, so it is compiled once.
 
-use std::future::{Future as _, poll_fn};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -8,14 +8,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::current::Current;
-use super::gate::{Gate, OnLost, Stopwatch};
-use super::span;
+use super::{Current, Gate, OnLost, Stopwatch, span};
 use crate::clock::Moment;
 use crate::engine::{Engine, OwnedLocks, Ownership, Release};
 use crate::metrics::Measurement;
-use crate::values::error::LockError;
-use crate::values::loss::LossCause;
+use crate::values::{LockError, LossCause};
 
 /// Locks that a call was granted. Dropped, they are released in the background.
 #[derive(Debug)]
@@ -31,17 +28,15 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    pub(crate) fn new(ownership: Ownership, engine: Engine) -> Self {
-        Self::of(ownership.locks.clone(), Some(ownership), engine)
-    }
-
-    /// Locks that the task holds already, which are not for this grant to release.
-    pub(crate) fn again(locks: OwnedLocks, engine: Engine) -> Self {
-        Self::of(Arc::new(locks), None, engine)
-    }
-
-    fn of(locks: Arc<OwnedLocks>, ownership: Option<Ownership>, engine: Engine) -> Self {
-        let mut grant = Self { locks, ownership, engine, limit: None, measurement: None };
+    /// Limits bodies to `at_most` from now on.
+    pub(crate) fn new(
+        locks: Arc<OwnedLocks>,
+        ownership: Option<Ownership>,
+        engine: Engine,
+        at_most: Option<Duration>,
+    ) -> Self {
+        let limit = at_most.map(|limit| (engine.now() + limit, limit));
+        let mut grant = Self { locks, ownership, engine, limit, measurement: None };
         // Last: a recorder is the user's code, and may panic.
         if grant.ownership.is_some() {
             let OwnedLocks { first, since, .. } = &*grant.locks;
@@ -49,12 +44,6 @@ impl Grant {
             grant.measurement = Some(measurement);
         }
         grant
-    }
-
-    /// Limits bodies to this long from now on.
-    pub(crate) fn limited(mut self, limit: Option<Duration>) -> Self {
-        self.limit = limit.map(|limit| (self.engine.now() + limit, limit));
-        self
     }
 
     /// Keeps the names locked this long from now on, whenever they are released (rule P39).
@@ -65,9 +54,14 @@ impl Grant {
     }
 
     pub(crate) fn gate(&self, on_lost: OnLost) -> Gate {
-        let current = Current::of(self.locks.clone(), self.engine.clone());
-        let span = span::held(&self.locks, &self.engine);
-        Gate::new(current, self.stopwatch(), on_lost, span)
+        Gate {
+            current: Current::of(self.locks.clone(), self.engine.clone()),
+            wakeup: self.locks.wakeup(),
+            on_lost,
+            begun: false,
+            stopwatch: self.stopwatch(),
+            span: span::held(&self.locks, &self.engine),
+        }
     }
 
     fn stopwatch(&self) -> Option<Stopwatch> {
@@ -94,15 +88,14 @@ impl Grant {
     /// Releases the locks and waits for the confirmation; see [`LockGuard::release`](crate::LockGuard::release).
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
         let lost = self.locks.lost();
-        let (name, again) = (self.locks.first.name.clone(), self.is_again());
         let confirmation = self.give_back(Release::Confirmed);
-        match (lost, confirmation) {
-            (Some(cause), _) => Err(LockError::Lost { name, cause }),
-            (None, None) if again => Ok(()),
-            (None, Some(confirmation)) => {
-                confirmation.await.unwrap_or(Err(LockError::ShuttingDown))
-            }
-            (None, None) => Err(LockError::ShuttingDown),
+        if let Some(cause) = lost {
+            return Err(LockError::Lost { name: self.locks.first.name.clone(), cause });
+        }
+        match confirmation {
+            Some(confirmation) => confirmation.await.unwrap_or(Err(LockError::ShuttingDown)),
+            None if self.is_again() => Ok(()),
+            None => Err(LockError::ShuttingDown),
         }
     }
 

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::locked::{LockMode, Locked, Proof};
+use super::{LockMode, Locked, Proof};
 use crate::engine::OwnedLocks;
-use crate::values::name::LockName;
+use crate::values::LockName;
 
 /// The names of one call, as `N` of [`Acquire<N>`](crate::Acquire) and [`LockGuard<N>`](crate::LockGuard): a [`LockName`], or a
 /// tuple of two to eight ([`and`](crate::Acquire::and)). Not to be implemented elsewhere.
@@ -86,8 +86,11 @@ macro_rules! group {
     };
 }
 
+/// A group that one more name can join.
 macro_rules! append {
     ($($name:ident $at:tt)+) => {
+        group!($($name $at)+);
+
         impl<$($name: LockName + 'static,)+ Z: LockName + 'static> Append<Z> for ($($name,)+) {
             type With = ($($name,)+ Z);
 
@@ -98,16 +101,10 @@ macro_rules! append {
     };
 }
 
-group!(A 0 B 1);
-group!(A 0 B 1 C 2);
-group!(A 0 B 1 C 2 D 3);
-group!(A 0 B 1 C 2 D 3 E 4);
-group!(A 0 B 1 C 2 D 3 E 4 F 5);
-group!(A 0 B 1 C 2 D 3 E 4 F 5 G 6);
-group!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7);
 append!(A 0 B 1);
 append!(A 0 B 1 C 2);
 append!(A 0 B 1 C 2 D 3);
 append!(A 0 B 1 C 2 D 3 E 4);
 append!(A 0 B 1 C 2 D 3 E 4 F 5);
 append!(A 0 B 1 C 2 D 3 E 4 F 5 G 6);
+group!(A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7);

@@ -1,23 +1,15 @@
 //! Guard of a lock that is held: what runs under it, and how it ends.
 
 use std::fmt;
-use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
 use etcd_client::Compare;
 
-use super::current::lock_of;
 #[cfg(feature = "sqlx")]
 use super::fenced::{self, Fenceable, FencedError};
-use super::gate::{OnLost, Slot};
-use super::grant::Grant;
-use super::group::{Granted, Group};
-use super::locked::{Exclusive, LockMode, fence};
-use crate::values::error::LockError;
-use crate::values::loss::LossCause;
-use crate::values::name::{LockName, Name};
-use crate::values::token::Token;
+use super::{Exclusive, Grant, Granted, Group, LockMode, OnLost, Slot, fence, lock_of};
+use crate::values::{LockError, LockName, LossCause, Name, Token, getters};
 
 /// A lock that was taken; or several, by one call, which are lost and released together.
 ///
@@ -59,12 +51,6 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
         std::future::poll_fn(|cx| gate.poll(body.as_mut(), cx)).await
     }
 
-    /// The fencing token; of several names the first one's.
-    #[must_use]
-    pub fn token(&self) -> Token {
-        self.grant.locks.first.token
-    }
-
     /// The fencing token of one of its names; `None` if it is none of them. Tokens of different names are not comparable.
     #[must_use]
     pub fn token_of(&self, name: &(impl LockName + ?Sized)) -> Option<Token> {
@@ -77,26 +63,19 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
         self.grant.locks.tokens()
     }
 
-    /// The name; of several the first.
-    #[must_use]
-    pub fn name(&self) -> &Name {
-        &self.grant.locks.first.name
-    }
-
-    /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.grant.locks.are_held()
-    }
-
-    /// How long the lock is held from now on even if etcd cannot be reached again: reads the clock. Zero once it is lost or shut down.
-    ///
-    /// For a watchdog outside the runtime, such as another process. A renewal moves the end on at about each third of the TTL; an
-    /// operator may take the lock away before ([`lost`](Self::lost)). Add it to a `CLOCK_BOOTTIME` read *before* this call: a pause in
-    /// between then makes the point in time too early, never too late.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.grant.locks.remaining()
+    getters! { self:
+        /// The fencing token; of several names the first one's.
+        token: Token = self.grant.locks.first.token;
+        /// The name; of several the first.
+        name: &Name = &self.grant.locks.first.name;
+        /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
+        is_held: bool = self.grant.locks.are_held();
+        /// How long the lock is held from now on even if etcd cannot be reached again: reads the clock. Zero once it is lost or shut down.
+        ///
+        /// For a watchdog outside the runtime, such as another process. A renewal moves the end on at about each third of the TTL; an
+        /// operator may take the lock away before ([`lost`](Self::lost)). Add it to a `CLOCK_BOOTTIME` read *before* this call: a pause in
+        /// between then makes the point in time too early, never too late.
+        remaining: Duration = self.grant.locks.remaining();
     }
 
     /// Completes when the lock is lost, with the cause; never, if it is not. Where [`at_most`](crate::Acquire::at_most) was given, it

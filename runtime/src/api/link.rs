@@ -10,7 +10,7 @@ use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use crate::engine::Waiter;
-use crate::values::holder::Holder;
+use crate::values::Holder;
 
 impl Waiter for Span {
     fn owned_by(&self, owner: &Holder) {
@@ -22,14 +22,9 @@ impl Waiter for Span {
 pub(crate) fn trace_of(span: &Span) -> Option<String> {
     let context = span.context();
     let context = context.span().span_context().clone();
-    context.is_valid().then(|| {
-        format!(
-            "00-{}-{}-{:02x}",
-            context.trace_id(),
-            context.span_id(),
-            context.trace_flags().to_u8()
-        )
-    })
+    let (trace, span) = (context.trace_id(), context.span_id());
+    let flags = context.trace_flags().to_u8();
+    context.is_valid().then(|| format!("00-{trace}-{span}-{flags:02x}"))
 }
 
 pub(crate) fn link(span: &Span, holder: Option<&Holder>) {

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::engine::Engine;
-use crate::values::error::LockError;
-use crate::values::queue::{Contender, Queue, Queues};
+use crate::values::{Contender, LockError, Queue, Queues};
 
 /// The names that are locked, with their holders and waiters: read from etcd page by page, at one revision, so that a hundred thousand
 /// names need no more memory than a few. If etcd compacts that revision in between, the rest is as it is then.
@@ -27,13 +26,17 @@ impl Listing {
     pub(crate) fn new(engine: Engine, keys: &str, below: &str) -> Self {
         let prefix = engine.config().prefix.clone();
         let keys = [&*prefix, keys].concat().into_bytes();
+        let mut end = keys.clone();
+        if let Some(last) = end.last_mut() {
+            *last += 1; // no text has the byte 255
+        }
         Self {
             engine,
             below: below.to_owned(),
             queues: Queues::new(prefix),
             whole: VecDeque::new(),
-            end: end_of(&keys),
             next: Some(keys),
+            end,
             revision: None,
         }
     }
@@ -60,7 +63,7 @@ impl Listing {
                 whole.extend(self.queues.take(key));
             }
             if self.next.is_none() {
-                whole.extend(self.queues.end());
+                whole.extend(self.queues.close(0));
             }
             whole.retain(|queue| queue.name().starts_with(&self.below));
             self.whole.extend(whole);
@@ -73,15 +76,4 @@ impl Listing {
     pub fn strays(&mut self) -> Vec<Contender> {
         self.queues.strays()
     }
-}
-
-fn end_of(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < u8::MAX {
-            end.push(last + 1);
-            return end;
-        }
-    }
-    vec![0] // etcd's word for the end of all keys
 }

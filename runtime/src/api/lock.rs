@@ -1,22 +1,18 @@
 //! Call for a lock, or for several at once, with its names and its mode in its type.
 
 use std::fmt;
-use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::acquisition::{Acquisition, Wanted, mode_of_permits};
-use super::group::{Append, Group};
-use super::guard::LockGuard;
-use super::locked::{Exclusive, LockMode, Permit, Shared, prove};
-use super::locks::Locks;
+use super::{
+    Acquisition, Append, Exclusive, Group, LockGuard, LockMode, Locks, Permit, Shared, Wanted,
+    mode_of_permits, prove,
+};
 use crate::clock::Deadline;
 use crate::engine::Mode;
-use crate::values::error::LockError;
-use crate::values::name::{LockName, Name};
-use crate::values::wait::Wait;
+use crate::values::{LockError, LockName, Name, Wait, setters};
 
 /// A call for a lock: what the attribute does, by hand.
 ///
@@ -82,55 +78,30 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
         Acquire { wanted: self.wanted, proofs: N::append(self.proofs, proof), mode: PhantomData }
     }
 
-    /// These names too, as many as there are at run time, under the same rules as [`and`](Self::and). The guard's type does not
-    /// say them: their tokens are [`token_of`](LockGuard::token_of), and they have no proof.
-    pub fn and_all(mut self, names: impl IntoIterator<Item: LockName>) -> Self {
-        let names = names.into_iter().map(|name| name.lock_name());
-        self.wanted.names.extend(names);
-        self
-    }
-
-    /// Queues at most this long, as the option [`wait`](crate::options#wait) says. With no time at all it is a single try.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.wanted.wait = Some(Wait::For(wait));
-        self
-    }
-
-    /// Queues until served: `wait = "forever"`.
-    pub fn wait_forever(mut self) -> Self {
-        self.wanted.wait = Some(Wait::Forever);
-        self
-    }
-
-    /// Tries once: `wait = "none"`. If the name is taken, [`LockError::Held`].
-    pub fn try_once(mut self) -> Self {
-        self.wanted.wait = Some(Wait::Once);
-        self
-    }
-
-    /// Bounds the wait by an `Instant` too, as the option [`deadline`](crate::options#deadline) says. Of two deadlines the earlier counts.
-    pub fn deadline(mut self, deadline: impl Deadline) -> Self {
-        self.wanted.deadline(deadline);
-        self
-    }
-
-    /// Bounds what runs by way of [`LockGuard::hold`], or until [`LockGuard::lost`], from when the call has its lock, as the option
-    /// [`at_most`](crate::options#at_most) says. The lock itself stays until it is released.
-    pub fn at_most(mut self, limit: Duration) -> Self {
-        self.wanted.at_most = Some(limit);
-        self
-    }
-
-    /// Uses a lock again that the calling task holds, as the option [`reentrant`](crate::options#reentrant) says.
-    pub fn reentrant(mut self) -> Self {
-        self.wanted.reentrant = true;
-        self
-    }
-
-    /// Keeps the names locked at least this long from when the call has its lock, as the option [`at_least`](crate::options#at_least) says.
-    pub fn at_least(mut self, time: Duration) -> Self {
-        self.wanted.at_least = Some(time);
-        self
+    setters! { self:
+        /// These names too, as many as there are at run time, under the same rules as [`and`](Self::and). The guard's type does not
+        /// say them: their tokens are [`token_of`](LockGuard::token_of), and they have no proof.
+        and_all(names: impl IntoIterator<Item: LockName>) {
+            let names = names.into_iter().map(|name| name.lock_name());
+            self.wanted.names.extend(names);
+        }
+        /// Queues at most this long, as the option [`wait`](crate::options#wait) says. With no time at all it is a single try.
+        wait(wait: Duration) { self.wanted.wait = Some(Wait::For(wait)); }
+        /// Queues until served: `wait = "forever"`.
+        wait_forever() { self.wanted.wait = Some(Wait::Forever); }
+        /// Tries once: `wait = "none"`. If the name is taken, [`LockError::Held`].
+        try_once() { self.wanted.wait = Some(Wait::Once); }
+        /// Bounds the wait by an `Instant` too, as the option [`deadline`](crate::options#deadline) says. Of two deadlines the earlier counts.
+        deadline(deadline: impl Deadline) { self.wanted.deadline(deadline); }
+        /// Bounds what runs by way of [`LockGuard::hold`], or until [`LockGuard::lost`], from when the call has its lock, as the option
+        /// [`at_most`](crate::options#at_most) says. The lock itself stays until it is released.
+        at_most(limit: Duration) { self.wanted.at_most = Some(limit); }
+        /// Uses a lock again that the calling task holds, as the option [`reentrant`](crate::options#reentrant) says.
+        reentrant() { self.wanted.reentrant = true; }
+        /// Keeps the names locked at least this long from when the call has its lock, as the option [`at_least`](crate::options#at_least) says.
+        at_least(time: Duration) { self.wanted.at_least = Some(time); }
+        /// The lease TTL, as the option [`ttl`](crate::options#ttl) says. Rounded up to whole seconds.
+        ttl(ttl: Duration) { self.wanted.ttl = Some(ttl); }
     }
 
     /// Shares the names with other readers, as the option [`shared`](crate::options#shared) says. Instead of [`permits`](Self::permits).
@@ -142,12 +113,6 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
     /// [`shared`](Self::shared).
     pub fn permits(self, permits: u16) -> Acquire<N, Permit> {
         self.held_as(mode_of_permits(permits))
-    }
-
-    /// The lease TTL, as the option [`ttl`](crate::options#ttl) says. Rounded up to whole seconds.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.wanted.ttl = Some(ttl);
-        self
     }
 
     fn held_as<O: LockMode>(mut self, mode: Result<Mode, String>) -> Acquire<N, O> {

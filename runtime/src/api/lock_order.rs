@@ -11,8 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::mutex::lock;
-use crate::values::error::LockError;
-use crate::values::name::Name;
+use crate::values::{LockError, Name};
 
 /// Pairs, and names, that are remembered: a program has few, unless it makes up its names as it goes.
 const REMEMBERED: usize = 1024;
@@ -27,9 +26,8 @@ pub(crate) struct Orders {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// What was held, what was asked for under it, and where.
-    pairs: BTreeMap<(Family, Family), Place>,
-    reported: BTreeSet<(Family, Family)>,
+    /// What was held, what was asked for under it, where, and whether the opposite order has been reported.
+    pairs: BTreeMap<(Family, Family), (Place, bool)>,
     /// The names whose numbers of permits have been reported to differ.
     permits: BTreeSet<Family>,
 }
@@ -40,16 +38,6 @@ type Family = Cow<'static, str>;
 /// The function that asked; `lock()`, where it was called by hand.
 type Place = &'static str;
 
-/// Two places that take the same locks in opposite order.
-#[derive(Debug, PartialEq, Eq)]
-struct Inversion {
-    held: Name,
-    wanted: Name,
-    here: Place,
-    there: Place,
-    first: bool,
-}
-
 impl Orders {
     /// From now on a call against the order is refused, or is not.
     #[cfg(feature = "testing")]
@@ -59,16 +47,17 @@ impl Orders {
 
     /// Checks the call of a task that holds `held` and asks for `wanted`: reports an order that is the other way round elsewhere,
     /// once for each pair.
-    pub(crate) fn check(
+    pub(crate) fn check<'a>(
         &self,
-        held: &[Name],
+        held: impl Iterator<Item = &'a Name>,
         wanted: &[&Name],
         function: Option<&'static str>,
     ) -> Result<(), LockError> {
         let inversion = lock(&self.seen).note(held, wanted, function.unwrap_or("lock()"));
-        let Some(Inversion { held, wanted, here, there, first }) = inversion else {
+        let Some((held, wanted, there, first)) = inversion else {
             return Ok(());
         };
+        let here = function.unwrap_or("lock()");
         if first {
             tracing::warn!(
                 code = "lock.order",
@@ -77,10 +66,10 @@ impl Orders {
                  everywhere in one order"
             );
         }
-        if !self.refuses.load(Ordering::Relaxed) {
-            return Ok(());
+        match self.refuses.load(Ordering::Relaxed) {
+            true => Err(LockError::OrderInversion { name: wanted, held, here, there }),
+            false => Ok(()),
         }
-        Err(LockError::OrderInversion { name: wanted, held: Box::new(held), here, there })
     }
 
     /// A call for one of `permits` was refused: reports the holder if that asked for another number, once for each template.
@@ -115,31 +104,28 @@ impl Orders {
 }
 
 impl Seen {
-    /// Remembers what is asked for under what, unless it is known the other way round.
-    fn note(&mut self, held: &[Name], wanted: &[&Name], here: Place) -> Option<Inversion> {
+    /// Remembers what is asked for under what, unless it is known the other way round: then returns the lock that is held, the one
+    /// that is asked for, where they were taken in the opposite order, and whether that is new.
+    fn note<'a>(
+        &mut self,
+        held: impl Iterator<Item = &'a Name>,
+        wanted: &[&Name],
+        here: Place,
+    ) -> Option<(Box<Name>, Name, Place, bool)> {
         let mut inversion = None;
         for held in held {
             for wanted in wanted {
-                let (Some(outer), Some(inner)) = (family(held), family(wanted)) else {
-                    continue;
+                let turned = match (family(wanted), family(held)) {
+                    (Some(inner), Some(outer)) if inner != outer => (inner, outer),
+                    _ => continue,
                 };
-                if outer == inner {
-                    continue;
-                }
-                let turned = (inner, outer);
-                if let Some(there) = self.pairs.get(&turned) {
-                    let there = *there;
-                    let first = self.reported.insert(turned);
-                    inversion.get_or_insert_with(|| Inversion {
-                        held: held.clone(),
-                        wanted: (*wanted).clone(),
-                        here,
-                        there,
-                        first,
-                    });
+                if let Some((there, reported)) = self.pairs.get_mut(&turned) {
+                    let (there, first) = (*there, !std::mem::replace(reported, true));
+                    let held = Box::new(held.clone());
+                    inversion.get_or_insert((held, (*wanted).clone(), there, first));
                 } else if self.pairs.len() < REMEMBERED {
                     let (inner, outer) = turned;
-                    self.pairs.entry((outer, inner)).or_insert(here);
+                    self.pairs.entry((outer, inner)).or_insert((here, false));
                 }
             }
         }
@@ -166,21 +152,23 @@ mod tests {
     #[test]
     fn names_further_out_and_names_without_template_count() {
         let mut seen = Seen::default();
-        seen.note(&[order(1)], &[&order(2)], "here");
-        assert_eq!(seen.note(&[order(2)], &[&order(1)], "there"), None);
+        let mut note =
+            |held: &[&Name], wanted: &Name, at| seen.note(held.iter().copied(), &[wanted], at);
+        note(&[&order(1)], &order(2), "here");
+        assert_eq!(note(&[&order(2)], &order(1), "there"), None);
         let [a, b, c] = ["a", "b", "c"].map(|name| name.lock_name());
-        seen.note(&[a.clone(), order(1)], &[&b], "here");
-        assert_eq!(seen.note(std::slice::from_ref(&b), &[&c], "here"), None);
-        let inversion = seen.note(std::slice::from_ref(&b), &[&order(3)], "there").unwrap();
-        assert_eq!((inversion.here, inversion.there, inversion.first), ("there", "here", true));
-        assert!(seen.note(&[b], &[&a], "there").is_some());
+        note(&[&a, &order(1)], &b, "here");
+        assert_eq!(note(&[&b], &c, "here"), None);
+        let inversion = note(&[&b], &order(3), "there");
+        assert_eq!(inversion, Some((Box::new(b.clone()), order(3), "here", true)));
+        assert!(note(&[&b], &a, "there").is_some());
     }
 
     #[test]
     fn made_up_names_do_not_pile_up() {
         let mut seen = Seen::default();
         for n in 0..2 * REMEMBERED {
-            seen.note(&[format!("a/{n}").lock_name()], &[&order(1)], "here");
+            seen.note([format!("a/{n}").lock_name()].iter(), &[&order(1)], "here");
         }
         assert_eq!(seen.pairs.len(), REMEMBERED);
     }

@@ -7,14 +7,11 @@ use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp};
 
-use super::current::{current, lock_of};
 #[cfg(feature = "sqlx")]
 use super::fenced::{self, Fenceable, FencedError};
+use super::{current, lock_of};
 use crate::engine::{OwnedLock, OwnedLocks};
-use crate::values::loss::LossCause;
-use crate::values::name::{LockName, Name};
-use crate::values::queue::Sharing;
-use crate::values::token::Token;
+use crate::values::{LockName, LossCause, Name, Sharing, Token, getters};
 
 /// Proof that a call holds a lock of the type `N`: a helper that takes `&Locked<Order>` cannot be called without an order's lock.
 ///
@@ -62,57 +59,33 @@ struct Held<N: LockName> {
 }
 
 impl<N: LockName, M: LockMode> Locked<N, M> {
-    /// The name, with its fields: `order.name().id`. A name that borrows, such as `Stock { sku: &str }`, is kept as its text: its
-    /// [`Name`].
-    #[must_use]
-    pub fn name(&self) -> &N::Kept {
-        &self.held.kept
-    }
-
-    /// The fencing token.
-    #[must_use]
-    pub fn token(&self) -> Token {
-        self.held.lock.token
-    }
-
-    /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.held.locks.are_held()
+    getters! { self:
+        /// The name, with its fields: `order.name().id`. A name that borrows, such as `Stock { sku: &str }`, is kept as its text: its
+        /// [`Name`].
+        name: &N::Kept = &self.held.kept;
+        /// The fencing token.
+        token: Token = self.held.lock.token;
+        /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
+        is_held: bool = self.held.locks.are_held();
+        /// How long the lock is held from now on even if etcd cannot be reached again, as
+        /// [`LockGuard::remaining`](crate::LockGuard::remaining) says.
+        remaining: Duration = self.held.locks.remaining();
+        /// A condition for etcd transactions of your own: true only as long as this very ownership of this name lasts, as
+        /// [`LockGuard::fence`](crate::LockGuard::fence) says.
+        fence: Compare = fence(&self.held.locks, &self.held.lock);
+        /// How the call asked for the lock. A `reentrant` reader inside a call that holds the lock alone is a reader all the same.
+        mode: Sharing = M::SHARING;
     }
 
     /// Completes when the lock is lost, or given back because the call is over, with the cause. Cancel safe.
     pub async fn lost(&self) -> LossCause {
         self.held.locks.until_lost().await
     }
-
-    /// How long the lock is held from now on even if etcd cannot be reached again, as
-    /// [`LockGuard::remaining`](crate::LockGuard::remaining) says.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.held.locks.remaining()
-    }
-
-    /// A condition for etcd transactions of your own: true only as long as this very ownership of this name lasts, as
-    /// [`LockGuard::fence`](crate::LockGuard::fence) says.
-    #[must_use]
-    pub fn fence(&self) -> Compare {
-        fence(&self.held.locks, &self.held.lock)
-    }
-
-    /// How the call asked for the lock. A `reentrant` reader inside a call that holds the lock alone is a reader all the same.
-    #[must_use]
-    pub fn mode(&self) -> Sharing {
-        M::SHARING
-    }
 }
 
 #[cfg(feature = "sqlx")]
 impl<N: LockName> Locked<N> {
-    /// Begins a fenced transaction (feature `sqlx`): see [`sqlx`](crate::sqlx).
-    ///
-    /// # Errors
-    /// Those of [`LockGuard::begin_fenced`](crate::LockGuard::begin_fenced).
+    /// Begins a fenced transaction, with the errors of [`LockGuard::begin_fenced`](crate::LockGuard::begin_fenced).
     pub async fn begin_fenced<D: Fenceable>(
         &self,
         pool: &::sqlx::Pool<D>,
@@ -121,9 +94,6 @@ impl<N: LockName> Locked<N> {
     }
 
     /// Fences a transaction that you have begun, as [`LockGuard::fenced`](crate::LockGuard::fenced) says.
-    ///
-    /// # Errors
-    /// Those of [`LockGuard::fenced`](crate::LockGuard::fenced).
     pub async fn fenced<'t, D: Fenceable>(
         &self,
         transaction: ::sqlx::Transaction<'t, D>,
@@ -155,38 +125,35 @@ pub trait LockMode: sealed::Sealed + 'static {
     const SHARING: Sharing;
 }
 
-/// Alone: no other call holds the name.
-#[derive(Debug, Clone, Copy)]
-pub enum Exclusive {}
-
-/// With other readers.
-#[derive(Debug, Clone, Copy)]
-pub enum Shared {}
-
-/// With one of several permits.
-#[derive(Debug, Clone, Copy)]
-pub enum Permit {}
-
-impl LockMode for Exclusive {
-    const SHARING: Sharing = Sharing::Exclusive;
-}
-
-impl LockMode for Shared {
-    const SHARING: Sharing = Sharing::Shared;
-}
-
-impl LockMode for Permit {
-    const SHARING: Sharing = Sharing::Permit;
-}
-
 mod sealed {
     pub trait Sealed {}
-    impl Sealed for super::Exclusive {}
-    impl Sealed for super::Shared {}
-    impl Sealed for super::Permit {}
+}
+
+macro_rules! modes {
+    ($($(#[$doc:meta])* $mode:ident)+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy)]
+        pub enum $mode {}
+
+        impl sealed::Sealed for $mode {}
+
+        impl LockMode for $mode {
+            const SHARING: Sharing = Sharing::$mode;
+        }
+    )+};
+}
+
+modes! {
+    /// Alone: no other call holds the name.
+    Exclusive
+    /// With other readers.
+    Shared
+    /// With one of several permits.
+    Permit
 }
 
 /// Proof of a lock that is still to be granted. One pointer, because it lives in the user's future (row B12).
+#[allow(missing_debug_implementations)] // only expansions name it
 pub struct Proof<N: LockName>(Box<(Name, N::Kept)>);
 
 /// Renders a name, once: the name to lock, and what its proof is to give.
@@ -226,11 +193,5 @@ fn outside() -> ! {
 impl<N: LockName<Kept: Clone>> Clone for Proof<N> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
-    }
-}
-
-impl<N: LockName> fmt::Debug for Proof<N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Proof").field(&format_args!("{}", self.0.0)).finish()
     }
 }

@@ -8,15 +8,10 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use super::listing::Listing;
-use super::lock_order::Orders;
-use super::status::Status;
+use super::{Listing, Orders, Status};
 use crate::clock::{BootClock, Clock};
 use crate::engine::{Engine, runtime};
-use crate::values::config::Config;
-use crate::values::drained::Drained;
-use crate::values::error::LockError;
-use crate::values::queue::Queue;
+use crate::values::{Config, Drained, LockError, Queue};
 
 tokio::task_local! {
     static SCOPE: Locks;
@@ -79,9 +74,7 @@ impl Locks {
     }
 
     /// Reads who holds one name and who waits for it; `None` if no process does. `name`: as it stands in etcd, without the prefix.
-    ///
-    /// # Errors
-    /// As [`Listing::next`].
+    /// Errors are those of [`Listing::next`].
     pub async fn queue(&self, name: &str) -> Result<Option<Queue>, LockError> {
         // What is below the name comes with it: its own queue is the last.
         let mut names = Listing::new(self.engine.clone(), &[name, "/"].concat(), name);

@@ -1,21 +1,44 @@
 //! Public interface: what a user names to take a lock, to hold it and to end it.
 
-pub(crate) mod acquisition;
-pub(crate) mod current;
+mod acquisition;
+mod current;
 #[cfg(feature = "sqlx")]
 pub mod fenced;
-pub(crate) mod gate;
-pub(crate) mod grant;
-pub(crate) mod group;
-pub(crate) mod guard;
+mod gate;
+mod grant;
+mod group;
+mod guard;
 #[cfg(feature = "opentelemetry")]
 mod link;
-pub(crate) mod listing;
-pub(crate) mod lock;
-pub(crate) mod lock_order;
-pub(crate) mod locked;
-pub(crate) mod locks;
+mod listing;
+mod lock;
+mod lock_order;
+mod locked;
+mod locks;
 mod names;
-pub(crate) mod process;
+mod process;
 mod span;
-pub(crate) mod status;
+mod status;
+
+pub use current::{Current, current};
+pub use group::{Append, Group};
+pub use guard::LockGuard;
+pub use listing::Listing;
+pub use lock::{Acquire, Acquiring, lock};
+pub use locked::{Exclusive, LockMode, Locked, Permit, Proof, Shared, prove};
+pub use locks::{DefaultGuard, Locks};
+pub use process::{init, shutdown, status};
+pub use status::{LeaseStatus, LockStatus, Status};
+
+pub(crate) use acquisition::{Acquisition, Wanted, mode_of_permits};
+pub(crate) use gate::{Body, Gate, OnLost, Slot};
+pub(crate) use grant::Grant;
+pub(crate) use lock_order::Orders;
+#[cfg(feature = "testing")]
+pub(crate) use process::reserve;
+
+use current::lock_of;
+use gate::Stopwatch;
+use group::Granted;
+use locked::fence;
+use span::WaitSpan;

@@ -7,11 +7,8 @@ use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 
-use super::locks::Locks;
-use super::status::Status;
-use crate::values::config::Config;
-use crate::values::drained::Drained;
-use crate::values::error::LockError;
+use super::{Locks, Status};
+use crate::values::{Config, Drained, LockError};
 
 /// The process's engine; `None` if it was shut down before it was ever started.
 static ENGINE: OnceCell<Option<Locks>> = OnceCell::new();
@@ -74,7 +71,12 @@ pub(crate) fn here() -> Result<Locks, LockError> {
         return Ok(locks);
     }
     #[cfg(feature = "testing")]
-    refuse_beside_kits()?;
+    if Arc::strong_count(&KITS) > 1 {
+        return Err(LockError::config(
+            "a test kit lives in this process, and this call is in no scope of one, so it would use the process's own etcd: \
+                       run it inside `etcd.locks().scope(..)`, a spawned task too, or take `locks = etcd.locks()`",
+        ));
+    }
     let engine = ENGINE.get_or_try_init(|| Locks::connect_lazy(Config::from_env()?).map(Some))?;
     engine.clone().ok_or(LockError::ShuttingDown)
 }
@@ -87,14 +89,4 @@ static KITS: LazyLock<Arc<()>> = LazyLock::new(Arc::default);
 #[cfg(feature = "testing")]
 pub(crate) fn reserve() -> Arc<()> {
     Arc::clone(&KITS)
-}
-
-#[cfg(feature = "testing")]
-fn refuse_beside_kits() -> Result<(), LockError> {
-    if Arc::strong_count(&KITS) == 1 {
-        return Ok(());
-    }
-    let message = "a test kit lives in this process, and this call is in no scope of one, so it would use the process's own etcd: \
-                       run it inside `etcd.locks().scope(..)`, a spawned task too, or take `locks = etcd.locks()`";
-    Err(LockError::Config { message: message.to_owned() })
 }

@@ -9,9 +9,7 @@ use tracing::{Span, info_span};
 
 use crate::clock::Moment;
 use crate::engine::{Engine, Mode, OwnedLocks};
-use crate::values::error::LockError;
-use crate::values::name::{Name, templates};
-use crate::values::queue::Sharing;
+use crate::values::{LockError, Name, Sharing, templates};
 
 /// The wait of a call, as a span. Nothing, if no subscriber wants it.
 #[derive(Debug)]
@@ -122,7 +120,6 @@ pub(crate) fn ended(span: &Span, how: Option<&LockError>) {
 
 /// The names with their values, where spans are to have them.
 fn shown<'a>(engine: &Engine, names: impl Iterator<Item = &'a Name>) -> Option<String> {
-    let texts = names.filter_map(|name| name.checked().ok());
-    let all = || texts.map(|text| &**text).collect::<Vec<_>>().join(", ");
+    let all = || names.filter_map(Name::text).collect::<Vec<_>>().join(", ");
     engine.config().names_in_spans.then(all)
 }

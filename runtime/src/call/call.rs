@@ -1,6 +1,5 @@
 //! Call of an annotated function: acquires its lock, polls the body under the gate, releases.
 
-use std::future::Future;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,20 +8,15 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
-use crate::api::acquisition::{Acquisition, Wanted, mode_of_permits};
-use crate::api::gate::{Body, Gate, OnLost, Slot};
-use crate::api::grant::Grant;
-use crate::api::locked::{Proof, prove};
-use crate::api::locks::Locks;
+use crate::api::{
+    Acquisition, Body, Gate, Grant, Locks, OnLost, Proof, Slot, Wanted, mode_of_permits, prove,
+};
 use crate::clock::Deadline;
 use crate::engine::{Mode, Release};
-use crate::values::error::LockError;
-use crate::values::name::{LockName, Name};
-use crate::values::wait::Wait;
+use crate::values::{LockError, LockName, Name, Wait};
 
 /// What is constant in an annotation.
 #[doc(hidden)]
-#[derive(Debug)]
 pub struct Site {
     pub function: &'static str,
     /// How long to queue, if that is a literal; `None`: not given, or an expression, which [`Lock::wait`] brings.
@@ -32,20 +26,15 @@ pub struct Site {
 }
 
 /// The lock of one annotated call. One pointer, because it lives in the user's future.
-#[derive(Debug)]
 #[must_use]
 pub struct Lock(Box<State>);
 
-#[derive(Debug)]
 struct State {
     phase: Phase,
-    /// The body has ended, and its output waits for the release.
-    ended: bool,
     release: Release,
     on_lost: OnLost,
 }
 
-#[derive(Debug)]
 enum Phase {
     Unlocked,
     Acquiring(Acquisition),
@@ -56,6 +45,7 @@ enum Phase {
         gate: Box<Gate>,
         grant: Grant,
     },
+    /// The body has ended, and its output waits for the release.
     Releasing(oneshot::Receiver<Result<(), LockError>>),
     Done,
 }
@@ -76,12 +66,7 @@ pub fn unlocked() -> Lock {
 
 impl Lock {
     fn of(phase: Phase) -> Self {
-        Self(Box::new(State {
-            phase,
-            ended: false,
-            release: Release::Confirmed,
-            on_lost: OnLost::Cancel,
-        }))
+        Self(Box::new(State { phase, release: Release::Confirmed, on_lost: OnLost::Cancel }))
     }
 
     pub fn released_in_background(mut self) -> Self {
@@ -169,16 +154,13 @@ impl Lock {
             body.end(None);
             return Poll::Ready(Ok(output));
         }
-        if !self.0.ended {
+        if !matches!(self.0.phase, Phase::Releasing(_)) {
             let polled = match ready!(self.acquired(cx)) {
                 Ok(gate) => ready!(gate.poll(body.as_mut(), cx)),
                 Err(error) => Err(error),
             };
             match polled {
-                Ok(output) => {
-                    body.as_mut().end(Some(Box::new(output)));
-                    self.0.ended = true;
-                }
+                Ok(output) => body.as_mut().end(Some(Box::new(output))),
                 Err(error) => {
                     body.end(None);
                     self.0.phase = Phase::Done; // what it holds, if anything, is released in the background
@@ -238,12 +220,6 @@ pin_project! {
 /// Acquires, runs the body, drops it in place, releases.
 pub fn hold<F: Future>(lock: Lock, body: F) -> Hold<F> {
     Hold { body: Slot::Body { body }, lock }
-}
-
-impl<F: Future> std::fmt::Debug for Hold<F> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hold").field("lock", &self.lock).finish_non_exhaustive()
-    }
 }
 
 impl<F: Future> Future for Hold<F> {

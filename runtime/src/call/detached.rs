@@ -7,8 +7,7 @@
 //! A lock that is used again (`reentrant`) belongs to the body around, which may go on without the call: then both would run
 //! at once under one lock. So its body stays where it is, in the task of that one.
 
-use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::mem;
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -20,10 +19,8 @@ use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
 use super::call::Lock;
-use crate::api::current::{Current, current};
-use crate::api::gate::{Body, Slot};
-use crate::api::locks::Locks;
-use crate::values::error::LockError;
+use crate::api::{Body, Current, Locks, Slot, current};
+use crate::values::LockError;
 
 /// An annotated call whose body runs in a task of its own, being awaited.
 pub struct Detached<T>(Stage<T>);
@@ -67,7 +64,7 @@ impl<T: Send + 'static> Detached<T> {
             return Poll::Ready(Ok(()));
         };
         // Looks for the runtime before asking for the lock: a caller without a runtime takes no lock.
-        let runtime = Handle::try_current().map_err(|_| misused(NO_RUNTIME))?;
+        let runtime = Handle::try_current().map_err(|_| LockError::config(NO_RUNTIME))?;
         ready!(call.lock.ready(cx))?;
         if let Stage::Waiting(call) = mem::replace(&mut self.0, Stage::Done) {
             self.0 = if call.lock.is_again() {
@@ -100,14 +97,8 @@ impl<T: Send + 'static> Future for Detached<T> {
         self.0 = Stage::Done;
         Poll::Ready(ended.unwrap_or_else(|gone| match gone.try_into_panic() {
             Ok(panic) => resume_unwind(panic), // the panic of a body is its caller's
-            Err(_) => Err(misused(RUNTIME_ENDED)),
+            Err(_) => Err(LockError::config(RUNTIME_ENDED)),
         }))
-    }
-}
-
-impl<T> fmt::Debug for Detached<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Detached").finish_non_exhaustive()
     }
 }
 
@@ -135,7 +126,3 @@ fn in_task<T>(
 const NO_RUNTIME: &str = "`detach` runs the body in a task of its own, and the caller runs on no tokio runtime; \
                           call the function from one, or remove `detach`";
 const RUNTIME_ENDED: &str = "the tokio runtime that ran the body has ended before it did; shut etcd-locked down before the runtime";
-
-fn misused(message: &str) -> LockError {
-    LockError::Config { message: message.to_owned() }
-}

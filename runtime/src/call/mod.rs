@@ -1,5 +1,5 @@
 //! Annotated calls: what expansions of `#[etcd_locked]` run. Their methods are named after the options.
-#![allow(missing_docs)]
+#![allow(missing_docs, missing_debug_implementations)]
 
 #[allow(clippy::module_inception)] // the room is named for its main file
 pub(crate) mod call;

@@ -1,6 +1,6 @@
 //! Outcome of an annotated call: the body's result, or the value that stands for the error of its lock.
 
-use crate::values::error::LockError;
+use crate::values::LockError;
 
 /// What an annotated function answers when the lock fails.
 #[diagnostic::on_unimplemented(

@@ -24,12 +24,12 @@ use super::runner::Runner;
 use crate::clock::{Alarm, Clock, Moment};
 use crate::transport::client::Client;
 use crate::transport::page::Page;
+use crate::values::Wait;
 use crate::values::config::Config;
 use crate::values::drained::Drained;
 use crate::values::error::LockError;
 use crate::values::holder::Author;
 use crate::values::name::Name;
-use crate::values::wait::Wait;
 
 /// A handle on an engine. Clones share it; when the last is gone the engine ends.
 #[derive(Debug, Clone)]

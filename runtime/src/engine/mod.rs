@@ -24,4 +24,4 @@ pub(crate) use probe::Names;
 pub(crate) use registry::Call;
 
 // What the rooms above name of the core.
-pub(crate) use etcd_locked_core::{CallId, Key, LeaseId, Mode, Release};
+pub(crate) use etcd_locked_core::{Key, LeaseId, Mode, Release};

@@ -54,9 +54,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use crate::api::lock_order::Orders;
-use crate::api::locks::{DefaultGuard, Locks};
-use crate::api::process::reserve;
+use crate::api::{DefaultGuard, Locks, Orders, reserve};
 use crate::clock::Clock;
 use crate::engine::{Engine, Names, Shared};
 use crate::mutex::lock;
@@ -342,7 +340,7 @@ async fn engine(
     link: &etcd_locked_embedded::Link,
 ) -> Result<Locks, LockError> {
     let mut config = config.clone();
-    config.endpoints.clear();
+    config.endpoints.0.clear();
     config.connector = Some(connector(link));
     let pulse = Arc::new(Pulse::default());
     let clock: Arc<dyn Clock> = Arc::new(clock.clone());

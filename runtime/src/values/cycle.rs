@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::holder::Holder;
-use super::text::{KEY, shown};
+use super::{Holder, KEY, shown};
 
 /// Cycle of waits in a [`LockError::Deadlock`](crate::LockError::Deadlock).
 ///

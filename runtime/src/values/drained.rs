@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::name::Name;
+use super::{Name, getters};
 
 /// How many locks a text names.
 const NAMED: usize = 5;
@@ -17,33 +17,21 @@ pub struct Drained {
 }
 
 impl Drained {
-    /// How many calls gave their locks back by themselves.
-    pub fn ended(&self) -> usize {
-        self.ended
-    }
-
-    /// How many calls had lost their locks when they released them during the shutdown. Most of these lost them when the grace
-    /// ended.
-    pub fn cut_off(&self) -> usize {
-        self.cut_off
-    }
-
-    /// The locks that calls still had at the end: a guard that was kept, a body that did not end when it was cancelled. The locks
-    /// are lost, and no body is polled under them any more; other processes get them when the TTL of their lease is over. Those that
-    /// [`at_least`](crate::Acquire::at_least) was to keep are listed too, if etcd did not take them over in time.
-    pub fn left(&self) -> &[Name] {
-        &self.left
-    }
-
-    /// How many leases etcd may still have, because they carry locks that are left or because etcd has not answered. With them
-    /// the last keys go, but those that [`at_least`](crate::Acquire::at_least) keeps.
-    pub fn leases(&self) -> usize {
-        self.leases
-    }
-
-    /// Whether nothing is left in etcd but what [`at_least`](crate::Acquire::at_least) keeps there.
-    pub fn is_complete(&self) -> bool {
-        self.left.is_empty() && self.leases == 0
+    getters! { self:
+        /// How many calls gave their locks back by themselves.
+        ended: usize = self.ended;
+        /// How many calls had lost their locks when they released them during the shutdown. Most of these lost them when the grace
+        /// ended.
+        cut_off: usize = self.cut_off;
+        /// The locks that calls still had at the end: a guard that was kept, a body that did not end when it was cancelled. The locks
+        /// are lost, and no body is polled under them any more; other processes get them when the TTL of their lease is over. Those that
+        /// [`at_least`](crate::Acquire::at_least) was to keep are listed too, if etcd did not take them over in time.
+        left: &[Name] = &self.left;
+        /// How many leases etcd may still have, because they carry locks that are left or because etcd has not answered. With them
+        /// the last keys go, but those that [`at_least`](crate::Acquire::at_least) keeps.
+        leases: usize = self.leases;
+        /// Whether nothing is left in etcd but what [`at_least`](crate::Acquire::at_least) keeps there.
+        is_complete: bool = self.left.is_empty() && self.leases == 0;
     }
 }
 

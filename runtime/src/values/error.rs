@@ -4,11 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::backend::is_permanent;
-use super::cycle::Cycle;
-use super::holder::Holder;
-use super::loss::LossCause;
-use super::name::Name;
+use super::{Cycle, Holder, LossCause, Name, is_permanent};
 
 /// Why a lock was not taken, or not kept.
 ///
@@ -22,19 +18,6 @@ use super::name::Name;
 /// your own, pass the variant on: `Self::Lock(error) => error.into_response()`, `error.error_response()`, `error.into()`. Clients get what
 /// happened and the template, and nothing else. Every error is kept with its answer, for a layer that logs; `LOCK_FAULT` is a `tracing`
 /// error event too.
-///
-/// ```
-/// # #[cfg(feature = "axum")] mod handlers {
-/// # mod axum { pub use axum_core::response; pub mod extract { pub struct Path<T>(pub T); } }
-/// use axum::extract::Path;
-/// use etcd_locked::etcd_locked;
-///
-/// #[etcd_locked("orders/<id>", wait = "2s")]
-/// async fn ship(Path(id): Path<u64>) -> axum::response::Result<String> {
-///     Ok(format!("order {id} is on its way"))
-/// }
-/// # }
-/// ```
 ///
 #[doc = include_str!("../../docs/answers.md")]
 #[non_exhaustive]
@@ -55,7 +38,7 @@ pub enum LockError {
     Config { message: String },
 
     /// One try (`wait = "none"`), and the name was taken.
-    #[error("lock `{name}` is held{}{}", by(.holder), stuck(.unleased))]
+    #[error("lock `{name}` is held{}{}", said(" by ", .holder), stuck(.unleased))]
     Held {
         name: Name,
         holder: Option<Holder>,
@@ -65,7 +48,7 @@ pub enum LockError {
     },
 
     /// The lock was not to be had within the wait, or before the deadline.
-    #[error("lock `{name}` {}{}{}", not_free(.waited), held(.holder), stuck(.unleased))]
+    #[error("lock `{name}` {}{}{}", not_free(.waited), said(": it is held by ", .holder), stuck(.unleased))]
     Timeout {
         name: Name,
         /// Who had it when the wait was over, if that is known.
@@ -146,6 +129,10 @@ pub enum LockError {
 }
 
 impl LockError {
+    pub(crate) fn config(message: impl Into<String>) -> Self {
+        Self::Config { message: message.into() }
+    }
+
     /// How a wait ended, in one word for metrics and spans.
     pub(crate) fn outcome(refused: Option<&Self>) -> &'static str {
         match refused {
@@ -168,15 +155,7 @@ impl LockError {
             | Self::Deadlock { .. }
             | Self::Overloaded { .. } => true,
             Self::Backend { source } => !is_permanent(&**source),
-            Self::NotInitialized { .. }
-            | Self::AlreadyInitialized
-            | Self::Config { .. }
-            | Self::HoldLimit { .. }
-            | Self::SelfDeadlock { .. }
-            | Self::OrderInversion { .. }
-            | Self::ShuttingDown
-            | Self::InvalidName { .. }
-            | Self::PermissionDenied { .. } => false,
+            _ => false,
         }
     }
 
@@ -211,12 +190,8 @@ impl LockError {
     }
 }
 
-fn by(holder: &Option<Holder>) -> String {
-    holder.as_ref().map(|holder| format!(" by {holder}")).unwrap_or_default()
-}
-
-fn held(holder: &Option<Holder>) -> String {
-    holder.as_ref().map(|holder| format!(": it is held by {holder}")).unwrap_or_default()
+fn said(before: &str, holder: &Option<Holder>) -> String {
+    holder.as_ref().map(|holder| format!("{before}{holder}")).unwrap_or_default()
 }
 
 fn not_free(waited: &Duration) -> String {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::text::shown;
+use super::{getters, shown};
 
 /// How much of each text of a record is kept, in characters.
 const TEXT: usize = 200;
@@ -44,51 +44,27 @@ struct Record {
 }
 
 impl Holder {
-    /// The host's name.
-    pub fn host(&self) -> &str {
-        &self.0.host
-    }
-
-    /// The process id on that host.
-    pub fn pid(&self) -> u32 {
-        self.0.pid
-    }
-
-    /// The service, as configured there.
-    pub fn service(&self) -> &str {
-        &self.0.service
-    }
-
-    /// Path of the annotated function; `None` for a lock taken by `lock(..)`.
-    pub fn function(&self) -> Option<&str> {
-        self.0.function.as_deref()
-    }
-
-    /// The template of the name, or of all names of the call, `accounts/<from>, accounts/<to>`; `None` for what was given at
-    /// run time.
-    pub fn template(&self) -> Option<&str> {
-        self.0.template.as_deref()
-    }
-
-    /// The call's place in a trace, as W3C's `traceparent` writes it; `None` if its process has no
-    /// [OpenTelemetry](crate#spans-and-traces).
-    pub fn trace(&self) -> Option<&str> {
-        self.0.trace.as_deref()
-    }
-
-    /// Of how many permits the call asked for one; `None` if it asked for none, or its process does not say so.
-    pub fn permits(&self) -> Option<u16> {
-        self.0.permits
-    }
-
-    /// When the call queued for the lock, by the wall clock of the holder's host (RFC 3339, UTC).
-    pub fn queued_since(&self) -> &str {
-        &self.0.queued_since
-    }
-
-    /// When the call was granted the lock, by the same clock. `None` in its first second, and if that could not be written.
-    pub fn held_since(&self) -> Option<&str> {
-        self.0.held_since.as_deref()
+    getters! { self:
+        /// The host's name.
+        host: &str = &self.0.host;
+        /// The process id on that host.
+        pid: u32 = self.0.pid;
+        /// The service, as configured there.
+        service: &str = &self.0.service;
+        /// Path of the annotated function; `None` for a lock taken by `lock(..)`.
+        function: Option<&str> = self.0.function.as_deref();
+        /// The template of the name, or of all names of the call, `accounts/<from>, accounts/<to>`; `None` for what was given at
+        /// run time.
+        template: Option<&str> = self.0.template.as_deref();
+        /// The call's place in a trace, as W3C's `traceparent` writes it; `None` if its process has no
+        /// [OpenTelemetry](crate::telemetry#spans-and-traces).
+        trace: Option<&str> = self.0.trace.as_deref();
+        /// Of how many permits the call asked for one; `None` if it asked for none, or its process does not say so.
+        permits: Option<u16> = self.0.permits;
+        /// When the call queued for the lock, by the wall clock of the holder's host (RFC 3339, UTC).
+        queued_since: &str = &self.0.queued_since;
+        /// When the call was granted the lock, by the same clock. `None` in its first second, and if that could not be written.
+        held_since: Option<&str> = self.0.held_since.as_deref();
     }
 
     /// Reads the value of a lock's key; `None` for what is not one of ours, such as the value of another language's lock.

@@ -7,6 +7,8 @@ use std::num::NonZero;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::{LockError, getters};
+
 const LONGEST: usize = 1024;
 
 /// A value that may stand in a placeholder of a lock name.
@@ -85,25 +87,24 @@ pub struct Name {
 }
 
 impl Name {
-    /// The rendered text, as it stands in etcd between prefix and lease id.
-    ///
-    /// `None` if the name is invalid: then taking the lock fails with [`LockError::InvalidName`](crate::LockError::InvalidName).
-    pub fn text(&self) -> Option<&str> {
-        self.text.as_deref().ok()
+    getters! { self:
+        /// The rendered text, as it stands in etcd between prefix and lease id.
+        ///
+        /// `None` if the name is invalid: then taking the lock fails with [`LockError::InvalidName`](crate::LockError::InvalidName).
+        text: Option<&str> = self.text.as_deref().ok();
+        /// The template it was rendered from, if any.
+        template: Option<&'static str> = self.template;
     }
 
-    /// The template it was rendered from, if any.
-    pub fn template(&self) -> Option<&'static str> {
-        self.template
-    }
-
-    /// Returns true for a template that was given as a text, whose placeholders nothing fills.
-    pub(crate) fn is_unfilled(&self) -> bool {
-        matches!(&self.text, Err(reason) if reason == UNFILLED)
-    }
-
-    pub(crate) fn checked(&self) -> Result<&Arc<str>, &str> {
-        self.text.as_ref().map_err(AsRef::as_ref)
+    /// Returns the text, or why it cannot be locked.
+    pub(crate) fn checked(&self) -> Result<&Arc<str>, LockError> {
+        self.text.as_ref().map_err(|reason| match reason == UNFILLED {
+            // A mistake of the program, and not of a value.
+            true => LockError::config(format!(
+                "a lock name that was given as a text is invalid: {reason}"
+            )),
+            false => LockError::InvalidName { name: self.clone(), reason: reason.to_string() },
+        })
     }
 
     fn given(text: &str) -> Self {

@@ -4,8 +4,7 @@ use std::mem::{discriminant, take};
 
 use etcd_locked_core::{Kv, LeaseId, Mode, Seat, listed_by};
 
-use super::holder::Holder;
-use super::text::{KEY, shown};
+use super::{Holder, KEY, getters, shown};
 
 /// A name's contenders at one revision of etcd: those that hold it and those that wait, oldest first.
 ///
@@ -103,75 +102,46 @@ impl Queue {
         Self { name, contenders }
     }
 
-    /// The name as it stands in etcd, without the prefix; what is not text is escaped.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// All contenders, oldest first.
-    pub fn contenders(&self) -> &[Contender] {
-        &self.contenders
+    getters! { self:
+        /// The name as it stands in etcd, without the prefix; what is not text is escaped.
+        name: &str = &self.name;
+        /// All contenders, oldest first.
+        contenders: &[Contender] = &self.contenders;
     }
 
     /// Those that hold the name, and permits that may.
     pub fn holders(&self) -> impl Iterator<Item = &Contender> {
-        let all = self.contenders.iter();
-        all.filter(|it| it.standing != Standing::Waits)
+        self.contenders.iter().filter(|it| it.standing != Standing::Waits)
     }
 
     /// Those that wait, in the order in which they will be served.
     pub fn waiters(&self) -> impl Iterator<Item = &Contender> {
-        let all = self.contenders.iter();
-        all.filter(|it| it.standing == Standing::Waits)
+        self.contenders.iter().filter(|it| it.standing == Standing::Waits)
     }
 }
 
 impl Contender {
-    /// Its key in etcd.
-    pub fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    /// Its key as it may be shown: escaped and cut.
-    pub fn shown_key(&self) -> String {
-        shown(&String::from_utf8_lossy(&self.key), KEY)
-    }
-
-    /// The revision at which its key was created, which is its place in the queue. With the key it identifies the contender: keys
-    /// are used again.
-    pub fn created(&self) -> i64 {
-        self.created
-    }
-
-    /// The revision at which its key was last written: a process hands a key on from one of its calls to the next without a write, and
-    /// writes it when a call has held it for a second.
-    pub fn changed(&self) -> i64 {
-        self.changed
-    }
-
-    /// The lease its key hangs on. `None`: the key never expires, and an operator has to delete it once its owner is known to be gone.
-    pub fn lease(&self) -> Option<LeaseId> {
-        self.lease
-    }
-
-    /// How it takes part.
-    pub fn sharing(&self) -> Sharing {
-        self.seat.mode().into()
-    }
-
-    /// Whether it holds the name.
-    pub fn standing(&self) -> Standing {
-        self.standing
-    }
-
-    /// What its process wrote of itself. `None`: it is a client of another kind, or something an operator put there.
-    pub fn holder(&self) -> Option<&Holder> {
-        self.holder.as_ref()
-    }
-
-    /// The other keys of its call, if that asked for several names at once: they are lost together.
-    pub fn group(&self) -> &[String] {
-        &self.group
+    getters! { self:
+        /// Its key in etcd.
+        key: &[u8] = &self.key;
+        /// Its key as it may be shown: escaped and cut.
+        shown_key: String = shown(&String::from_utf8_lossy(&self.key), KEY);
+        /// The revision at which its key was created, which is its place in the queue. With the key it identifies the contender: keys
+        /// are used again.
+        created: i64 = self.created;
+        /// The revision at which its key was last written: a process hands a key on from one of its calls to the next without a write, and
+        /// writes it when a call has held it for a second.
+        changed: i64 = self.changed;
+        /// The lease its key hangs on. `None`: the key never expires, and an operator has to delete it once its owner is known to be gone.
+        lease: Option<LeaseId> = self.lease;
+        /// How it takes part.
+        sharing: Sharing = self.seat.mode().into();
+        /// Whether it holds the name.
+        standing: Standing = self.standing;
+        /// What its process wrote of itself. `None`: it is a client of another kind, or something an operator put there.
+        holder: Option<&Holder> = self.holder.as_ref();
+        /// The other keys of its call, if that asked for several names at once: they are lost together.
+        group: &[String] = &self.group;
     }
 }
 
@@ -192,7 +162,7 @@ impl Standing {
 }
 
 /// Queues made of the keys of many names, which come in the order of etcd: a name is whole once a key comes that is not below it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Queues {
     prefix: String,
     /// The families that are not over: each is below the one before it.
@@ -225,11 +195,8 @@ impl Queues {
         Queue::new(String::new(), take(&mut self.strays)).contenders
     }
 
-    pub(crate) fn end(&mut self) -> Vec<Queue> {
-        self.close(0)
-    }
-
-    fn close(&mut self, first: usize) -> Vec<Queue> {
+    /// Takes out the families from the `first` on, which are over.
+    pub(crate) fn close(&mut self, first: usize) -> Vec<Queue> {
         let over = self.open.drain(first..).rev();
         over.filter_map(|(family, keys)| {
             let name = family.strip_prefix(self.prefix.as_bytes())?.strip_suffix(b"/")?;
@@ -280,7 +247,7 @@ mod tests {
         for (key, at) in keys.iter().zip(1..) {
             whole.extend(queues.take(kv(key, at)));
         }
-        whole.extend(queues.end());
+        whole.extend(queues.close(0));
         let names: Vec<_> =
             whole.iter().map(|queue| (queue.name(), queue.contenders().len())).collect();
         assert_eq!(names, [("a/b/c", 1), ("a/b", 1), ("a", 2), ("b", 2)]);

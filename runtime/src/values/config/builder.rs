@@ -1,27 +1,26 @@
 //! Config: where etcd is and how to lock by default.
 
 use std::error::Error;
-use std::fmt;
-use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::values::wait::Wait;
+use crate::values::{Wait, setters, shown};
 
-use super::connector::Connector;
-use super::credentials::Credentials;
 #[cfg(feature = "tls")]
 use super::credentials::Tls;
-use super::endpoint::{shown_endpoints, url};
-use super::source::{Provider, Source};
+use super::{Connector, Credentials, Endpoints, Provider, Source, url};
+
+/// How much of an error of the user's closure is shown, in characters.
+const MESSAGE: usize = 200;
 
 /// Where etcd is, who asks, and what locks do by default.
 ///
 /// [`from_env`](Self::from_env) has the default of each setting, and its variable. The methods check nothing: [`init`](crate::init) and
 /// [`Locks::connect`](crate::Locks::connect) do, and return [`LockError::Config`](crate::LockError::Config) with what to write instead.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct Config {
-    pub(crate) endpoints: Vec<String>,
+    pub(crate) endpoints: Endpoints,
     pub(crate) connector: Option<Connector>,
     pub(crate) prefix: String,
     pub(crate) ttl: Duration,
@@ -41,7 +40,7 @@ impl Config {
     /// `http` otherwise; without a port, 2379. Name all members of the cluster, in any order: when one fails, the next is asked. An
     /// endpoint of another cluster than the others is refused: locks of two clusters do not exclude each other.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self::at(endpoints.into_iter().map(Into::into).collect(), None)
+        Self::at(Endpoints(endpoints.into_iter().map(Into::into).collect()), None)
     }
 
     /// etcd as this closure reaches it, for what an endpoint cannot say: a proxy, a Unix socket, a TLS library of your own. Everything else
@@ -95,10 +94,10 @@ impl Config {
     }
 
     pub(crate) fn by(connector: Connector) -> Self {
-        Self::at(Vec::new(), Some(connector))
+        Self::at(Endpoints::default(), Some(connector))
     }
 
-    fn at(endpoints: Vec<String>, connector: Option<Connector>) -> Self {
+    fn at(endpoints: Endpoints, connector: Option<Connector>) -> Self {
         Self {
             endpoints,
             connector,
@@ -114,87 +113,56 @@ impl Config {
         }
     }
 
-    /// What every key begins with: letters, digits, `._~:@=+-` and `/`, with a `/` at the end, at most 256 bytes. Processes exclude each
-    /// other only if their prefixes are equal.
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
-        self
-    }
-
-    /// The lease's time to live, where the call gives none: see the option [`ttl`](crate::options#ttl).
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self
-    }
-
-    /// How long to queue for a lock, where the call does not say: see the option [`wait`](crate::options#wait).
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = Wait::For(wait);
-        self
-    }
-
-    /// Queue for as long as others hold the lock.
-    pub fn wait_forever(mut self) -> Self {
-        self.wait = Wait::Forever;
-        self
-    }
-
-    /// Do not queue: a lock that is held answers [`LockError::Held`](crate::LockError::Held).
-    pub fn try_once(mut self) -> Self {
-        self.wait = Wait::Once;
-        self
-    }
-
-    /// How many calls may wait at a time in this process, on this engine, at least 1: one more is refused at once with
-    /// [`LockError::Overloaded`](crate::LockError::Overloaded), so that a name that is held for long does not fill the process with
-    /// requests that will all time out.
-    ///
-    /// A call waits from when it is awaited until it has its lock or is refused, whether for others or for etcd: leave room for those
-    /// that begin within one round trip. A single try does not wait. A call of a task that holds a lock counts, but is not refused:
-    /// others wait for that task.
-    pub fn max_waiters(mut self, max: usize) -> Self {
-        self.max_waiters = Some(max);
-        self
-    }
-
-    /// Whether to use the client URLs of the cluster's member list too, so that members may be replaced by others with new addresses
-    /// while the process runs. Off by default, because many clusters advertise URLs that their clients cannot reach.
-    ///
-    /// The list is read every 15 seconds, and after an endpoint has failed. The configured endpoints stay in use. Of the members' URLs
-    /// those are used that have the same scheme, and those on `localhost` only if the configuration names one too; learners and members
-    /// of another cluster are left out. [`Locks::client`](crate::Locks::client) knows the configured endpoints only. It needs endpoints:
-    /// [`connect_with`](Self::connect_with) and `embedded` refuse it.
-    pub fn follow_members(mut self, follow: bool) -> Self {
-        self.follow_members = follow;
-        self
-    }
-
-    /// Puts names with their values into [spans](crate#spans-and-traces), as `lock.name`. Off by default, because a value may be personal
-    /// data; the template is always there.
-    pub fn names_in_spans(mut self, shown: bool) -> Self {
-        self.names_in_spans = shown;
-        self
-    }
-
-    /// The service's name in the holder record, which says who holds a lock.
-    pub fn service(mut self, service: impl Into<String>) -> Self {
-        self.service = service.into();
-        self
-    }
-
-    /// The etcd user to authenticate as. For a password that changes while the process runs: [`credentials`](Self::credentials).
-    pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
-        self.source.files.user = None;
-        self.source.configured = self.source.configured.user(name, password);
-        self
-    }
-
-    /// Certificates for `https` endpoints. For certificates that change while the process runs: [`credentials`](Self::credentials).
-    #[cfg(feature = "tls")]
-    pub fn tls(mut self, tls: Tls) -> Self {
-        (self.source.files.authorities, self.source.files.identity) = (None, None);
-        self.source.configured.tls = Some(tls);
-        self
+    setters! { self:
+        /// What every key begins with: letters, digits, `._~:@=+-` and `/`, with a `/` at the end, at most 256 bytes. Processes exclude each
+        /// other only if their prefixes are equal.
+        prefix(prefix: impl Into<String>) { self.prefix = prefix.into(); }
+        /// The lease's time to live, where the call gives none: see the option [`ttl`](crate::options#ttl).
+        ttl(ttl: Duration) { self.ttl = ttl; }
+        /// How long to queue for a lock, where the call does not say: see the option [`wait`](crate::options#wait).
+        wait(wait: Duration) { self.wait = Wait::For(wait); }
+        /// Queue for as long as others hold the lock.
+        wait_forever() { self.wait = Wait::Forever; }
+        /// Do not queue: a lock that is held answers [`LockError::Held`](crate::LockError::Held).
+        try_once() { self.wait = Wait::Once; }
+        /// How many calls may wait at a time in this process, on this engine, at least 1: one more is refused at once with
+        /// [`LockError::Overloaded`](crate::LockError::Overloaded), so that a name that is held for long does not fill the process with
+        /// requests that will all time out.
+        ///
+        /// A call waits from when it is awaited until it has its lock or is refused, whether for others or for etcd: leave room for those
+        /// that begin within one round trip. A single try does not wait. A call of a task that holds a lock counts, but is not refused:
+        /// others wait for that task.
+        max_waiters(max: usize) { self.max_waiters = Some(max); }
+        /// Whether to use the client URLs of the cluster's member list too, so that members may be replaced by others with new addresses
+        /// while the process runs. Off by default, because many clusters advertise URLs that their clients cannot reach.
+        ///
+        /// The list is read every 15 seconds, and after an endpoint has failed. The configured endpoints stay in use. Of the members' URLs
+        /// those are used that have the same scheme, and those on `localhost` only if the configuration names one too; learners and members
+        /// of another cluster are left out. [`Locks::client`](crate::Locks::client) knows the configured endpoints only. It needs endpoints:
+        /// [`connect_with`](Self::connect_with) and `embedded` refuse it.
+        follow_members(follow: bool) { self.follow_members = follow; }
+        /// Puts names with their values into [spans](crate::telemetry#spans-and-traces), as `lock.name`. Off by default, because a value may be personal
+        /// data; the template is always there.
+        names_in_spans(shown: bool) { self.names_in_spans = shown; }
+        /// How long opening a connection may take, TLS and authentication included; several endpoints share it, and each gets at most 2 s. 5 s
+        /// by default.
+        ///
+        /// It is also how long a call waits for an etcd that cannot be reached: after about this time it is refused with
+        /// [`LockError::Backend`](crate::LockError::Backend), whatever its wait.
+        connect_timeout(timeout: Duration) { self.connect_timeout = timeout; }
+        /// The service's name in the holder record, which says who holds a lock.
+        service(service: impl Into<String>) { self.service = service.into(); }
+        /// The etcd user to authenticate as. For a password that changes while the process runs: [`credentials`](Self::credentials).
+        user(name: impl Into<String>, password: impl Into<String>) {
+            self.source.files.user = None;
+            self.source.configured = self.source.configured.user(name, password);
+        }
+        /// Certificates for `https` endpoints. For certificates that change while the process runs: [`credentials`](Self::credentials).
+        #[cfg(feature = "tls")]
+        tls(tls: Tls) {
+            (self.source.files.authorities, self.source.files.identity) = (None, None);
+            self.source.configured.tls = Some(tls);
+        }
     }
 
     /// User, password and certificates as this closure has them at the time, for those that change while the process runs. What it leaves
@@ -229,23 +197,19 @@ impl Config {
         C: Future<Output = Result<Credentials, E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.source.provider = Some(Provider::new(provide));
-        self
-    }
-
-    /// How long opening a connection may take, TLS and authentication included; several endpoints share it, and each gets at most 2 s. 5 s
-    /// by default.
-    ///
-    /// It is also how long a call waits for an etcd that cannot be reached: after about this time it is refused with
-    /// [`LockError::Backend`](crate::LockError::Backend), whatever its wait.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.source.provider = Some(Provider(Arc::new(move || {
+            let providing = provide();
+            Box::pin(async move {
+                let provided = providing.await;
+                provided.map_err(|error| shown(&error.into().to_string(), MESSAGE))
+            })
+        })));
         self
     }
 
     pub(crate) fn urls(&self) -> Vec<String> {
         let scheme = if self.has_tls() { "https" } else { "http" };
-        self.endpoints.iter().map(|endpoint| url(endpoint, scheme)).collect()
+        self.endpoints.0.iter().map(|endpoint| url(endpoint, scheme)).collect()
     }
 
     pub(crate) fn source(&self) -> Source {
@@ -257,27 +221,6 @@ impl Config {
         return self.source.configured.tls.is_some();
         #[cfg(not(feature = "tls"))]
         return false;
-    }
-}
-
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Config");
-        match &self.connector {
-            Some(connector) => shown.field("endpoints", connector),
-            None => shown.field("endpoints", &shown_endpoints(&self.endpoints)),
-        };
-        shown
-            .field("prefix", &self.prefix)
-            .field("ttl", &self.ttl)
-            .field("wait", &self.wait)
-            .field("service", &self.service)
-            .field("source", &self.source)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("max_waiters", &self.max_waiters)
-            .field("follow_members", &self.follow_members)
-            .field("names_in_spans", &self.names_in_spans)
-            .finish()
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::builder::Config;
 #[cfg(feature = "tls")]
 use super::credentials::Tls;
-use super::endpoint::{check_endpoint, shown_endpoints};
+use super::{Config, check_endpoint};
 
 /// The shortest and the longest TTL: etcd's floor, and the longest a crashed holder may block others.
 const TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(300);
@@ -13,15 +12,15 @@ const TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duratio
 impl Config {
     /// What is wrong with this configuration, and what to write instead.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.endpoints.is_empty() && self.connector.is_none() {
+        if self.endpoints.0.is_empty() && self.connector.is_none() {
             return Err("no endpoint: name at least one, e.g. `http://127.0.0.1:2379`".into());
         }
-        for (endpoint, shown) in self.endpoints.iter().zip(shown_endpoints(&self.endpoints)) {
+        for (endpoint, shown) in self.endpoints.0.iter().zip(self.endpoints.shown()) {
             check_endpoint(endpoint).map_err(|wrong| format!("endpoint `{shown}`: {wrong}"))?;
         }
         if self.source.provider.is_some()
             && !self.has_tls()
-            && self.endpoints.iter().any(|it| !it.contains("://"))
+            && self.endpoints.0.iter().any(|it| !it.contains("://"))
         {
             return Err(
                 "`credentials` may have certificates, so endpoints need their schemes: write `https://` or `http://`".into(),

@@ -1,7 +1,6 @@
 //! Connector: makes clients of etcd in a way of its own, by the user's code or in memory.
 
 use std::fmt;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 

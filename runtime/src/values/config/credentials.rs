@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::endpoint::HIDDEN;
+use super::HIDDEN;
+use crate::values::setters;
 
 /// User, password and certificates, as a closure given to [`Config::credentials`](crate::Config::credentials) provides them.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -19,17 +20,14 @@ impl Credentials {
         Self::default()
     }
 
-    /// The etcd user to authenticate as, in place of [`Config::user`](crate::Config::user).
-    pub fn user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
-        self.user = Some((name.into(), password.into()));
-        self
-    }
-
-    /// Certificates for `https` endpoints, in place of all of [`Config::tls`](crate::Config::tls).
-    #[cfg(feature = "tls")]
-    pub fn tls(mut self, tls: Tls) -> Self {
-        self.tls = Some(tls);
-        self
+    setters! { self:
+        /// The etcd user to authenticate as, in place of [`Config::user`](crate::Config::user).
+        user(name: impl Into<String>, password: impl Into<String>) {
+            self.user = Some((name.into(), password.into()));
+        }
+        /// Certificates for `https` endpoints, in place of all of [`Config::tls`](crate::Config::tls).
+        #[cfg(feature = "tls")]
+        tls(tls: Tls) { self.tls = Some(tls); }
     }
 
     /// Tells whether there is a certificate of the client.
@@ -77,31 +75,20 @@ impl Tls {
         Self::default()
     }
 
-    /// Trust these authorities' certificates, and only these. Variable: `ETCD_LOCKED_CACERT` (a file, read again
-    /// for each connection).
-    pub fn ca_pem(mut self, certificates: impl Into<Vec<u8>>) -> Self {
-        self.authorities = Some(certificates.into());
-        self
-    }
-
-    /// Show this certificate to an etcd with `--client-cert-auth`. Variables: `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY`
-    /// (files, read again for each connection).
-    ///
-    /// From two weeks before its end, a warning (`certificate.ends`) is logged once a day; for a certificate that lives for less than six
-    /// weeks, in the last third of that time.
-    pub fn identity_pem(
-        mut self,
-        certificate: impl Into<Vec<u8>>,
-        key: impl Into<Vec<u8>>,
-    ) -> Self {
-        self.identity = Some((certificate.into(), key.into()));
-        self
-    }
-
-    /// The name the server's certificate must be for, where it is not the endpoint's host.
-    pub fn domain(mut self, name: impl Into<String>) -> Self {
-        self.domain = Some(name.into());
-        self
+    setters! { self:
+        /// Trust these authorities' certificates, and only these. Variable: `ETCD_LOCKED_CACERT` (a file, read again
+        /// for each connection).
+        ca_pem(certificates: impl Into<Vec<u8>>) { self.authorities = Some(certificates.into()); }
+        /// Show this certificate to an etcd with `--client-cert-auth`. Variables: `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY`
+        /// (files, read again for each connection).
+        ///
+        /// From two weeks before its end, a warning (`certificate.ends`) is logged once a day; for a certificate that lives for less than six
+        /// weeks, in the last third of that time.
+        identity_pem(certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) {
+            self.identity = Some((certificate.into(), key.into()));
+        }
+        /// The name the server's certificate must be for, where it is not the endpoint's host.
+        domain(name: impl Into<String>) { self.domain = Some(name.into()); }
     }
 
     pub(crate) fn certificate(&self) -> Option<&[u8]> {

@@ -1,5 +1,7 @@
 //! Endpoint of etcd, as the configuration has it: checked, completed, and shown without secrets.
 
+use std::fmt;
+
 /// The port of an endpoint that names none, as etcd listens for clients.
 const ETCD_PORT: u16 = 2379;
 
@@ -58,18 +60,30 @@ pub(crate) fn is_endpoint(url: &str) -> bool {
     check_endpoint(url).is_ok()
 }
 
-/// Hides users and passwords of endpoints, which are refused if they have any. A list that was split at the comma of a password
-/// shows nothing of its parts before the host.
-pub(super) fn shown_endpoints(endpoints: &[String]) -> Vec<String> {
-    let of_a_user = endpoints.iter().rposition(|it| it.contains('@'));
-    let shown = endpoints.iter().enumerate();
-    shown
-        .map(|(at, endpoint)| match endpoint.rsplit_once('@') {
-            Some((_, host)) => format!("{HIDDEN}@{host}"),
-            None if of_a_user.is_some_and(|last| at < last) => HIDDEN.to_owned(),
-            None => without_word_as_port(endpoint),
-        })
-        .collect()
+/// Endpoints as they are configured. `Debug` shows them [without secrets](Self::shown).
+#[derive(Clone, Default)]
+pub(crate) struct Endpoints(pub(crate) Vec<String>);
+
+impl Endpoints {
+    /// Hides users and passwords of endpoints, which are refused if they have any. A list that was split at the comma of a password
+    /// shows nothing of its parts before the host.
+    pub(super) fn shown(&self) -> Vec<String> {
+        let of_a_user = self.0.iter().rposition(|it| it.contains('@'));
+        let shown = self.0.iter().enumerate();
+        shown
+            .map(|(at, endpoint)| match endpoint.rsplit_once('@') {
+                Some((_, host)) => format!("{HIDDEN}@{host}"),
+                None if of_a_user.is_some_and(|last| at < last) => HIDDEN.to_owned(),
+                None => without_word_as_port(endpoint),
+            })
+            .collect()
+    }
+}
+
+impl fmt::Debug for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shown().fmt(f)
+    }
 }
 
 /// Hides what stands in the place of a port and is no number: it may be a password whose host is missing.
@@ -131,8 +145,8 @@ mod tests {
             ("http://[::1]:2379,http://[::1]", "http://[::1]:2379,http://[::1]"),
             ("http://a:99999,http://a:1/v3,http://a:", "http://a:99999,http://a:1/v3,http://a:"),
         ] {
-            let endpoints: Vec<_> = endpoints.split(',').map(str::to_owned).collect();
-            assert_eq!(shown_endpoints(&endpoints).join(","), expected);
+            let endpoints = Endpoints(endpoints.split(',').map(str::to_owned).collect());
+            assert_eq!(endpoints.shown().join(","), expected);
         }
     }
 }

@@ -3,12 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::builder::Config;
-use super::check::{check_prefix, check_ttl};
-use super::endpoint::check_endpoint;
-use super::source::{File, Files, UserFile};
-use crate::values::error::LockError;
-use crate::values::wait::Wait;
+use super::{Config, File, Files, check_endpoint, check_prefix, check_ttl};
+use crate::values::{LockError, Wait};
 
 impl Config {
     /// The configuration the environment gives, which is also what the first lock uses without [`init`](crate::init).
@@ -43,10 +39,7 @@ impl Config {
         })
     }
 
-    /// [`Config::from_env`] over any environment: for programs that have options for some of the variables.
-    ///
-    /// # Errors
-    /// As [`from_env`](Self::from_env).
+    /// [`from_env`](Self::from_env), with the same errors, over any environment: for programs that have options for some of the variables.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, LockError> {
         let env = Environment(&lookup);
         let Some(endpoints) = env.either("ETCD_LOCKED_ENDPOINTS", "ETCDCTL_ENDPOINTS") else {
@@ -57,7 +50,7 @@ impl Config {
             });
         };
         let mut config = endpoints.config()?;
-        for (at, endpoint) in config.endpoints.iter().enumerate() {
+        for (at, endpoint) in config.endpoints.0.iter().enumerate() {
             check_endpoint(endpoint).map_err(|wrong| {
                 endpoints.wrong(format_args!("endpoint {}: {wrong}", at + 1)) // people count from 1
             })?;
@@ -99,12 +92,12 @@ impl Config {
         })?;
         let files = env.files(&config)?;
         let read = files.read();
-        config.source.configured = read.map_err(|message| LockError::Config { message })?;
+        config.source.configured = read.map_err(LockError::config)?;
         config.source.files = files;
         if config.source.configured.user.is_none() {
             config.source.configured.user = env.user()?;
         }
-        config.check().map_err(|message| LockError::Config { message })?;
+        config.check().map_err(LockError::config)?;
         Ok(config)
     }
 }
@@ -164,9 +157,9 @@ impl Environment<'_> {
                     "`{other}` has a password too: leave one of the two out"
                 )));
             }
-            files.user = Some(UserFile { name: user.map(|user| user.value), file: file.file() });
+            files.user = Some((user.map(|user| user.value), file.file()));
         }
-        let plain = config.endpoints.iter().all(|e| e.starts_with("http://"));
+        let plain = config.endpoints.0.iter().all(|e| e.starts_with("http://"));
         let certificates = [
             ("ETCD_LOCKED_CACERT", "ETCDCTL_CACERT"),
             ("ETCD_LOCKED_CERT", "ETCDCTL_CERT"),
@@ -195,7 +188,7 @@ impl Environment<'_> {
 impl Variable {
     /// Names the variable and never shows its value: a key or a password may stand in any of them by mistake.
     fn wrong(&self, what: impl fmt::Display) -> LockError {
-        LockError::Config { message: format!("`{}`: {what}", self.name) }
+        LockError::config(format!("`{}`: {what}", self.name))
     }
 
     fn config(&self) -> Result<Config, LockError> {
@@ -263,6 +256,7 @@ mod tests {
             ("ETCD_LOCKED_USER", "me:pass:word"),
             ("ETCDCTL_ENDPOINTS", "http://c:3"),
             ("ETCDCTL_USER", "root:root"),
+            ("ETCDCTL_CACERT", "/means/nothing/without/tls"),
         ])
         .unwrap();
         assert_eq!(config.urls(), ["http://a:1", "http://b:2"]);
@@ -273,23 +267,6 @@ mod tests {
         assert!(config.follow_members && config.names_in_spans);
         assert_eq!(config.service, "orders");
         assert_eq!(config.source.configured.user, Some(("me".into(), "pass:word".into())));
-    }
-
-    #[test]
-    fn etcdctl_fills_the_gaps() {
-        let config = read(&[
-            ("ETCDCTL_ENDPOINTS", "http://a:1"),
-            ("ETCDCTL_CACERT", "/means/nothing/without/tls"),
-            ("ETCDCTL_USER", "me"),
-            ("ETCDCTL_PASSWORD", "secret"),
-        ])
-        .unwrap();
-        assert_eq!(config.urls(), ["http://a:1"]);
-        assert_eq!(config.source.configured.user, Some(("me".into(), "secret".into())));
-        assert_eq!(config.prefix, "locks/");
-        assert_eq!(config.ttl, Duration::from_secs(15));
-        assert_eq!(config.wait, Wait::For(Duration::from_secs(10)));
-        assert!(!config.service.is_empty());
     }
 
     #[test]

@@ -17,3 +17,7 @@ pub(crate) use check::{check_at_least, check_ttl};
 pub(crate) use connector::Connector;
 pub(crate) use endpoint::is_endpoint;
 pub(crate) use source::Source;
+
+use check::check_prefix;
+use endpoint::{Endpoints, HIDDEN, check_endpoint, url};
+use source::{File, Files, Provider};

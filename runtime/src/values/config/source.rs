@@ -1,43 +1,20 @@
 //! Source of credentials: the configuration, files that environment variables name, and a closure of the user's. Files and closure are
 //! read anew for each connection.
 
-use std::error::Error;
 use std::fmt;
-use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::credentials::Credentials;
+use super::Credentials;
 #[cfg(feature = "tls")]
 use super::credentials::Tls;
-use crate::values::text::shown;
-
-/// How much of a closure's error is shown, in characters.
-const MESSAGE: usize = 200;
 
 type Providing = Pin<Box<dyn Future<Output = Result<Credentials, String>> + Send>>;
 
 /// The user's closure that provides credentials.
 #[derive(Clone)]
-pub(super) struct Provider(Arc<dyn Fn() -> Providing + Send + Sync>);
-
-impl Provider {
-    pub(super) fn new<F, C, E>(provide: F) -> Self
-    where
-        F: Fn() -> C + Send + Sync + 'static,
-        C: Future<Output = Result<Credentials, E>> + Send + 'static,
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
-        Self(Arc::new(move || {
-            let providing = provide();
-            Box::pin(async move {
-                let provided = providing.await;
-                provided.map_err(|error| shown(&error.into().to_string(), MESSAGE))
-            })
-        }))
-    }
-}
+pub(super) struct Provider(pub(super) Arc<dyn Fn() -> Providing + Send + Sync>);
 
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,7 +75,8 @@ impl Source {
 /// The files that are configured.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
-    pub(super) user: Option<UserFile>,
+    /// Of a password, and whose it is; `None` if the file has `name:password`.
+    pub(super) user: Option<(Option<String>, File)>,
     pub(super) authorities: Option<File>,
     /// Of the client's certificate and of its key.
     pub(super) identity: Option<(File, File)>,
@@ -116,8 +94,8 @@ impl Files {
     /// Reads all files; blocks. An error names the variable and shows neither its value nor what the file has.
     pub(super) fn read(&self) -> Result<Credentials, String> {
         let mut credentials = Credentials::new();
-        if let Some(file) = &self.user {
-            let (name, password) = file.read()?;
+        if let Some((name, file)) = &self.user {
+            let (name, password) = file.read_user(name.as_deref())?;
             credentials = credentials.user(name, password);
         }
         #[cfg(feature = "tls")]
@@ -148,6 +126,21 @@ impl File {
             .map_err(|error| self.wrong(format_args!("cannot read the file of this name: {error}")))
     }
 
+    /// Reads a password, and the user's name before it if `name` is not given. Line ends behind it do not count.
+    fn read_user(&self, name: Option<&str>) -> Result<(String, String), String> {
+        let text = String::from_utf8(self.read()?);
+        let text = text.map_err(|_| self.wrong("the file is not UTF-8"))?;
+        let text = text.trim_end_matches(['\r', '\n']);
+        if text.is_empty() {
+            return Err(self.wrong("the file is empty"));
+        }
+        let user = name.map(|name| (name, text)).or_else(|| text.split_once(':'));
+        let user = user.map(|(name, password)| (name.to_owned(), password.to_owned()));
+        user.ok_or_else(|| {
+            self.wrong("the file has no `:`: write `name:password`, or name the user in `ETCD_LOCKED_USER`")
+        })
+    }
+
     fn wrong(&self, what: impl fmt::Display) -> String {
         format!("`{}`: {what}", self.variable)
     }
@@ -157,34 +150,5 @@ impl File {
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.variable)
-    }
-}
-
-/// A file with a password.
-#[derive(Clone, Debug)]
-pub(super) struct UserFile {
-    /// Whose password it is; `None` if the file has `name:password`.
-    pub(super) name: Option<String>,
-    pub(super) file: File,
-}
-
-impl UserFile {
-    /// Reads the user's name and the password; line ends behind it do not count.
-    fn read(&self) -> Result<(String, String), String> {
-        let text = String::from_utf8(self.file.read()?);
-        let text = text.map_err(|_| self.file.wrong("the file is not UTF-8"))?;
-        let text = text.trim_end_matches(['\r', '\n']);
-        if text.is_empty() {
-            return Err(self.file.wrong("the file is empty"));
-        }
-        match &self.name {
-            Some(name) => Ok((name.clone(), text.to_owned())),
-            None => match text.split_once(':') {
-                Some((name, password)) => Ok((name.to_owned(), password.to_owned())),
-                None => Err(self.file.wrong(
-                    "the file has no `:`: write `name:password`, or name the user in `ETCD_LOCKED_USER`",
-                )),
-            },
-        }
     }
 }
