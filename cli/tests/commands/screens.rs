@@ -27,8 +27,8 @@ const KEYS: [(&str, Option<(u32, &str)>); 9] = [
 
 /// What the tasks of two of them hold, which wait.
 const HOLDS: [(&str, &str); 2] = [
-    ("locks/orders/7/2", r#","holds":[["locks/accounts/3/2",3]]"#),
-    ("locks/accounts/3/1", r#","holds":[["locks/orders/7/1",2]]"#),
+    ("locks/orders/7/2", r#",["locks/accounts/3/2",3]"#),
+    ("locks/accounts/3/1", r#",["locks/orders/7/1",2]"#),
 ];
 
 fn shop() -> Scene {
@@ -39,8 +39,7 @@ fn shop() -> Scene {
         let records = KEYS.map(|(key, process)| (key, process.map_or_else(String::new, record)));
         for ((key, mut value), lease) in records.into_iter().zip(LEASE..) {
             if let Some((_, holds)) = HOLDS.iter().find(|(of, _)| *of == key) {
-                let group = value.find(r#","group""#).expect("a group");
-                value.insert_str(group, holds);
+                value.insert_str(value.len() - "]}".len(), holds);
             }
             let id = LeaseGrantOptions::new().with_id(lease);
             client.lease_grant(600, Some(id)).await.expect("a lease");
@@ -55,7 +54,7 @@ fn shop() -> Scene {
 fn record((process, function): (u32, &str)) -> String {
     let since = "2999-01-01T00:00:00.000Z";
     format!(
-        r#"{{"host":"vm","pid":{process},"service":"shop","function":"{function}","template":"orders/<id>","queued_since":"{since}","held_since":"{since}","group":["locks/carts/{process}/1"]}}"#
+        r#"{{"host":"vm","pid":{process},"service":"shop","function":"{function}","template":"orders/<id>","queued_since":"{since}","held_since":"{since}","keys":[["locks/carts/{process}/1",0]]}}"#
     )
 }
 

@@ -1,75 +1,56 @@
 //! Deadlocks by way of readers: a cycle as long as a writer waits behind them, which later readers wait for (rules P37, P38).
 
-use std::time::Duration;
+use crate::readers::{LATER, read_in_one_of};
+use crate::*;
 
-use etcd_locked_core::{Mode, Refused, Wait};
-
-use crate::CallId;
-use crate::readers::{LATER, granted, read, read_in_one_of, try_to_read, write};
-use crate::town::{Town, is_abort};
-
-const SECOND: Duration = Duration::from_secs(1);
+/// Call 1 reads in process 0, call 5 of the same process holds `x`, and a writer of process 1 waits.
+fn writer_behind_a_reader(processes: u64) -> Town {
+    let mut town = read_in_one_of(processes);
+    town.take(0, 5, &["x"]).write(1, 2);
+    town.live(LATER);
+    town
+}
 
 /// A read showed it behind the readers' key; once it has gone, no call of its process waits for the readers.
 #[test]
 fn cycle_in_a_process_lasts_as_long_as_the_writer() {
     for has_gone in [true, false] {
-        let mut town = read_in_one_of(2);
-        town.take(0, 5, &["x"]);
-        write(&mut town, 1, 2);
-        town.live(LATER);
-        try_to_read(&mut town, 0, 3);
-        assert!(matches!(town.refusals()[..], [(3, Refused::Held { .. })]));
+        let mut town = writer_behind_a_reader(2);
+        town.try_to_read(0, 3).busy(&[3]);
         if has_gone {
-            town.cancel(1, 2);
+            town.cancel(2);
         }
         town.live(LATER);
-        town.ask(0, 11, &["x"], &[1]);
-        read(&mut town, 0, 15, &[5]);
+        town.ask(0, 11, &["x"], &[1]).read_inside(0, 15, 5);
         town.live(5 * SECOND);
         let deadlocks = town.refusals();
         let deadlocks = deadlocks.iter().filter(|(_, why)| matches!(why, Refused::Deadlock { .. }));
         assert_eq!(deadlocks.count(), usize::from(!has_gone));
-        assert_eq!(town.is_granted(0, 15), has_gone);
+        assert_eq!(town.is_granted(15), has_gone);
     }
 }
 
 /// The cycle closes long after the writer was last read.
 #[test]
 fn cycle_that_closes_late_is_detected() {
-    let mut town = read_in_one_of(2);
-    town.take(0, 5, &["x"]);
-    write(&mut town, 1, 2);
-    town.live(LATER);
-    read(&mut town, 0, 15, &[5]);
-    town.live(3 * SECOND);
-    town.ask(0, 11, &["x"], &[1]);
-    let took = town.until(|town| !town.refusals().is_empty());
-    assert!(took < 5 * SECOND, "{took:?}");
+    let mut town = writer_behind_a_reader(2);
+    town.read_inside(0, 15, 5).live(3 * SECOND);
+    town.ask(0, 11, &["x"], &[1]).deadlocks_within(5 * SECOND);
     town.live(5 * SECOND);
     assert_eq!(town.refusals().len(), 1);
 }
 
 /// What the readers' task waits for is with another process, and that one waits for the name.
 fn cycle_across_processes() -> Town {
-    let mut town = read_in_one_of(3);
-    town.take(0, 5, &["x"]);
-    town.take(2, 6, &["y"]);
-    write(&mut town, 1, 2);
-    town.live(LATER);
-    read(&mut town, 0, 15, &[5]);
-    town.ask(0, 11, &["y"], &[1]);
-    town.ask(2, 16, &["x"], &[6]);
+    let mut town = writer_behind_a_reader(3);
+    town.take(2, 6, &["y"]).read_inside(0, 15, 5);
+    town.ask(0, 11, &["y"], &[1]).ask(2, 16, &["x"], &[6]);
     town
 }
 
 #[test]
 fn cycle_across_processes_is_detected() {
-    let mut town = cycle_across_processes();
-    let took = town.until(|town| !town.refusals().is_empty());
-    assert!(took < 6 * SECOND, "{took:?}");
-    let refusals = town.refusals();
-    assert!(matches!(refusals[..], [(_, Refused::Deadlock { .. })]), "{refusals:?}");
+    cycle_across_processes().deadlocks_within(6 * SECOND);
 }
 
 /// A reader of several names waits for the readers of one while it cannot have the other, and later calls wait behind it. It lets
@@ -84,51 +65,46 @@ fn readers_of_several_names_block_no_call_for_ever() {
         };
         read(&mut town, 20, &["a"], &[]);
         read(&mut town, 3, &["b"], &[]);
-        assert_eq!(granted(&town, &[20, 3]), [true, true]);
-        town.ask(1, 27, &["a", "b"], &[]);
-        town.live(LATER);
+        town.granted(&[20, 3]);
+        town.ask(1, 27, &["a", "b"], &[]).live(LATER);
         read(&mut town, 15, &["a", "b"], &[]);
         if again {
             read(&mut town, 16, &["b", "a"], &[]);
         }
         town.live(LATER);
         if others_go_first {
-            town.release(0, 20);
+            town.release(20);
             read(&mut town, 4, &["a"], &[3]);
         } else {
             read(&mut town, 4, &["a"], &[3]);
             town.live(3 * SECOND);
-            town.release(0, 20);
+            town.release(20);
         }
         // The cycle through the writer is cut, or the writer gives way.
         let refused = |town: &Town| matches!(town.refusals()[..], [(4, Refused::Deadlock { .. })]);
-        town.until(|town| refused(town) || town.is_granted(0, 4));
-        if town.is_granted(0, 4) {
-            town.release(0, 4);
+        town.until(|town| refused(town) || town.is_granted(4));
+        if town.is_granted(4) {
+            town.release(4);
         }
-        town.release(0, 3);
-        town.until(|town| town.is_granted(1, 27) || town.is_granted(0, 15));
-        let writes_first = town.is_granted(1, 27);
-        if writes_first {
-            town.release(1, 27);
+        town.release(3);
+        town.until(|town| town.is_granted(27) || town.is_granted(15));
+        if town.is_granted(27) {
+            town.release(27);
         }
-        town.until(|town| town.is_granted(0, 15));
-        town.release(0, 15);
+        town.grants(15);
+        town.release(15);
         if again {
-            town.until(|town| town.is_granted(0, 16));
-            town.release(0, 16);
+            town.grants(16);
+            town.release(16);
         }
-        town.until(|town| town.is_granted(1, 27));
+        town.grants(27);
     }
 }
 
 #[test]
 fn no_call_is_refused_if_the_writer_goes_during_the_abort() {
     let mut town = cycle_across_processes();
-    town.withhold = is_abort;
-    town.until(|town| !town.withheld.is_empty());
-    town.cancel(1, 2);
-    town.let_through();
-    town.until(|town| town.is_granted(0, 15));
+    town.withholds(is_abort);
+    town.cancel(2).let_through().grants(15);
     assert!(town.refusals().is_empty(), "{:?}", town.refusals());
 }

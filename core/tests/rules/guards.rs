@@ -1,19 +1,11 @@
 //! Guards: what calls hold is watched once one has held it for a second, whatever was read meanwhile (rule P18).
 
-use std::time::Duration;
+use crate::*;
 
-use etcd_locked_core::{Mode, Request, Wait};
-use etcd_locked_sim::etcd::unavailable;
-
-use crate::rig::{Rig, TTL, reads};
-
-/// Time passes, and etcd answers all but what is such.
-fn live_but(rig: &mut Rig, millis: u64, such: fn(&Request) -> bool) {
-    for _ in 0..millis / 50 {
-        rig.pass(Duration::from_millis(50));
-        while let Some(request) = rig.find(|request| !such(request)) {
-            rig.carry_out(request);
-        }
+/// Time passes, and etcd answers all but reads.
+fn live_without_reads(rig: &mut Rig, time: u64) {
+    for _ in 0..time / 50 {
+        rig.pass(millis(50)).serve_all(|request| !reads(request));
     }
 }
 
@@ -23,32 +15,27 @@ fn is_guarded(rig: &Rig) -> bool {
 
 #[test]
 fn key_that_is_read_again_in_its_first_second_is_watched() {
-    let mut rig = Rig::warm();
-    rig.read_for(1, "locks/a", TTL);
-    rig.pass(Duration::from_millis(200));
-    rig.share(2, "locks/a", Mode::Shared, Wait::Forever);
+    let mut rig = Rig::reading();
+    rig.pass(millis(200));
+    rig.share(2, A, Mode::Shared, Wait::Forever);
     rig.fail_all(unavailable); // it was to show whether another process waits
-    rig.live(Duration::from_millis(500));
-    rig.granted(2);
+    rig.live(millis(500)).granted(2);
     assert!(!is_guarded(&rig));
-    rig.live(Duration::from_secs(1));
+    rig.live(SECOND);
     assert!(is_guarded(&rig));
 }
 
 #[test]
 fn key_that_is_being_read_after_a_second_is_watched() {
-    let mut rig = Rig::warm();
-    rig.hold(1, "locks/a");
-    rig.acquire(2, "locks/a", Wait::Forever);
-    rig.acquire(3, "locks/a", Wait::Forever);
-    live_but(&mut rig, 100, reads);
+    let mut rig = Rig::holding();
+    rig.acquire(2, A).acquire(3, A);
+    live_without_reads(&mut rig, 100);
     rig.release(1); // the next one's turn wants a read
-    live_but(&mut rig, 950, reads);
-    rig.release(2);
-    rig.granted(3);
-    live_but(&mut rig, 50, reads);
+    live_without_reads(&mut rig, 950);
+    rig.release(2).granted(3);
+    live_without_reads(&mut rig, 50);
     rig.serve();
     assert!(!is_guarded(&rig), "for less than a second");
-    rig.live(Duration::from_secs(1));
+    rig.live(SECOND);
     assert!(is_guarded(&rig));
 }

@@ -1,8 +1,21 @@
 //! Rule by rule: cores around one etcd, and every request through the test's hands.
 //!
-//! On the [`rig`] stands one core, in the [`town`] several. Each promise of a file is one test.
+//! On the [`rig`] stands one core, in the [`town`] several. Each promise of a file is one test. What all files use is imported here.
 
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
+
+use etcd_locked_core::{
+    Acquire, Contender, Core, Event, Failure, Grant, Input, Key, Kv, LossCause, Mode, Moment, Op,
+    Output, OwnedKey, Refusal, Refused, Release, Request, RequestId, Response, Revision, Search,
+    Session, Settings, Txn, TxnAnswer, Wait, WatchId, listed_by,
+};
+use etcd_locked_sim::etcd::{Etcd, Space, refused, settings, unavailable, unknown};
+use etcd_locked_sim::transport::Transport;
+
+use rig::{Rig, any, ask, deletes, keys_deleted, keys_put, lists, puts, reads, record, renews};
+use town::{Town, is_abort, is_delete_of_b, is_search};
 
 mod admission;
 mod batches;
@@ -29,5 +42,23 @@ mod waiters;
 /// A call, by its number.
 type CallId = u64;
 
+const A: &str = "locks/a";
+const B: &str = "locks/b";
+const C: &str = "locks/c";
+
+/// The TTL of all calls of the rig, unless said otherwise, in seconds.
+const TTL: i64 = 9;
+const WHOLE: Duration = Duration::from_secs(TTL as u64);
+
+const SECOND: Duration = Duration::from_secs(1);
+
 /// Longer than any pause before something is sent again, shorter than a renewal takes to be due.
 const SOON: Duration = Duration::from_millis(400);
+
+const fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn permits(count: u16) -> Mode {
+    Mode::Permits(count.try_into().expect("not zero"))
+}

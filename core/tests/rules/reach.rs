@@ -1,23 +1,15 @@
 //! Reach: what shows that etcd is lost, back, or without its history (rules P20, P32, P35).
 
-use std::time::Duration;
+use etcd_locked_core::{Reach, Sent};
 
-use etcd_locked_core::{
-    Failure, Input, Key, LossCause, Moment, Op, Reach, Request, Response, Revision, Sent, Txn,
-    TxnAnswer, Wait,
-};
-use etcd_locked_sim::etcd::unknown;
+use crate::*;
 
-use crate::rig::Rig;
-
-const SECOND: Duration = Duration::from_secs(1);
-
-struct Etcd {
+struct Exchanges {
     reach: Reach,
     now: Moment,
 }
 
-impl Etcd {
+impl Exchanges {
     fn new() -> Self {
         let now = Moment::after_boot(100 * SECOND);
         Self { reach: Reach::new(10 * SECOND), now }
@@ -31,7 +23,7 @@ impl Etcd {
     }
 
     fn end(&mut self, sent: Sent, mut result: Result<Response, Failure>) -> bool {
-        self.now = self.now + Duration::from_millis(1);
+        self.now = self.now + millis(1);
         self.reach.end(self.now, sent, &mut result);
         matches!(result, Ok(Response::Txn(answer)) if answer.stale)
     }
@@ -55,9 +47,8 @@ impl Etcd {
 
 #[test]
 fn etcd_is_lost_with_the_first_exchange_that_fails() {
-    let mut etcd = Etcd::new();
-    let sent = [etcd.send(true), etcd.send(true)];
-    for sent in sent {
+    let mut etcd = Exchanges::new();
+    for sent in [etcd.send(true), etcd.send(true)] {
         etcd.end(sent, Err(unknown()));
         assert!(matches!(etcd.reach.news.pop_front(), Some(Input::Lost { .. })));
     }
@@ -72,7 +63,7 @@ fn etcd_is_lost_with_the_first_exchange_that_fails() {
 
 #[test]
 fn failure_of_what_was_sent_before_an_answer_says_nothing() {
-    let mut etcd = Etcd::new();
+    let mut etcd = Exchanges::new();
     let early = etcd.send(true);
     etcd.write(1);
     etcd.end(early, Err(unknown()));
@@ -81,7 +72,7 @@ fn failure_of_what_was_sent_before_an_answer_says_nothing() {
 
 #[test]
 fn lower_write_ends_the_history_once() {
-    let mut etcd = Etcd::new();
+    let mut etcd = Exchanges::new();
     etcd.write(100);
     let sent = [etcd.send(true), etcd.send(true), etcd.send(true)];
     etcd.answer(sent[0], 7);
@@ -95,7 +86,7 @@ fn lower_write_ends_the_history_once() {
 
 #[test]
 fn answers_that_overtake_each_other_prove_nothing() {
-    let mut etcd = Etcd::new();
+    let mut etcd = Exchanges::new();
     let early = etcd.send(true);
     etcd.write(100);
     etcd.answer(early, 99);
@@ -108,22 +99,16 @@ fn answers_that_overtake_each_other_prove_nothing() {
 /// G15: they ran on until their lease was renewed, for up to a third of its TTL.
 #[test]
 fn bodies_stop_at_once_when_etcd_is_another_cluster() {
-    let mut rig = Rig::warm();
-    rig.hold(1, "locks/a");
-    rig.submit(Input::Wiped);
-    assert_eq!(rig.lost(1), LossCause::Wiped);
+    Rig::holding().submit(Input::Wiped).lost(1, LossCause::Wiped);
 }
 
 #[test]
 fn leases_with_bodies_are_renewed_first_when_etcd_is_back() {
-    let mut rig = Rig::warm();
-    rig.hold(1, "locks/a");
+    let mut rig = Rig::holding();
     rig.submit(Input::Lost { since: rig.now, cause: None });
-    rig.acquire(2, "locks/b", Wait::Forever);
+    rig.acquire(2, B);
     rig.store.wipe();
     rig.submit(Input::Back);
-    let renewal = rig.take();
-    assert!(matches!(renewal.1, Request::KeepAlive { .. }), "{renewal:?}");
-    rig.carry_out(renewal);
-    assert_eq!(rig.lost(1), LossCause::Wiped);
+    assert!(renews(rig.next()), "{:?}", rig.next());
+    rig.serve_one(renews).lost(1, LossCause::Wiped);
 }

@@ -1,33 +1,16 @@
 //! Records: the value of a key is its call's record. It names the other keys of its group (rule P38), and since when it is held,
-//! once that is a second (rule P18). Records are plain text here, to which that is appended as it would be to JSON.
+//! once that is a second (rule P18).
 
-use std::time::Duration;
+use crate::*;
 
-use etcd_locked_core::{
-    Failure, Input, Kv, LossCause, Refusal, Refused, Request, RequestId, Revision, Wait, listed_by,
-};
-use etcd_locked_sim::etcd::{refused, unavailable, unknown};
-
-use crate::rig::Rig;
-use crate::town::Town;
-
-const A: &str = "locks/a";
 const KEY: &str = "locks/a/a1";
 
-const SECOND: Duration = Duration::from_secs(1);
-const SHORT: Duration = Duration::from_millis(450);
-
-fn value(town: &Town, key: &str) -> String {
-    let kv = town.store.kv(key.as_bytes()).expect("a key");
-    String::from_utf8_lossy(&kv.value).into_owned()
-}
+const SHORT: Duration = millis(450);
 
 #[test]
 fn value_of_a_single_key_is_the_record() {
-    let mut town = Town::of(1);
-    town.take(0, 1, &["a"]);
-    let value = value(&town, KEY);
-    assert_eq!(value, "{\"call\":1}");
+    let value = Town::holding(&["a"]).value(KEY);
+    assert_eq!(value, "{\"call\":0}");
 }
 
 #[test]
@@ -35,7 +18,7 @@ fn value_of_a_key_names_the_other_keys_of_its_group() {
     let mut town = Town::of(1);
     town.take(0, 1, &["a", "b", "c"]);
     let expected = "{\"call\":1,\"keys\":[[\"locks/a/a1\",0],[\"locks/c/a1\",0]]}";
-    assert_eq!(value(&town, "locks/b/a1"), expected);
+    assert_eq!(town.value("locks/b/a1"), expected);
     let kv = town.store.kv(b"locks/b/a1").expect("a key");
     let others = ["locks/a/a1", "locks/c/a1"].map(|key| (key.into(), kv.create_revision));
     assert_eq!(listed_by(kv), others);
@@ -62,94 +45,88 @@ fn value_lists_keys_only_in_their_form() {
 }
 
 #[test]
+fn list_of_keys_has_a_limit() {
+    let mut town = Town::of(1);
+    let names: Vec<String> = (0..30).map(|n| format!("{n}{}", "x".repeat(500))).collect();
+    town.take(0, 1, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    for name in names {
+        let kv = town.store.kv(format!("locks/{name}/a1").as_bytes()).expect("a key");
+        assert!(kv.value.len() < 8300 && listed_by(kv).len() == 15);
+    }
+}
+
+#[test]
 fn record_that_is_no_object_names_no_group() {
     let mut rig = Rig::warm();
-    rig.hold_all(1, &[A, "locks/b"]);
-    assert_eq!(record(&rig, KEY), "call 1");
+    let record = b"text"[..].into();
+    rig.submit(Input::Acquire(Acquire { record, ..ask(1, &[A, B]) })).serves(1);
+    assert_eq!(rig.record(KEY), "text");
 }
 
 #[test]
 fn wait_of_a_holder_leaves_its_records_as_they_are() {
-    let mut town = Town::of(2);
-    town.take(0, 1, &["a"]);
-    town.take(1, 2, &["b"]);
+    let mut town = Town::holding(&["a", "b"]);
     town.live(2 * SECOND);
-    let before = town.store.kv(b"locks/a/a1").cloned();
-    town.ask_for(0, 3, &["b"], &[1], Wait::Forever);
-    town.live(3 * SECOND);
-    assert_eq!(town.store.kv(b"locks/a/a1"), before.as_ref());
+    let before = town.store.kv(KEY.as_bytes()).cloned();
+    town.ask(0, 3, &["b"], &[0]).live(3 * SECOND);
+    assert_eq!(town.store.kv(KEY.as_bytes()), before.as_ref());
 }
 
-/// The record at etcd of a key of the rig.
-fn record(rig: &Rig, key: &str) -> String {
-    let kv = rig.store.kv(key.as_bytes()).expect("a key");
-    String::from_utf8_lossy(&kv.value).into_owned()
+/// The record of a call that has held its lock for a second, after it had waited.
+fn waited(call: CallId, millis: u64) -> String {
+    format!("{{\"call\":{call},\"waited\":{millis}}}")
 }
 
 /// Call 1 holds `a`, for a moment that is too short to be told.
 fn holder() -> Rig {
-    let mut rig = Rig::warm();
-    rig.hold(1, A);
+    let mut rig = Rig::holding();
     rig.live(SHORT);
     rig
 }
 
-/// The same for long enough: the request that says so has not reached etcd.
-fn describing(others: &[&str]) -> (Rig, (RequestId, Request)) {
-    let mut rig = Rig::warm();
-    let calls = (1..).zip(std::iter::once(&A).chain(others));
-    for (call, name) in calls {
+/// Calls hold `a` and these names for long enough: the request that says so has not reached etcd, all others have.
+fn describing(others: &[&str]) -> Rig {
+    let mut rig = Rig::holding();
+    for (call, name) in (2..).zip(others) {
         rig.hold(call, name);
     }
     rig.pass(SECOND);
-    let description = rig.take_put();
+    let description = rig.take(puts);
     rig.serve();
-    (rig, description)
+    rig.sent.push_back(description);
+    rig
 }
 
 #[test]
 fn key_says_since_when_it_is_held_after_a_second() {
-    let mut rig = Rig::warm();
-    let other = rig.contend("locks/a/zz");
-    rig.acquire(1, A, Wait::Forever);
+    let mut rig = Rig::waiting();
     rig.live(2 * SECOND);
-    rig.store.revoke(other);
-    rig.report();
-    rig.serve();
-    rig.granted(1);
+    rig.delete("locks/a/zz").serves(1);
     rig.live(SHORT);
-    assert_eq!(record(&rig, KEY), "call 1");
+    assert_eq!(rig.record(KEY), record(1));
     rig.live(SECOND);
-    assert_eq!(record(&rig, KEY), "call 1,\"waited\":2000}");
+    assert_eq!(rig.record(KEY), waited(1, 2000));
 }
 
 #[test]
 fn key_names_the_holder_after_a_hand_over() {
     let mut rig = holder();
-    rig.acquire(2, A, Wait::Forever);
-    rig.live(3 * SECOND);
-    rig.release(1);
-    rig.granted(2);
+    rig.acquire(2, A).live(3 * SECOND).release(1).granted(2);
     rig.live(SHORT);
-    assert_eq!(record(&rig, KEY), "call 1,\"waited\":0}");
+    assert_eq!(rig.record(KEY), waited(1, 0));
     rig.live(SECOND);
-    assert_eq!(record(&rig, KEY), "call 2,\"waited\":3000}");
+    assert_eq!(rig.record(KEY), waited(2, 3000));
     // The same once more, long after.
-    rig.acquire(3, A, Wait::Forever);
-    rig.live(70 * SECOND);
-    rig.release(2);
-    rig.granted(3);
+    rig.acquire(3, A).live(70 * SECOND).release(2).granted(3);
     rig.live(2 * SECOND);
-    assert_eq!(record(&rig, KEY), "call 3,\"waited\":70000}");
+    assert_eq!(rig.record(KEY), waited(3, 70000));
 }
 
 #[test]
 fn keys_of_a_group_still_name_each_other() {
     let mut town = Town::of(1);
-    town.take(0, 1, &["a", "b"]);
-    town.live(2 * SECOND);
-    let expected = "{\"call\":1,\"waited\":0,\"keys\":[[\"locks/b/a1\",0]]}";
-    assert_eq!(value(&town, "locks/a/a1"), expected);
+    town.take(0, 1, &["a", "b"]).live(2 * SECOND);
+    assert_eq!(town.value(KEY), "{\"call\":1,\"waited\":0,\"keys\":[[\"locks/b/a1\",0]]}");
 }
 
 #[test]
@@ -157,10 +134,8 @@ fn holds_of_less_than_a_second_write_nothing() {
     let mut rig = holder();
     let before = rig.revision();
     for call in 1..30 {
-        rig.acquire(call + 1, A, Wait::Forever);
-        rig.live(SHORT);
-        rig.release(call);
-        rig.granted(call + 1);
+        rig.acquire(call + 1, A).live(SHORT);
+        rig.release(call).granted(call + 1);
     }
     assert_eq!(rig.revision(), before);
 }
@@ -168,81 +143,71 @@ fn holds_of_less_than_a_second_write_nothing() {
 #[test]
 fn hold_is_written_once() {
     let mut rig = holder();
-    let before = rig.revision().get();
+    let before = rig.store.revision();
     rig.live(200 * SECOND);
-    assert_eq!(rig.revision().get(), before + 1);
-    rig.submit(Input::Inspect);
-    rig.live(2 * SECOND);
-    assert_eq!(rig.revision().get(), before + 1);
+    assert_eq!(rig.store.revision(), before + 1);
+    rig.submit(Input::Inspect).live(2 * SECOND);
+    assert_eq!(rig.store.revision(), before + 1);
 }
 
 #[test]
 fn description_is_sent_again_unless_it_is_refused() {
-    let failures: [(fn() -> Failure, i64); 3] =
-        [(unknown, 1), (unavailable, 1), (|| refused(Refusal::NoSpace), 0)];
-    for (failure, writes) in failures {
-        let (mut rig, description) = describing(&[]);
-        rig.answer(description.0, Err(failure()));
-        let before = rig.revision().get();
+    for (failure, writes) in [(unknown(), 1), (unavailable(), 1), (refused(Refusal::NoSpace), 0)] {
+        let mut rig = describing(&[]);
+        rig.answer(puts, Err(failure));
+        let before = rig.store.revision();
         rig.live(20 * SECOND);
-        assert_eq!(rig.revision().get(), before + writes);
-        assert!(rig.output(1).is_none());
+        assert_eq!(rig.store.revision(), before + writes);
+        rig.nothing_about(1);
     }
 }
 
 #[test]
 fn own_description_is_no_put_of_another_client() {
-    let (mut rig, description) = describing(&[]);
-    rig.carry_out(description);
+    let mut rig = describing(&[]);
+    rig.serve_one(puts);
     assert_eq!(rig.watched(), [KEY]);
     rig.report();
-    rig.submit(Input::Inspect);
-    rig.live(SECOND);
-    assert!(rig.output(1).is_none());
+    rig.submit(Input::Inspect).live(SECOND).nothing_about(1);
 }
 
 /// A read shows a mod revision that the process does not know, and then whose write it was (etcd#22209).
 #[test]
 fn description_without_a_response_is_followed_by_the_next() {
-    let (mut rig, description) = describing(&[]);
-    rig.store.apply(rig.now, &description.1).expect("a value");
-    rig.answer(description.0, Err(unknown()));
-    rig.acquire(2, A, Wait::Forever);
-    rig.release(1);
-    rig.granted(2);
-    rig.live(2 * SECOND);
-    assert!(rig.output(2).is_none());
-    assert!(record(&rig, KEY).starts_with("call 2,"), "{}", record(&rig, KEY));
+    let mut rig = describing(&[]);
+    let (description, _) = rig.applied(puts);
+    rig.deliver((description, Err(unknown())));
+    rig.acquire(2, A).release(1).granted(2);
+    rig.live(2 * SECOND).nothing_about(2);
+    assert!(rig.record(KEY).starts_with("{\"call\":2,"), "{}", rig.record(KEY));
 }
 
 #[test]
 fn description_leaves_the_key_of_another_client_alone() {
-    let (mut rig, description) = describing(&[]);
-    let other = rig.contend(KEY);
-    rig.carry_out(description);
-    assert_eq!(rig.store.kv(KEY.as_bytes()).and_then(|kv| kv.lease), Some(other));
-    rig.report();
-    assert_eq!(rig.lost(1), LossCause::Overwritten);
+    let mut rig = describing(&[]);
+    rig.contend(KEY);
+    let other = rig.store.kv(KEY.as_bytes()).cloned();
+    rig.serve_one(puts);
+    assert_eq!(rig.store.kv(KEY.as_bytes()), other.as_ref());
+    rig.report().lost(1, LossCause::Overwritten);
 }
 
 #[test]
 fn late_description_brings_no_key_back() {
-    let (mut rig, description) = describing(&[]);
-    rig.give_back(1);
-    assert!(rig.released(1).is_ok() && !rig.has(KEY));
-    rig.carry_out(description);
-    assert!(!rig.has(KEY));
-    assert!(rig.comes_to_rest());
+    let mut rig = describing(&[]);
+    let description = rig.take(puts);
+    rig.give_back(1).lacks(&[KEY]);
+    rig.carry_out(description).lacks(&[KEY]).comes_to_rest();
 }
 
 #[test]
 fn lock_that_goes_takes_no_description_along() {
-    let (mut rig, description) = describing(&["locks/b", "locks/c"]);
+    let mut rig = describing(&[B, C]);
+    let description = rig.take(puts);
     rig.give_back(2);
-    rig.carry_out(description);
-    rig.serve();
+    rig.carry_out(description).serve();
     for (call, key) in [(1, KEY), (3, "locks/c/a1")] {
-        assert_eq!(record(&rig, key), format!("call {call},\"waited\":0}}"));
+        assert_eq!(rig.record(key), waited(call, 0));
     }
 }
 
@@ -250,22 +215,19 @@ fn lock_that_goes_takes_no_description_along() {
 fn descriptions_of_many_locks_go_together() {
     let names: Vec<String> = (0..99).map(|at| format!("locks/{at}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let (mut rig, description) = describing(&names);
-    let before = rig.revision().get();
-    rig.carry_out(description);
+    let mut rig = describing(&names);
+    let before = rig.store.revision();
     rig.serve();
-    assert!(record(&rig, "locks/98/a1").contains("waited"));
-    assert!(rig.revision().get() <= before + 4);
+    assert!(rig.record("locks/98/a1").contains("waited"));
+    assert!(rig.store.revision() <= before + 4);
 }
 
 #[test]
 fn refusal_says_since_when_a_call_of_this_process_holds() {
     let mut rig = holder();
-    for (call, expected) in [(2, "call 1"), (3, "call 1,\"waited\":0}")] {
-        rig.acquire(call, A, Wait::Once);
-        let refused = rig.refused(call);
-        let Refused::Held { owner: Some(owner), .. } = refused else { panic!("{refused:?}") };
-        assert_eq!(String::from_utf8_lossy(&owner.record), expected);
+    for (call, expected) in [(2, record(1)), (3, waited(1, 0))] {
+        rig.attempt(call, A);
+        assert_eq!(rig.busy(call).1, expected);
         rig.live(SECOND);
     }
 }

@@ -1,23 +1,20 @@
 //! Rig: one core, and every request of its passes through the test's hands.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
-
-use etcd_locked_core::{
-    Acquire, Contender, Core, Event, Failure, Grant, Input, Key, LeaseId, LossCause, Mode, Moment,
-    Op, Output, Refused, Release, Request, RequestId, Response, Revision, Session, Settings, Wait,
-    WatchId,
-};
-use etcd_locked_sim::etcd::{Etcd, settings};
-use etcd_locked_sim::transport::Transport;
-
-use crate::{CallId, stack};
-
-/// The TTL of all calls, unless said otherwise, in seconds.
-pub(crate) const TTL: i64 = 9;
+use crate::*;
 
 /// The id of the call that only opens a session.
 const WARM: CallId = 1_000_000;
+
+/// How often etcd answers while time passes.
+const STEP: Duration = millis(50);
+
+/// A request that the test has taken off the way to etcd.
+pub(crate) type Taken = (RequestId, Request);
+
+type Reply = Result<Response, Failure>;
+
+/// What etcd says to a request, on its way to the core.
+type Answer = (RequestId, Reply);
 
 #[derive(Debug)]
 pub(crate) struct Rig {
@@ -26,72 +23,86 @@ pub(crate) struct Rig {
     pub(crate) store: Etcd,
     pub(crate) now: Moment,
     /// Requests without an answer, the oldest first.
-    pub(crate) sent: VecDeque<(RequestId, Request)>,
-    outputs: Vec<Output>,
-    /// The open watches: what the keys begin with that each is on, and whether it reports puts.
-    watches: BTreeMap<WatchId, (Key, bool)>,
-    /// How many were opened.
-    opened: usize,
+    pub(crate) sent: VecDeque<Taken>,
+    pub(crate) outputs: Vec<Output>,
+    /// What each call got.
+    grants: BTreeMap<CallId, Grant>,
+    /// The open watches: what the keys begin with that each is on, the next revision, and whether it reports puts.
+    watches: BTreeMap<WatchId, (Key, i64, bool)>,
+    /// How many watches were opened.
+    pub(crate) opened: usize,
     /// Names that were reported for the keys below them.
     pub(crate) crowded: Vec<Key>,
     /// Steps that the last input took.
     pub(crate) steps: u64,
+    /// Requests that reached etcd.
+    pub(crate) requests: usize,
 }
 
 impl Rig {
-    pub(crate) fn new() -> Self {
-        Self::of(None, None)
-    }
-
-    /// So many calls may wait.
-    pub(crate) fn with_waiters(max: usize) -> Self {
-        Self::of(None, Some(max))
-    }
-
-    fn of(keys_per_session: Option<usize>, max_waiters: Option<usize>) -> Self {
-        Self::with(Settings { keys_per_session, max_waiters, defers: false, ..settings(1) })
-    }
-
-    fn with(settings: Settings) -> Self {
+    pub(crate) fn with(settings: Settings) -> Self {
         Self {
             transport: Transport::new(settings.connect_timeout),
             core: Core::new(settings),
             store: Etcd::new(),
-            now: Moment::after_boot(Duration::from_secs(100)),
+            now: Moment::after_boot(100 * SECOND),
             sent: VecDeque::new(),
             outputs: Vec::new(),
+            grants: BTreeMap::new(),
             watches: BTreeMap::new(),
             opened: 0,
             crowded: Vec::new(),
             steps: 0,
+            requests: 0,
         }
     }
 
-    /// With an open session.
+    pub(crate) fn new() -> Self {
+        Self::with(settings(1))
+    }
+
+    /// A core with an open session.
     pub(crate) fn warm() -> Self {
         Self::new().warmed()
     }
 
-    /// The same; a session takes at most this many keys.
-    pub(crate) fn spreading(limit: impl Into<Option<usize>>) -> Self {
-        Self::of(limit.into(), None).warmed()
-    }
-
-    /// With an open session, and requests that leave with the next tick; a session takes at most this many keys.
-    pub(crate) fn deferring(limit: impl Into<Option<usize>>) -> Self {
-        let settings = Settings { keys_per_session: limit.into(), defers: true, ..settings(1) };
-        Self::with(settings).warmed()
-    }
-
-    fn warmed(mut self) -> Self {
+    pub(crate) fn warmed(mut self) -> Self {
         self.submit(Input::Warm { call: WARM.into(), ttl_secs: TTL });
         self.serve();
         assert!(matches!(self.outputs.pop(), Some(Output::Ready(..))));
         self
     }
 
+    /// The put of call 1 for `locks/a` is under way.
+    pub(crate) fn putting() -> Self {
+        let mut rig = Self::warm();
+        rig.acquire(1, A);
+        rig
+    }
+
+    /// Call 1 waits for `locks/a` behind `locks/a/zz` of another process.
+    pub(crate) fn waiting() -> Self {
+        let mut rig = Self::warm();
+        rig.contend("locks/a/zz").queue(1, A);
+        rig
+    }
+
+    /// Call 1 holds `locks/a`.
+    pub(crate) fn holding() -> Self {
+        let mut rig = Self::warm();
+        rig.hold(1, A);
+        rig
+    }
+
+    /// Call 1 reads `locks/a`.
+    pub(crate) fn reading() -> Self {
+        let mut rig = Self::warm();
+        rig.read(1, A);
+        rig
+    }
+
     /// One turn of the contract.
-    pub(crate) fn submit(&mut self, mut input: Input) {
+    pub(crate) fn submit(&mut self, mut input: Input) -> &mut Self {
         if let Input::Answer { request, result } = &mut input {
             self.transport.end(self.now, *request, result);
         }
@@ -103,6 +114,7 @@ impl Rig {
         self.step(input);
         self.sent.extend(probe);
         self.transport.wait(self.now, self.core.has_waiters());
+        self
     }
 
     fn step(&mut self, input: Input) {
@@ -114,9 +126,9 @@ impl Rig {
                     self.transport.send(self.now, id, &request);
                     self.sent.push_back((id, request));
                 }
-                Output::Watch { id, prefix, puts, .. } => {
+                Output::Watch { id, prefix, from, puts } => {
                     self.opened += 1;
-                    self.watches.insert(id, (prefix, puts));
+                    self.watches.insert(id, (prefix, from.get(), puts));
                 }
                 Output::Unwatch(id) => drop(self.watches.remove(&id)),
                 Output::Crowded(name) => self.crowded.push(name),
@@ -125,208 +137,271 @@ impl Rig {
         }
     }
 
-    pub(crate) fn acquire(&mut self, call: CallId, name: &str, wait: Wait) {
-        self.acquire_for(call, name, wait, TTL);
+    /// A call that waits until it is served.
+    pub(crate) fn acquire(&mut self, call: CallId, name: &str) -> &mut Self {
+        self.acquire_all(call, &[name])
+    }
+
+    pub(crate) fn acquire_all(&mut self, call: CallId, names: &[&str]) -> &mut Self {
+        self.acquire_as(call, names, Wait::Forever)
+    }
+
+    /// Each of these calls wants a name of its own: `locks/` and its number.
+    pub(crate) fn acquire_each(&mut self, calls: Range<CallId>) -> &mut Self {
+        for call in calls {
+            self.acquire(call, &format!("locks/{call}"));
+        }
+        self
+    }
+
+    /// A call that waits for a time at most.
+    pub(crate) fn acquire_within(&mut self, call: CallId, name: &str, time: Duration) -> &mut Self {
+        self.acquire_as(call, &[name], Wait::For(time))
+    }
+
+    /// A single try.
+    pub(crate) fn attempt(&mut self, call: CallId, name: &str) -> &mut Self {
+        self.acquire_as(call, &[name], Wait::Once)
+    }
+
+    pub(crate) fn acquire_as(&mut self, call: CallId, names: &[&str], wait: Wait) -> &mut Self {
+        self.submit(Input::Acquire(Acquire { wait, ..ask(call, names) }))
+    }
+
+    pub(crate) fn acquire_for(&mut self, call: CallId, name: &str, ttl_secs: i64) -> &mut Self {
+        self.submit(Input::Acquire(Acquire { ttl_secs, ..ask(call, &[name]) }))
+    }
+
+    /// A call of a task that holds the locks of another call.
+    pub(crate) fn nest(&mut self, call: CallId, names: &[&str], outer: CallId) -> &mut Self {
+        let holds = vec![outer.into()];
+        self.submit(Input::Acquire(Acquire { holds, ..ask(call, names) }))
+    }
+
+    pub(crate) fn share(&mut self, call: CallId, name: &str, mode: Mode, wait: Wait) -> &mut Self {
+        self.submit(Input::Acquire(Acquire { mode, wait, ..ask(call, &[name]) }))
+    }
+
+    /// A call waits, as far as etcd has to do with it.
+    pub(crate) fn queue(&mut self, call: CallId, name: &str) -> &mut Self {
+        self.acquire(call, name).serve()
     }
 
     /// A call that etcd serves, and that is granted.
     #[track_caller]
-    pub(crate) fn hold(&mut self, call: CallId, name: &str) -> Grant {
+    pub(crate) fn hold(&mut self, call: CallId, name: &str) -> &mut Self {
         self.hold_all(call, &[name])
     }
 
-    /// The same with several names.
     #[track_caller]
-    pub(crate) fn hold_all(&mut self, call: CallId, names: &[&str]) -> Grant {
-        self.acquire_all(call, names, Wait::Forever);
-        self.serve();
-        self.granted(call)
+    pub(crate) fn hold_all(&mut self, call: CallId, names: &[&str]) -> &mut Self {
+        self.acquire_all(call, names).serves(call)
     }
 
-    /// A call that waits, as far as etcd has to do with it.
-    pub(crate) fn queue(&mut self, call: CallId, name: &str) {
-        self.acquire(call, name, Wait::Forever);
-        self.serve();
+    #[track_caller]
+    pub(crate) fn read(&mut self, call: CallId, name: &str) -> &mut Self {
+        self.share(call, name, Mode::Shared, Wait::Forever).serves(call)
     }
 
     /// Puts of other calls travel, as many as a transaction carries: what comes now waits until no more travel than wait (rule P7).
-    pub(crate) fn fill_window(&mut self) {
+    pub(crate) fn fill_window(&mut self) -> &mut Self {
         for call in 0..64 {
-            self.acquire(10_000 + call, &format!("locks/full/{call}"), Wait::Forever);
+            self.acquire(10_000 + call, &format!("locks/full/{call}"));
         }
+        self
     }
 
-    pub(crate) fn acquire_for(&mut self, call: CallId, name: &str, wait: Wait, ttl_secs: i64) {
-        self.call(call, &[name], Mode::Exclusive, wait, ttl_secs, &[]);
+    pub(crate) fn cancel(&mut self, call: CallId) -> &mut Self {
+        self.submit(Input::Cancel(call.into()))
     }
 
-    /// A call with several names.
-    pub(crate) fn acquire_all(&mut self, call: CallId, names: &[&str], wait: Wait) {
-        self.call(call, names, Mode::Exclusive, wait, TTL, &[]);
-    }
-
-    /// A call of this mode.
-    pub(crate) fn share(&mut self, call: CallId, name: &str, mode: Mode, wait: Wait) {
-        self.call(call, &[name], mode, wait, TTL, &[]);
-    }
-
-    /// A reader with this TTL, that etcd serves.
-    pub(crate) fn read_for(&mut self, call: CallId, name: &str, ttl_secs: i64) {
-        self.call(call, &[name], Mode::Shared, Wait::Forever, ttl_secs, &[]);
-        self.serve();
-        self.granted(call);
-    }
-
-    /// A call of a task that holds the locks of another call.
-    pub(crate) fn acquire_inside(&mut self, call: CallId, name: &str, outer: CallId) {
-        let (mode, wait) = (Mode::Exclusive, Wait::Forever);
-        self.call(call, &[name], mode, wait, TTL, &[outer]);
-    }
-
-    pub(crate) fn call(
-        &mut self,
-        call: CallId,
-        names: &[&str],
-        mode: Mode,
-        wait: Wait,
-        ttl_secs: i64,
-        holds: &[CallId],
-    ) {
-        let record = format!("call {call}").into_bytes().into();
-        self.submit(Input::Acquire(Acquire {
-            call: call.into(),
-            names: names.iter().map(|name| Key::from(*name)).collect(),
-            ttl_secs,
-            mode,
-            wait,
-            record,
-            holds: holds.iter().map(|call| (*call).into()).collect(),
-        }));
-    }
-
-    pub(crate) fn cancel(&mut self, call: CallId) {
-        self.submit(Input::Cancel(call.into()));
-    }
-
-    pub(crate) fn release(&mut self, call: CallId) {
-        self.release_as(call, Release::Confirmed, false);
-    }
-
-    /// The same, and etcd answers.
-    pub(crate) fn give_back(&mut self, call: CallId) {
-        self.release(call);
-        self.serve();
+    pub(crate) fn release(&mut self, call: CallId) -> &mut Self {
+        self.release_as(call, Release::Confirmed, false)
     }
 
     /// Its keys are not handed over, whichever call waits.
-    pub(crate) fn release_fenced(&mut self, call: CallId) {
-        self.release_as(call, Release::Confirmed, true);
+    pub(crate) fn release_fenced(&mut self, call: CallId) -> &mut Self {
+        self.release_as(call, Release::Confirmed, true)
     }
 
-    pub(crate) fn release_as(&mut self, call: CallId, how: Release, fenced: bool) {
+    pub(crate) fn release_lingering(&mut self, call: CallId) -> &mut Self {
+        self.release_as(call, Release::Lingering, false)
+    }
+
+    pub(crate) fn release_as(&mut self, call: CallId, how: Release, fenced: bool) -> &mut Self {
         let call = call.into();
-        self.submit(Input::Release { call, how, fenced });
+        self.submit(Input::Release { call, how, fenced })
     }
 
-    pub(crate) fn shut_down(&mut self, grace: Duration) {
+    /// The call releases, etcd answers, and the release is confirmed.
+    #[track_caller]
+    pub(crate) fn give_back(&mut self, call: CallId) -> &mut Self {
+        self.release(call).serve().released(call)
+    }
+
+    pub(crate) fn shut_down(&mut self, grace: Duration) -> &mut Self {
         let until = self.now + grace;
-        self.submit(Input::Shutdown { until });
+        self.submit(Input::Shutdown { until })
     }
 
     /// The oldest request without an answer.
-    pub(crate) fn take(&mut self) -> (RequestId, Request) {
-        self.sent.pop_front().expect("a request")
+    pub(crate) fn next(&self) -> &Request {
+        &self.sent.front().expect("a request").1
     }
 
-    /// The oldest request without an answer that puts.
-    pub(crate) fn take_put(&mut self) -> (RequestId, Request) {
-        self.take_that(|request| !puts(request).is_empty())
+    /// How many requests of this kind have no answer.
+    pub(crate) fn under_way(&self, kind: impl Fn(&Request) -> bool) -> usize {
+        self.sent.iter().filter(|(_, request)| kind(request)).count()
     }
 
-    /// The oldest request without an answer that is such.
-    pub(crate) fn take_that(&mut self, such: impl Fn(&Request) -> bool) -> (RequestId, Request) {
-        self.find(such).expect("such a request")
+    /// Takes the oldest request of this kind.
+    #[track_caller]
+    pub(crate) fn take(&mut self, kind: impl Fn(&Request) -> bool) -> Taken {
+        let at = self.sent.iter().position(|(_, request)| kind(request));
+        at.and_then(|at| self.sent.remove(at)).expect("such a request")
     }
 
-    /// The same, if there is one.
-    pub(crate) fn find(&mut self, such: impl Fn(&Request) -> bool) -> Option<(RequestId, Request)> {
-        let at = self.sent.iter().position(|(_, request)| such(request))?;
-        self.sent.remove(at)
+    /// etcd carries a request out, and its answer is under way.
+    pub(crate) fn apply(&mut self, (id, request): Taken) -> Answer {
+        self.requests += 1;
+        (id, self.store.apply(self.now, &request))
     }
 
-    pub(crate) fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
-        self.submit(Input::Answer { request, result });
+    /// etcd carries out the oldest request of this kind, and its answer is under way.
+    #[track_caller]
+    pub(crate) fn applied(&mut self, kind: impl Fn(&Request) -> bool) -> Answer {
+        let request = self.take(kind);
+        self.apply(request)
+    }
+
+    /// An answer arrives.
+    pub(crate) fn deliver(&mut self, (request, result): Answer) -> &mut Self {
+        self.submit(Input::Answer { request, result })
     }
 
     /// etcd carries a request out, and answers.
-    pub(crate) fn carry_out(&mut self, request: (RequestId, Request)) {
-        let result = self.store.apply(self.now, &request.1);
-        self.answer(request.0, result);
+    pub(crate) fn carry_out(&mut self, request: Taken) -> &mut Self {
+        let answer = self.apply(request);
+        self.deliver(answer)
+    }
+
+    /// etcd carries out the oldest request of this kind, and answers.
+    #[track_caller]
+    pub(crate) fn serve_one(&mut self, kind: impl Fn(&Request) -> bool) -> &mut Self {
+        let answer = self.applied(kind);
+        self.deliver(answer)
+    }
+
+    /// The oldest request of this kind does not reach etcd, and gets this answer.
+    #[track_caller]
+    pub(crate) fn answer(&mut self, kind: fn(&Request) -> bool, reply: Reply) -> &mut Self {
+        let (request, _) = self.take(kind);
+        self.deliver((request, reply))
+    }
+
+    /// etcd answers all requests of this kind, and those of this kind that follow.
+    pub(crate) fn serve_all(&mut self, kind: impl Fn(&Request) -> bool) -> &mut Self {
+        while self.under_way(&kind) > 0 {
+            self.serve_one(&kind);
+        }
+        self
     }
 
     /// etcd answers all there is to answer.
-    pub(crate) fn serve(&mut self) {
-        while let Some(request) = self.sent.pop_front() {
-            self.carry_out(request);
-        }
+    pub(crate) fn serve(&mut self) -> &mut Self {
+        self.serve_all(any)
+    }
+
+    /// etcd answers all there is to answer, and the call is granted.
+    #[track_caller]
+    pub(crate) fn serves(&mut self, call: CallId) -> &mut Self {
+        self.serve().granted(call)
     }
 
     /// Every request without an answer fails.
-    pub(crate) fn fail_all(&mut self, failure: fn() -> Failure) {
+    pub(crate) fn fail_all(&mut self, failure: fn() -> Failure) -> &mut Self {
         for (id, _) in std::mem::take(&mut self.sent) {
-            self.answer(id, Err(failure()));
+            self.deliver((id, Err(failure())));
         }
+        self
     }
 
     /// etcd answers its probes: it is back.
-    pub(crate) fn come_back(&mut self) {
+    pub(crate) fn come_back(&mut self) -> &mut Self {
         while let Some(at) = self.sent.iter().position(|(id, _)| Transport::is_probe(*id)) {
             let probe = self.sent.remove(at).expect("a probe");
             self.carry_out(probe);
         }
+        self
     }
 
     /// Time passes, and nothing arrives.
-    pub(crate) fn pass(&mut self, time: Duration) {
+    pub(crate) fn pass(&mut self, time: Duration) -> &mut Self {
         self.now = self.now + time;
-        self.submit(Input::Tick);
+        self.submit(Input::Tick)
     }
 
     /// Time passes, and etcd answers.
-    pub(crate) fn live(&mut self, time: Duration) {
-        for _ in 0..time.as_millis() / 50 {
-            self.pass(Duration::from_millis(50));
+    pub(crate) fn live(&mut self, time: Duration) -> &mut Self {
+        self.count(time, any);
+        self
+    }
+
+    /// Time passes, and etcd answers. Returns how many requests of this kind are sent.
+    pub(crate) fn count(&mut self, time: Duration, kind: impl Fn(&Request) -> bool) -> usize {
+        let mut count = 0;
+        for _ in 0..time.as_millis() / STEP.as_millis() {
+            self.pass(STEP);
             self.store.expire(self.now);
+            count += self.under_way(&kind);
             self.serve();
         }
+        count
     }
 
     /// The watches report what has happened last at etcd.
-    pub(crate) fn report(&mut self) {
-        let revision = self.store.revision();
-        for (watch, (prefix, puts)) in self.watches.clone() {
-            let mut events = self.store.events(&prefix, revision).unwrap_or_default();
-            events.retain(|event| puts || matches!(event, Event::Delete { .. }));
-            for event in events {
-                self.submit(Input::Watch { watch, event: Some(event) });
-            }
+    pub(crate) fn report(&mut self) -> &mut Self {
+        self.report_since(self.store.revision());
+        self
+    }
+
+    /// The watches report what has happened at etcd since a revision, if they have not. Returns true if they report anything.
+    pub(crate) fn report_since(&mut self, revision: i64) -> bool {
+        let mut reports = Vec::new();
+        for (watch, (prefix, next, puts)) in &mut self.watches {
+            let events = self.store.events(prefix, revision.max(*next)).unwrap_or_default();
+            let events =
+                events.into_iter().filter(|it| *puts || matches!(it, Event::Delete { .. }));
+            reports.extend(events.map(|event| (*watch, event)));
+            *next = self.store.revision() + 1;
         }
+        let any = !reports.is_empty();
+        for (watch, event) in reports {
+            self.submit(Input::Watch { watch, event: Some(event) });
+        }
+        any
     }
 
     /// The only watch reports something.
-    pub(crate) fn event(&mut self, event: Event) {
+    pub(crate) fn event(&mut self, event: Event) -> &mut Self {
         let watch = *self.watches.keys().next().expect("a watch");
-        self.submit(Input::Watch { watch, event: Some(event) });
+        self.submit(Input::Watch { watch, event: Some(event) })
+    }
+
+    /// A key goes at etcd, and the watches report that.
+    pub(crate) fn delete(&mut self, key: &str) -> &mut Self {
+        self.delete_unseen(key).report()
+    }
+
+    /// A key goes at etcd, and no watch reports that.
+    pub(crate) fn delete_unseen(&mut self, key: &str) -> &mut Self {
+        self.store.delete(key.as_bytes());
+        self
     }
 
     /// What the keys begin with that watches are on.
     pub(crate) fn watched(&self) -> Vec<&str> {
-        self.watches.values().map(|(prefix, _)| &**prefix).collect()
-    }
-
-    /// How many watches were opened.
-    pub(crate) fn watches(&self) -> usize {
-        self.opened
+        self.watches.values().map(|(prefix, ..)| &**prefix).collect()
     }
 
     /// Takes the refusals of all calls, and counts them.
@@ -335,7 +410,7 @@ impl Rig {
         self.outputs.extract_if(.., refused).count()
     }
 
-    /// The oldest output about a call; what is about others stays.
+    /// Takes the oldest output about a call.
     pub(crate) fn output(&mut self, call: CallId) -> Option<Output> {
         let at = self.outputs.iter().position(|output| match output {
             Output::Granted(grant) => grant.call.get() == call,
@@ -347,12 +422,39 @@ impl Rig {
         Some(self.outputs.remove(at))
     }
 
+    /// The call is not granted, refused, lost or released.
     #[track_caller]
-    pub(crate) fn granted(&mut self, call: CallId) -> Grant {
+    pub(crate) fn nothing_about(&mut self, call: CallId) -> &mut Self {
+        let output = self.output(call);
+        assert!(output.is_none(), "call {call} gets {output:?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn granted(&mut self, call: CallId) -> &mut Self {
         match self.output(call) {
-            Some(Output::Granted(grant)) => grant,
+            Some(Output::Granted(grant)) => self.grants.insert(call, grant),
             other => panic!("call {call} gets {other:?}"),
+        };
+        self
+    }
+
+    /// What a call got, the last time it was granted.
+    pub(crate) fn grant(&self, call: CallId) -> Grant {
+        self.grants[&call].clone()
+    }
+
+    /// The first key of what a call got.
+    pub(crate) fn owned(&self, call: CallId) -> OwnedKey {
+        self.grants[&call].owned[0].clone()
+    }
+
+    #[track_caller]
+    pub(crate) fn granted_each(&mut self, calls: Range<CallId>) -> &mut Self {
+        for call in calls {
+            self.granted(call);
         }
+        self
     }
 
     #[track_caller]
@@ -363,32 +465,50 @@ impl Rig {
         }
     }
 
+    /// The try is refused: which of its names is held, and the record of the holder.
     #[track_caller]
-    pub(crate) fn lost(&mut self, call: CallId) -> LossCause {
-        match self.output(call) {
-            Some(Output::Lost { cause, .. }) => cause,
+    pub(crate) fn busy(&mut self, call: CallId) -> (usize, String) {
+        match self.refused(call) {
+            Refused::Held { name, owner } => (name, text(owner.map(|it| it.record))),
+            other => panic!("call {call} gets {other:?}"),
+        }
+    }
+
+    /// The wait is over: which of the names is held, and the record of the holder.
+    #[track_caller]
+    pub(crate) fn timed_out(&mut self, call: CallId) -> (usize, String) {
+        match self.refused(call) {
+            Refused::Timeout { name, owner, .. } => (name, text(owner.map(|it| it.record))),
             other => panic!("call {call} gets {other:?}"),
         }
     }
 
     #[track_caller]
-    pub(crate) fn released(&mut self, call: CallId) -> Result<(), Refused> {
+    pub(crate) fn lost(&mut self, call: CallId, why: LossCause) -> &mut Self {
         match self.output(call) {
-            Some(Output::Released { result, .. }) => result,
+            Some(Output::Lost { cause, .. }) if cause == why => self,
+            other => panic!("call {call} gets {other:?}"),
+        }
+    }
+
+    /// The release of the call is confirmed.
+    #[track_caller]
+    pub(crate) fn released(&mut self, call: CallId) -> &mut Self {
+        match self.output(call) {
+            Some(Output::Released { result: Ok(()), .. }) => self,
             other => panic!("call {call} gets {other:?}"),
         }
     }
 
     pub(crate) fn is_finished(&self) -> bool {
-        let mut outputs = self.outputs.iter();
-        outputs.any(|output| matches!(output, Output::Finished))
+        self.outputs.iter().any(|output| matches!(output, Output::Finished))
     }
 
     /// A key of another process below a name.
-    pub(crate) fn contend(&mut self, key: &str) -> LeaseId {
-        let lease = self.store.grant(self.now, Duration::from_secs(3600));
+    pub(crate) fn contend(&mut self, key: &str) -> &mut Self {
+        let lease = self.store.grant(self.now, 3600 * SECOND);
         self.store.put(key.as_bytes(), lease);
-        lease
+        self
     }
 
     /// The revision of etcd.
@@ -398,6 +518,32 @@ impl Rig {
 
     pub(crate) fn has(&self, key: &str) -> bool {
         self.store.kv(key.as_bytes()).is_some()
+    }
+
+    /// These keys are at etcd.
+    #[track_caller]
+    pub(crate) fn keeps(&mut self, keys: &[&str]) -> &mut Self {
+        keys.iter().for_each(|key| assert!(self.has(key), "{key} is gone"));
+        self
+    }
+
+    /// None of these keys is at etcd.
+    #[track_caller]
+    pub(crate) fn lacks(&mut self, keys: &[&str]) -> &mut Self {
+        keys.iter().for_each(|key| assert!(!self.has(key), "{key} is there"));
+        self
+    }
+
+    /// No request is under way.
+    #[track_caller]
+    pub(crate) fn sends_nothing(&mut self) -> &mut Self {
+        assert!(self.sent.is_empty(), "{:?}", self.sent);
+        self
+    }
+
+    /// The value of a key at etcd.
+    pub(crate) fn record(&self, key: &str) -> String {
+        text(self.store.kv(key.as_bytes()).map(|kv| &kv.value))
     }
 
     /// The contenders of a name.
@@ -420,47 +566,92 @@ impl Rig {
     }
 
     /// No call wants anything, and nothing is left.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.core.leftovers().is_none()
+    #[track_caller]
+    pub(crate) fn is_idle(&mut self) -> &mut Self {
+        assert_eq!(self.core.leftovers(), None);
+        self
     }
 
-    /// The same, once names that were contended are forgotten.
-    pub(crate) fn comes_to_rest(&mut self) -> bool {
-        self.live(Duration::from_secs(6));
-        self.is_idle()
+    /// Nothing is left once names that were contended are forgotten.
+    #[track_caller]
+    pub(crate) fn comes_to_rest(&mut self) -> &mut Self {
+        self.live(6 * SECOND).is_idle()
     }
 
-    /// The sessions.
     pub(crate) fn sessions(&self) -> Vec<&Session> {
         self.core.sessions().collect()
     }
 }
 
-/// The keys that a request puts.
-pub(crate) fn puts(request: &Request) -> Vec<&str> {
-    let Request::Txn(txn) = request else {
-        return Vec::new();
-    };
-    let keys = txn.then.iter().filter_map(|op| match op {
+/// The record of a call.
+pub(crate) fn record(call: CallId) -> String {
+    format!("{{\"call\":{call}}}")
+}
+
+/// What a call asks for, unless said otherwise.
+pub(crate) fn ask(call: CallId, names: &[&str]) -> Acquire {
+    Acquire {
+        call: call.into(),
+        names: names.iter().map(|name| Key::from(*name)).collect(),
+        ttl_secs: TTL,
+        mode: Mode::Exclusive,
+        wait: Wait::Forever,
+        record: record(call).into_bytes().into(),
+        holds: Vec::new(),
+    }
+}
+
+pub(crate) fn text(value: Option<impl AsRef<[u8]>>) -> String {
+    value.map_or_else(String::new, |value| String::from_utf8_lossy(value.as_ref()).into_owned())
+}
+
+/// The operations of a transaction whose conditions hold.
+pub(crate) fn operations(request: &Request) -> &[Op] {
+    match request {
+        Request::Txn(txn) => &txn.then,
+        _ => &[],
+    }
+}
+
+pub(crate) fn keys_put(request: &Request) -> Vec<&str> {
+    let put = operations(request).iter().filter_map(|op| match op {
         Op::Put { key, .. } => Some(&**key),
         _ => None,
     });
-    keys.collect()
+    put.collect()
 }
 
-/// The keys that a request deletes.
-pub(crate) fn deletes(request: &Request) -> Vec<&str> {
-    let Request::Txn(txn) = request else {
-        return Vec::new();
-    };
-    let keys = txn.then.iter().filter_map(|op| match op {
+pub(crate) fn keys_deleted(request: &Request) -> Vec<&str> {
+    let deleted = operations(request).iter().filter_map(|op| match op {
         Op::Delete(key) => Some(&**key),
         _ => None,
     });
-    keys.collect()
+    deleted.collect()
+}
+
+// Kinds of requests.
+
+pub(crate) fn any(_: &Request) -> bool {
+    true
+}
+
+pub(crate) fn puts(request: &Request) -> bool {
+    !keys_put(request).is_empty()
+}
+
+pub(crate) fn deletes(request: &Request) -> bool {
+    !keys_deleted(request).is_empty()
 }
 
 /// Whether a request only reads.
 pub(crate) fn reads(request: &Request) -> bool {
     matches!(request, Request::Txn(txn) if txn.only_reads())
+}
+
+pub(crate) fn renews(request: &Request) -> bool {
+    matches!(request, Request::KeepAlive { .. })
+}
+
+pub(crate) fn lists(request: &Request) -> bool {
+    matches!(request, Request::List(_))
 }

@@ -1,92 +1,60 @@
 //! Town: several cores around one etcd, which answers at once, unless the test withholds a request.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
-
-use etcd_locked_core::{
-    Acquire, Core, Event, Grant, Input, Key, Kv, Mode, Moment, Op, Output, Refused, Release,
-    Request, RequestId, Revision, Search, Txn, Wait, WatchId, listed_by,
-};
-use etcd_locked_sim::etcd::{Etcd, settings, unknown};
-
-use crate::{CallId, stack};
+use crate::rig::{operations, text};
+use crate::*;
 
 const TTL: i64 = 30;
-
-/// A request that the test withholds.
-#[derive(Debug)]
-pub(crate) struct Withheld {
-    pub(crate) from: usize,
-    pub(crate) id: RequestId,
-    pub(crate) request: Request,
-}
 
 #[derive(Debug)]
 pub(crate) struct Town {
     pub(crate) store: Etcd,
     pub(crate) now: Moment,
-    pub(crate) processes: Vec<Process>,
+    pub(crate) processes: Vec<Rig>,
+    /// The process of each call. No two processes have a call with the same number.
+    homes: BTreeMap<CallId, usize>,
     /// Which requests do not reach etcd.
     pub(crate) withhold: fn(&Request) -> bool,
-    pub(crate) withheld: Vec<Withheld>,
-    /// Requests that reached etcd.
-    pub(crate) requests: usize,
-}
-
-#[derive(Debug)]
-pub(crate) struct Process {
-    pub(crate) core: Core,
-    sent: VecDeque<(RequestId, Request)>,
-    outputs: Vec<Output>,
-    watches: BTreeMap<WatchId, (Key, i64, bool)>,
 }
 
 impl Town {
     pub(crate) fn of(processes: u64) -> Self {
-        let process = |seed| Process {
-            core: Core::new(settings(seed + 1)),
-            sent: VecDeque::new(),
-            outputs: Vec::new(),
-            watches: BTreeMap::new(),
-        };
+        let processes: Vec<Rig> = (1..=processes).map(|seed| Rig::with(settings(seed))).collect();
         Self {
             store: Etcd::new(),
-            now: Moment::after_boot(Duration::from_secs(100)),
-            processes: (0..processes).map(process).collect(),
+            now: processes[0].now,
+            processes,
+            homes: BTreeMap::new(),
             withhold: |_| false,
-            withheld: Vec::new(),
-            requests: 0,
         }
     }
 
-    fn submit(&mut self, n: usize, input: Input) {
-        let process = &mut self.processes[n];
-        for output in stack::handle(&mut process.core, self.now, input).0 {
-            match output {
-                Output::Send { id, request } => process.sent.push_back((id, request)),
-                Output::Watch { id, prefix, from, puts } => {
-                    process.watches.insert(id, (prefix, from.get(), puts));
-                }
-                Output::Unwatch(id) => drop(process.watches.remove(&id)),
-                output => process.outputs.push(output),
-            }
+    /// One process for each name: call 0 holds the first name in process 0, call 1 the second in process 1, and so on.
+    pub(crate) fn holding(names: &[&str]) -> Self {
+        let mut town = Self::of(names.len() as u64);
+        for (n, name) in names.iter().enumerate() {
+            town.take(n, n as CallId, &[name]);
         }
+        town
+    }
+
+    /// Something happens in a process; etcd is there.
+    fn at(&mut self, n: usize, what: impl FnOnce(&mut Rig)) {
+        let process = &mut self.processes[n];
+        process.now = self.now;
+        std::mem::swap(&mut process.store, &mut self.store);
+        what(process);
+        std::mem::swap(&mut process.store, &mut self.store);
     }
 
     /// A call of a task that holds the locks of these calls.
-    pub(crate) fn ask(&mut self, n: usize, call: CallId, names: &[&str], holds: &[CallId]) {
-        self.ask_for(n, call, names, holds, Wait::Forever);
-    }
-
-    pub(crate) fn ask_for(
+    pub(crate) fn ask(
         &mut self,
         n: usize,
         call: CallId,
         names: &[&str],
         holds: &[CallId],
-        wait: Wait,
-    ) {
-        self.ask_as(n, call, Mode::Exclusive, names, holds, wait);
+    ) -> &mut Self {
+        self.ask_as(n, call, Mode::Exclusive, names, holds, Wait::Forever)
     }
 
     pub(crate) fn ask_as(
@@ -97,212 +65,280 @@ impl Town {
         names: &[&str],
         holds: &[CallId],
         wait: Wait,
-    ) {
-        let name = |name: &&str| Key::from(format!("locks/{name}"));
-        let acquire = Acquire {
-            call: call.into(),
-            names: names.iter().map(name).collect(),
-            ttl_secs: TTL,
-            mode,
-            wait,
-            record: format!("{{\"call\":{call}}}").into_bytes().into(),
-            holds: holds.iter().map(|call| (*call).into()).collect(),
-        };
-        self.submit(n, Input::Acquire(acquire));
-        self.serve();
+    ) -> &mut Self {
+        let names: Vec<String> = names.iter().map(|name| format!("locks/{name}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.homes.insert(call, n);
+        let holds = holds.iter().map(|call| (*call).into()).collect();
+        let acquire = Acquire { mode, wait, ttl_secs: TTL, holds, ..ask(call, &names) };
+        self.at(n, |process| _ = process.submit(Input::Acquire(acquire)));
+        self.serve()
+    }
+
+    /// A call that reads `locks/s`.
+    pub(crate) fn read(&mut self, n: usize, call: CallId) -> &mut Self {
+        self.ask_as(n, call, Mode::Shared, &["s"], &[], Wait::Forever)
+    }
+
+    /// The same of a task that holds the locks of another call.
+    pub(crate) fn read_inside(&mut self, n: usize, call: CallId, outer: CallId) -> &mut Self {
+        self.ask_as(n, call, Mode::Shared, &["s"], &[outer], Wait::Forever)
+    }
+
+    pub(crate) fn try_to_read(&mut self, n: usize, call: CallId) -> &mut Self {
+        self.ask_as(n, call, Mode::Shared, &["s"], &[], Wait::Once)
+    }
+
+    pub(crate) fn write(&mut self, n: usize, call: CallId) -> &mut Self {
+        self.ask(n, call, &["s"], &[])
+    }
+
+    /// A call that wants one of so many permits of `locks/p`.
+    pub(crate) fn permit(&mut self, n: usize, call: CallId, of: u16) -> &mut Self {
+        self.ask_as(n, call, permits(of), &["p"], &[], Wait::Forever)
+    }
+
+    pub(crate) fn try_permit(&mut self, n: usize, call: CallId, of: u16) -> &mut Self {
+        self.ask_as(n, call, permits(of), &["p"], &[], Wait::Once)
     }
 
     /// A call that is served at once.
     #[track_caller]
-    pub(crate) fn take(&mut self, n: usize, call: CallId, names: &[&str]) {
+    pub(crate) fn take(&mut self, n: usize, call: CallId, names: &[&str]) -> &mut Self {
         self.ask(n, call, names, &[]);
-        assert!(self.is_granted(n, call), "call {call} has to wait");
+        assert!(self.is_granted(call), "call {call} has to wait");
+        self
     }
 
-    pub(crate) fn release(&mut self, n: usize, call: CallId) {
-        let input = Input::Release { call: call.into(), how: Release::Unconfirmed, fenced: false };
-        self.submit(n, input);
-        self.serve();
+    pub(crate) fn release(&mut self, call: CallId) -> &mut Self {
+        let how = Release::Unconfirmed;
+        self.at(self.homes[&call], |process| _ = process.release_as(call, how, false));
+        self.serve()
     }
 
-    pub(crate) fn cancel(&mut self, n: usize, call: CallId) {
-        self.submit(n, Input::Cancel(call.into()));
-        self.serve();
+    pub(crate) fn cancel(&mut self, call: CallId) -> &mut Self {
+        self.at(self.homes[&call], |process| _ = process.cancel(call));
+        self.serve()
     }
 
     /// etcd answers and the watches report, until all is done.
-    pub(crate) fn serve(&mut self) {
-        loop {
-            let mut quiet = true;
+    pub(crate) fn serve(&mut self) -> &mut Self {
+        let withhold = self.withhold;
+        let mut quiet = false;
+        while !quiet {
+            quiet = true;
             for n in 0..self.processes.len() {
-                while let Some((id, request)) = self.processes[n].sent.pop_front() {
-                    quiet = false;
-                    if (self.withhold)(&request) {
-                        let from = n;
-                        self.withheld.push(Withheld { from, id, request });
-                    } else {
-                        self.carry_out(n, id, &request);
-                    }
-                }
-                quiet &= !self.report(n);
-            }
-            if quiet {
-                return;
+                self.at(n, |process| {
+                    quiet &= process.under_way(|request| !withhold(request)) == 0;
+                    process.serve_all(|request| !withhold(request));
+                    quiet &= !process.report_since(0);
+                });
             }
         }
+        self
     }
 
-    fn carry_out(&mut self, n: usize, request: RequestId, what: &Request) {
-        self.requests += 1;
-        let result = self.store.apply(self.now, what);
-        self.submit(n, Input::Answer { request, result });
+    /// Requests that do not reach etcd, and the process of each.
+    pub(crate) fn withheld(&self) -> Vec<(usize, &Request)> {
+        let processes = self.processes.iter().enumerate();
+        processes.flat_map(|(n, it)| it.sent.iter().map(move |(_, request)| (n, request))).collect()
     }
 
-    /// The watches of a process report; whether there was anything.
-    fn report(&mut self, n: usize) -> bool {
-        let revision = self.store.revision();
-        let mut reports = Vec::new();
-        for (id, (prefix, next, puts)) in &mut self.processes[n].watches {
-            let mut events = self.store.events(prefix, *next).unwrap_or_default();
-            events.retain(|event| *puts || matches!(event, Event::Delete { .. }));
-            *next = (*next).max(revision + 1);
-            reports.extend(events.into_iter().map(|event| (*id, event)));
-        }
-        let any = !reports.is_empty();
-        for (watch, event) in reports {
-            self.submit(n, Input::Watch { watch, event: Some(event) });
-        }
-        any
+    /// Requests that reached etcd.
+    pub(crate) fn requests(&self) -> usize {
+        self.processes.iter().map(|process| process.requests).sum()
+    }
+
+    /// Time passes until a request of this kind is withheld, and it alone.
+    #[track_caller]
+    pub(crate) fn withholds(&mut self, kind: fn(&Request) -> bool) -> &mut Self {
+        self.withhold = kind;
+        self.until(|town| town.withheld().len() == 1)
     }
 
     /// What was withheld reaches etcd after all, and whatever follows does too.
-    pub(crate) fn let_through(&mut self) {
+    pub(crate) fn let_through(&mut self) -> &mut Self {
         self.withhold = |_| false;
-        for Withheld { from, id, request } in std::mem::take(&mut self.withheld) {
-            self.carry_out(from, id, &request);
-        }
-        self.serve();
+        self.serve()
     }
 
     /// What was withheld has no answer, whether it was carried out or not.
-    pub(crate) fn lose(&mut self, carried_out: bool) {
-        for Withheld { from, id, request } in std::mem::take(&mut self.withheld) {
-            if carried_out {
-                self.store.apply(self.now, &request).expect("an answer");
-            }
-            let result = Err(unknown());
-            let request = id;
-            self.submit(from, Input::Answer { request, result });
+    pub(crate) fn lose(&mut self, carried_out: bool) -> &mut Self {
+        self.withhold = |_| false;
+        for n in 0..self.processes.len() {
+            self.at(n, |process| {
+                for (_, request) in process.sent.iter().filter(|_| carried_out) {
+                    process.store.apply(process.now, request).expect("an answer");
+                }
+                process.fail_all(unknown);
+            });
         }
+        self
     }
 
     /// Time passes.
-    pub(crate) fn live(&mut self, time: Duration) {
+    pub(crate) fn live(&mut self, time: Duration) -> &mut Self {
         for _ in 0..time.as_millis() / 50 {
-            self.now = self.now + Duration::from_millis(50);
+            self.now = self.now + millis(50);
             for n in 0..self.processes.len() {
-                self.submit(n, Input::Tick);
+                self.at(n, |process| _ = process.pass(Duration::ZERO));
             }
             self.serve();
         }
+        self
     }
 
-    /// Time passes until this is so; how long that takes.
+    /// Time passes until this is so, which it must be within that time.
     #[track_caller]
-    pub(crate) fn until(&mut self, so: impl Fn(&Self) -> bool) -> Duration {
+    pub(crate) fn within(&mut self, time: Duration, so: impl Fn(&Self) -> bool) -> &mut Self {
         let since = self.now;
         while !so(self) {
-            self.live(Duration::from_millis(50));
-            assert!(self.now - since < Duration::from_secs(60), "never");
+            self.live(millis(50));
+            assert!(self.now - since < time, "not within {time:?}");
         }
-        self.now - since
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn until(&mut self, so: impl Fn(&Self) -> bool) -> &mut Self {
+        self.within(60 * SECOND, so)
+    }
+
+    /// Time passes until the call is granted.
+    #[track_caller]
+    pub(crate) fn grants(&mut self, call: CallId) -> &mut Self {
+        self.until(|town| town.is_granted(call))
     }
 
     /// A key of another client below a name.
-    pub(crate) fn contend(&mut self, key: &str) {
-        let lease = self.store.grant(self.now, Duration::from_secs(3600));
+    pub(crate) fn contend(&mut self, key: &str) -> &mut Self {
+        let lease = self.store.grant(self.now, 3600 * SECOND);
         self.store.put(key.as_bytes(), lease);
-        self.serve();
+        self.serve()
+    }
+
+    fn outputs(&self) -> impl DoubleEndedIterator<Item = &Output> {
+        self.processes.iter().flat_map(|process| &process.outputs)
     }
 
     /// What a call got, the last time it was granted.
-    pub(crate) fn grant(&self, n: usize, call: CallId) -> &Grant {
-        let outputs = self.processes[n].outputs.iter();
-        let mut grants = outputs.filter_map(|output| match output {
+    pub(crate) fn grant(&self, call: CallId) -> &Grant {
+        let mut grants = self.outputs().filter_map(|output| match output {
             Output::Granted(grant) if grant.call.get() == call => Some(grant),
             _ => None,
         });
         grants.next_back().expect("a grant")
     }
 
-    pub(crate) fn is_granted(&self, n: usize, call: CallId) -> bool {
-        let mut outputs = self.processes[n].outputs.iter();
-        outputs.any(|output| matches!(output, Output::Granted(grant) if grant.call.get() == call))
+    pub(crate) fn is_granted(&self, call: CallId) -> bool {
+        let is = |output: &Output| matches!(output, Output::Granted(it) if it.call.get() == call);
+        self.outputs().any(is)
+    }
+
+    /// These calls are granted.
+    #[track_caller]
+    pub(crate) fn granted(&mut self, calls: &[CallId]) -> &mut Self {
+        calls.iter().for_each(|call| assert!(self.is_granted(*call), "call {call} waits"));
+        self
+    }
+
+    /// None of these calls is granted.
+    #[track_caller]
+    pub(crate) fn waits(&mut self, calls: &[CallId]) -> &mut Self {
+        calls.iter().for_each(|call| assert!(!self.is_granted(*call), "call {call} is granted"));
+        self
     }
 
     /// Why calls were refused, in any process.
     pub(crate) fn refusals(&self) -> Vec<(CallId, &Refused)> {
-        let outputs = self.processes.iter().flat_map(|process| &process.outputs);
-        outputs
-            .filter_map(|output| match output {
-                Output::Refused { call, why } => Some((call.get(), why)),
-                _ => None,
-            })
-            .collect()
+        let refusals = self.outputs().filter_map(|output| match output {
+            Output::Refused { call, why } => Some((call.get(), why)),
+            _ => None,
+        });
+        refusals.collect()
+    }
+
+    /// The calls that were refused, all of them for a reason of this kind.
+    #[track_caller]
+    fn refused(&self, kind: fn(&Refused) -> bool) -> Vec<CallId> {
+        let refusals = self.refusals();
+        assert!(refusals.iter().all(|(_, why)| kind(why)), "{refusals:?}");
+        refusals.into_iter().map(|(call, _)| call).collect()
+    }
+
+    /// These tries were refused because the name is held, and no other call is refused.
+    #[track_caller]
+    pub(crate) fn busy(&mut self, calls: &[CallId]) -> &mut Self {
+        assert_eq!(self.refused(|why| matches!(why, Refused::Held { .. })), calls);
+        self
+    }
+
+    /// The calls that were refused for a cycle. No other call is refused.
+    #[track_caller]
+    pub(crate) fn deadlocked(&self) -> Vec<CallId> {
+        self.refused(|why| matches!(why, Refused::Deadlock { .. }))
+    }
+
+    /// The only call that is refused within this time, and that for a cycle.
+    #[track_caller]
+    pub(crate) fn deadlocks_within(&mut self, time: Duration) -> CallId {
+        self.within(time, |town| !town.refusals().is_empty());
+        match self.deadlocked()[..] {
+            [call] => call,
+            ref calls => panic!("{calls:?} are refused"),
+        }
     }
 
     /// How often a process has reported that a search left keys out.
-    pub(crate) fn bounded(&self, n: usize) -> usize {
-        let outputs = self.processes[n].outputs.iter();
-        outputs.filter(|output| matches!(output, Output::Bounded)).count()
+    pub(crate) fn bounded(&self) -> usize {
+        self.outputs().filter(|output| matches!(output, Output::Bounded)).count()
     }
 
     /// All keys below a name, the oldest first.
     pub(crate) fn keys(&self, name: &str) -> Vec<String> {
-        let mut keys: Vec<&Kv> = self.store.kvs().collect();
+        let mut keys: Vec<_> = self.store.kvs().collect();
         keys.retain(|kv| kv.key.starts_with(format!("locks/{name}/").as_bytes()));
         keys.sort_by_key(|kv| kv.create_revision);
-        let text = |kv: &&Kv| String::from_utf8_lossy(&kv.key).into_owned();
-        keys.iter().map(text).collect()
+        keys.iter().map(|kv| text(Some(&kv.key))).collect()
     }
 
-    /// The keys that the value of a key lists as held by the task of its call.
+    /// The create revision of a key, 0 if there is none.
+    pub(crate) fn created(&self, key: &str) -> i64 {
+        self.store.kv(key.as_bytes()).map_or(0, |kv| kv.create_revision.get())
+    }
+
+    /// The value of a key at etcd.
+    pub(crate) fn value(&self, key: &str) -> String {
+        text(self.store.kv(key.as_bytes()).map(|kv| &kv.value))
+    }
+
+    /// The keys that are there of those that the value of a key lists as held by the task of its call.
     pub(crate) fn holds(&self, key: &str) -> Vec<String> {
         let kv = self.store.kv(key.as_bytes());
         let listed = kv.map(|kv| (kv.create_revision, listed_by(kv)));
         let holds = listed.into_iter().flat_map(|(own, listed)| {
             listed.into_iter().filter(move |(_, created)| *created != own)
         });
-        let there = |(key, created): &(Key, Revision)| {
-            self.store.kv(key.as_bytes()).is_some_and(|kv| kv.create_revision == *created)
-        };
-        holds.filter(there).map(|(key, _)| key.to_string()).collect()
-    }
-}
-
-fn txn(request: &Request) -> Option<&Txn> {
-    match request {
-        Request::Txn(txn) => Some(txn),
-        _ => None,
+        let there = holds.filter(|(key, created)| self.created(key) == created.get());
+        there.map(|(key, _)| key.to_string()).collect()
     }
 }
 
 /// Whether a request takes a call out of a cycle: it reads the records of the keys that it relies on.
 pub(crate) fn is_abort(request: &Request) -> bool {
     let reads = |op: &Op| matches!(op, Op::Get { values: true, .. });
-    let deletes = |op: &Op| matches!(op, Op::Delete(_));
-    txn(request).is_some_and(|txn| txn.then.iter().any(reads) && txn.then.iter().any(deletes))
+    operations(request).iter().any(reads) && deletes(request)
 }
 
-/// Whether a request deletes keys below this name, and cuts no cycle.
+/// Whether a request deletes keys below `locks/b`, and cuts no cycle.
 pub(crate) fn is_delete_of_b(request: &Request) -> bool {
-    let deletes = |op: &Op| matches!(op, Op::Delete(key) if key.starts_with("locks/b/"));
-    txn(request).is_some_and(|txn| txn.then.iter().any(deletes)) && !is_abort(request)
+    let deletes_b = keys_deleted(request).iter().any(|key| key.starts_with("locks/b/"));
+    deletes_b && !is_abort(request)
 }
 
 /// Whether a request is a read of a search for cycles.
 pub(crate) fn is_search(request: &Request) -> bool {
     let many =
         |op: &Op| matches!(op, Op::Range { limit: Some(Search::CONTENDERS), values: true, .. });
-    txn(request).is_some_and(|txn| txn.then.iter().any(many))
+    operations(request).iter().any(many)
 }

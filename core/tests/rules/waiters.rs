@@ -1,97 +1,83 @@
 //! Waiters: so many calls may wait, and one more is refused at once.
 
-use std::time::Duration;
+use crate::*;
 
-use etcd_locked_core::{Mode, Refused, Wait};
-
-use crate::rig::{Rig, TTL};
-
-const SECOND: Duration = Duration::from_secs(1);
+/// A core that lets so many calls wait.
+fn limited(max_waiters: usize) -> Rig {
+    Rig::with(Settings { max_waiters: Some(max_waiters), ..settings(1) })
+}
 
 /// A core that lets two calls wait; call 1 has its lock.
 fn crowded() -> Rig {
-    let mut rig = Rig::with_waiters(2);
-    rig.hold(1, "locks/a");
+    let mut rig = limited(2);
+    rig.hold(1, A);
     rig
+}
+
+impl Rig {
+    /// The call is one too many.
+    #[track_caller]
+    fn refuses(&mut self, call: CallId, name: &str) -> &mut Self {
+        assert!(matches!(self.acquire(call, name).refused(call), Refused::Overloaded));
+        self
+    }
+
+    /// The call may wait.
+    #[track_caller]
+    fn lets_wait(&mut self, call: CallId, name: &str) -> &mut Self {
+        self.acquire(call, name).nothing_about(call)
+    }
 }
 
 #[test]
 fn one_waiter_too_many_is_refused_at_once() {
     let mut rig = crowded();
-    rig.acquire(2, "locks/a", Wait::Forever);
-    rig.acquire(3, "locks/b", Wait::Forever);
-    rig.acquire(4, "locks/c", Wait::Forever);
-    assert!(matches!(rig.refused(4), Refused::Overloaded));
+    rig.lets_wait(2, A).lets_wait(3, B);
+    rig.refuses(4, C);
     // Call 3 has its lock, and makes room.
-    rig.serve();
-    rig.granted(3);
-    rig.acquire(5, "locks/a", Wait::For(Duration::from_secs(1)));
-    rig.acquire(6, "locks/a", Wait::Forever);
-    assert!(rig.output(5).is_none());
-    assert!(matches!(rig.refused(6), Refused::Overloaded));
+    rig.serves(3);
+    rig.acquire_within(5, A, SECOND).nothing_about(5).refuses(6, A);
     // So does one that has waited long enough, one that has gone, and one that a lock is handed to.
-    rig.live(Duration::from_secs(2));
-    assert!(matches!(rig.refused(5), Refused::Timeout { .. }));
-    rig.acquire(7, "locks/a", Wait::Forever);
-    rig.cancel(7);
-    rig.acquire(8, "locks/a", Wait::Forever);
-    assert!(rig.output(8).is_none());
-    rig.release(1);
-    rig.granted(2);
-    rig.acquire(9, "locks/a", Wait::Forever);
-    assert!(rig.output(9).is_none());
-    rig.acquire(10, "locks/a", Wait::Forever);
-    assert!(matches!(rig.refused(10), Refused::Overloaded));
+    rig.live(2 * SECOND).timed_out(5);
+    rig.acquire(7, A).cancel(7).lets_wait(8, A);
+    rig.release(1).granted(2).lets_wait(9, A);
+    rig.refuses(10, A);
 }
 
 #[test]
 fn try_is_not_counted_as_a_waiter() {
     let mut rig = crowded();
-    rig.acquire(2, "locks/a", Wait::Forever);
-    rig.acquire(3, "locks/a", Wait::Forever);
-    rig.acquire(4, "locks/b", Wait::Once);
-    rig.serve();
-    rig.granted(4);
-    rig.acquire(5, "locks/a", Wait::Once);
-    assert!(matches!(rig.refused(5), Refused::Held { .. }));
+    rig.acquire(2, A).acquire(3, A).attempt(4, B).serves(4);
+    rig.attempt(5, A).busy(5);
 }
 
 #[test]
 fn nested_call_waits_beyond_the_limit_and_is_counted() {
     let mut rig = crowded();
-    rig.acquire(2, "locks/a", Wait::Forever);
-    rig.acquire(3, "locks/a", Wait::Forever);
-    rig.contend("locks/b/zz");
-    rig.acquire_inside(4, "locks/b", 1);
-    assert!(rig.output(4).is_none());
-    rig.cancel(3);
-    rig.acquire_for(5, "locks/c", Wait::Forever, TTL);
-    assert!(matches!(rig.refused(5), Refused::Overloaded));
+    rig.acquire(2, A).acquire(3, A).contend("locks/b/zz");
+    rig.nest(4, &[B], 1).nothing_about(4);
+    rig.cancel(3).refuses(5, C);
 }
 
 #[test]
 fn group_is_counted_as_one_waiter() {
-    let mut rig = Rig::with_waiters(1);
-    rig.acquire_all(1, &["locks/a", "locks/b"], Wait::Forever);
-    rig.acquire(2, "locks/c", Wait::Forever);
-    assert!(matches!(rig.refused(2), Refused::Overloaded));
-    rig.serve();
-    rig.granted(1);
-    rig.acquire(3, "locks/c", Wait::Forever);
-    assert!(rig.output(3).is_none());
+    let mut rig = limited(1);
+    rig.acquire_all(1, &[A, B]).refuses(2, C).serves(1);
+    rig.lets_wait(3, C);
 }
 
 /// The steps of one input are those of a few calls, whether waits end or etcd is silent, and however many calls are concerned.
 #[test]
 fn waits_that_end_together_cost_many_short_steps() {
     const CALLS: u64 = 10_000;
-    for (wait, held_up) in [(Wait::For(Duration::from_secs(5)), 3), (Wait::Forever, 5)] {
-        let mut rig = Rig::warm();
-        rig.hold(1, "locks/a");
-        (0..CALLS).for_each(|call| rig.acquire(10 + call, "locks/a", wait));
-        rig.pass(Duration::from_secs(3)); // etcd is asked something, and does not answer
-        rig.now = rig.now + Duration::from_secs(held_up);
-        rig.acquire(2, "locks/b", Wait::Forever);
+    for (wait, held_up) in [(Wait::For(5 * SECOND), 3), (Wait::Forever, 5)] {
+        let mut rig = Rig::holding();
+        for call in 0..CALLS {
+            rig.acquire_as(10 + call, &[A], wait);
+        }
+        rig.pass(3 * SECOND); // etcd is asked something, and does not answer
+        rig.now = rig.now + held_up * SECOND;
+        rig.acquire(2, B);
         assert!(rig.steps < 20 && rig.refusals() == 0, "a caller's thread takes {}", rig.steps);
         rig.cancel(2);
         let mut refused = 0;
@@ -106,47 +92,40 @@ fn waits_that_end_together_cost_many_short_steps() {
     }
 }
 
+/// Call 1 holds `a` and call 2 `b`; call 3 of the task of call 1 wants `b`, and that task has given `a` back.
+fn nested_after_its_release(wait: Wait) -> Rig {
+    let mut rig = Rig::holding();
+    rig.hold(2, B);
+    let holds = vec![1.into()];
+    rig.submit(Input::Acquire(Acquire { wait, holds, ..ask(3, &[B]) }));
+    rig.give_back(1);
+    rig
+}
+
 #[test]
 fn nested_call_is_served_though_its_task_has_released() {
-    let mut rig = Rig::warm();
-    rig.hold(1, "locks/a");
-    rig.hold(2, "locks/b");
-    rig.acquire_inside(3, "locks/b", 1);
-    rig.give_back(1);
-    rig.release_fenced(2);
-    rig.serve();
-    rig.granted(3);
-    assert!(rig.released(2).is_ok());
+    nested_after_its_release(Wait::Forever).release_fenced(2).serves(3).released(2);
 }
 
 #[test]
 fn nested_wait_ends_though_its_task_has_released() {
-    let mut rig = Rig::warm();
-    rig.hold(1, "locks/a");
-    rig.hold(2, "locks/b");
-    rig.call(3, &["locks/b"], Mode::Exclusive, Wait::For(4 * SECOND), TTL, &[1]);
-    rig.give_back(1);
-    rig.live(5 * SECOND);
-    assert!(matches!(rig.refused(3), Refused::Timeout { .. }));
+    nested_after_its_release(Wait::For(4 * SECOND)).live(5 * SECOND).timed_out(3);
 }
 
 /// An operator deletes one of the keys by which it waits.
 #[test]
 fn nested_group_that_loses_a_key_queues_again() {
+    let others = ["locks/a/zz", "locks/b/zz"];
     let mut rig = Rig::warm();
-    rig.hold(1, "locks/x");
-    for other in ["locks/a/zz", "locks/b/zz"] {
+    rig.hold(1, C);
+    for other in others {
         rig.contend(other);
     }
-    rig.acquire(2, "locks/a", Wait::Forever);
-    rig.call(3, &["locks/a", "locks/b"], Mode::Exclusive, Wait::Forever, TTL, &[1]);
-    rig.live(3 * SECOND);
-    rig.store.delete(b"locks/a/a1.n0");
-    rig.live(8 * SECOND);
+    rig.acquire(2, A).nest(3, &[A, B], 1).live(3 * SECOND);
+    rig.delete_unseen("locks/a/a1.n0").live(8 * SECOND);
     rig.cancel(2);
-    for other in ["locks/a/zz", "locks/b/zz"] {
-        rig.store.delete(other.as_bytes());
+    for other in others {
+        rig.delete_unseen(other);
     }
-    rig.live(8 * SECOND);
-    rig.granted(3);
+    rig.live(8 * SECOND).granted(3);
 }
