@@ -396,7 +396,7 @@ impl Names {
             self.all.push(None);
             NameId(self.all.len() - 1)
         });
-        let family = [&*text, "/"].concat().into();
+        let family = [text, "/"].concat().into();
         let name = Box::new(Name { text: text.clone(), family, ..Name::default() });
         self.by_text.insert(name.text.clone(), id);
         self.all[id.0] = Some(name);

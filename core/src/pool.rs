@@ -164,14 +164,6 @@ impl Sessions {
         Some(session)
     }
 
-    /// A shutdown ends sessions. One whose body does not end is left to run out.
-    pub fn end_idle(&mut self) {
-        let idle = self.all.iter().filter(|(_, session)| session.bodies == 0);
-        for id in idle.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.end(id);
-        }
-    }
-
     /// Whether a lease is, or was lately, that of a session.
     pub fn have(&self, lease: LeaseId) -> bool {
         self.leases.contains(&lease)

@@ -231,11 +231,6 @@ impl Session {
         let left = |it: &Lease| Some(it.stop(now)? + margin(it.ttl) - now >= it.ttl / 2);
         self.lease.as_ref().and_then(left).unwrap_or_default()
     }
-
-    /// Whether its stop time has come, and it is not lost yet.
-    pub fn has_to_stop(&self, now: Moment) -> bool {
-        !self.is_lost() && self.lease.as_ref().is_some_and(|it| it.stop(now).is_none())
-    }
 }
 
 /// What it needs, and how it goes on.

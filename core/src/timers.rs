@@ -96,12 +96,8 @@ impl Timers {
 
     /// Takes the earliest timer that is due, if any.
     pub fn pop(&mut self, now: Moment) -> Option<Timer> {
-        let (at, timer) = self.due.pop_first()?;
-        if at > now {
-            self.due.insert((at, timer));
-            return None;
-        }
-        self.at.remove(&timer);
+        let (_, timer) = *self.due.first().filter(|(at, _)| *at <= now)?;
+        self.cancel(&timer);
         Some(timer)
     }
 

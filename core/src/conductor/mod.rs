@@ -28,7 +28,7 @@ use crate::outbox::Outbox;
 use crate::output::{Output, Refused};
 use crate::pool::Sessions;
 use crate::request::{Cause, Failure, Request, Response};
-use crate::session::{Asked, Session};
+use crate::session::{Asked, Need, Session};
 use crate::shutdown::Shutdown;
 use crate::steps::step;
 use crate::timers::{Jitter, Timer, Timers};
@@ -392,7 +392,11 @@ impl Core {
         self.timers.set(Timer::Shutdown, until);
         let over = self.now >= until;
         if over || !self.has_deletes() {
-            self.sessions.end_idle();
+            // One whose body does not end is left to run out.
+            let idle = self.sessions.all.iter().filter(|(_, session)| session.bodies == 0);
+            for id in idle.map(|(id, _)| *id).collect::<Vec<_>>() {
+                self.meet(id, Need::End);
+            }
             self.flush();
         }
         let of_leases = |it: &Exchange| {

@@ -21,18 +21,19 @@ impl Core {
             self.settle();
             let Some(id) = self.sessions.awake.first().copied() else { return };
             step();
-            // What is lost with a session is many calls'. Its timer is due, and a hand-over looks at its stop time too.
-            let stops = self.sessions.get(id).is_some_and(|it| it.has_to_stop(self.now));
-            if stops && self.is_command {
-                self.sessions.awake.remove(&id);
-            } else if let Some(need) = self.need_of(id) {
-                self.meet(id, need);
-            } else {
-                self.sessions.awake.remove(&id);
-                self.flush_puts(id);
-                match self.sessions.get(id).and_then(|session| session.due(self.now)) {
-                    Some(due) => self.timers.set(Timer::Session(id), due),
-                    None => self.timers.cancel(&Timer::Session(id)),
+            match self.need_of(id) {
+                // What is lost with a session is many calls'. Its timer is due, and a hand-over looks at its stop time too.
+                Some(Need::Lose(_)) if self.is_command => {
+                    self.sessions.awake.remove(&id);
+                }
+                Some(need) => self.meet(id, need),
+                None => {
+                    self.sessions.awake.remove(&id);
+                    self.flush_puts(id);
+                    match self.sessions.get(id).and_then(|session| session.due(self.now)) {
+                        Some(due) => self.timers.set(Timer::Session(id), due),
+                        None => self.timers.cancel(&Timer::Session(id)),
+                    }
                 }
             }
         }
@@ -151,7 +152,7 @@ impl Core {
         for id in self.under(id, |_, _| true) {
             let Some(contender) = self.names.contender(id) else { continue };
             match (&contender.state, lost) {
-                (State::Pending { .. }, _) => self.remove(id),
+                (State::Pending, _) => self.remove(id),
                 (State::Putting | State::Unsettled, _) | (State::Parting, Some(_)) => {
                     self.detach(id);
                 }

@@ -270,6 +270,20 @@ mod tests {
     }
 
     #[test]
+    fn etcdctl_fills_the_gaps() {
+        let config = read(&[
+            ("ETCDCTL_ENDPOINTS", "http://a:1"),
+            ("ETCDCTL_USER", "me"),
+            ("ETCDCTL_PASSWORD", "secret"),
+        ])
+        .unwrap();
+        assert_eq!(config.urls(), ["http://a:1"]);
+        assert_eq!(config.source.configured.user, Some(("me".into(), "secret".into())));
+        assert_eq!((config.prefix.as_str(), config.ttl.as_secs()), ("locks/", 15));
+        assert_eq!(config.wait, Wait::For(Duration::from_secs(10)));
+    }
+
+    #[test]
     fn wrong_value_is_named_and_explained_but_not_shown() {
         for (name, value, accepted) in [
             ("ETCD_LOCKED_TTL", "15", "`ms`, `s`, `m`, `h`"),
