@@ -48,38 +48,14 @@ pub struct Call {
     /// It came nested, and its keys say what its task holds (rule P38).
     pub is_shown: bool,
     /// The calls whose locks its task holds.
-    outer: Vec<CallId>,
+    pub outer: Vec<CallId>,
     /// The calls that its task has made under its locks, and that wait.
-    inner: BTreeSet<CallId>,
+    pub inner: BTreeSet<CallId>,
     /// When it puts a key of its own, or looks for a cycle.
     pub search_at: Option<Moment>,
 }
 
 impl Call {
-    /// A call that comes now. Its task holds the locks of the `outer` calls.
-    pub fn new(
-        now: Moment,
-        names: Arc<[NameId]>,
-        (wish, record): (Wish, Arc<[u8]>),
-        stage: Stage,
-        until: Option<Moment>,
-        outer: Vec<CallId>,
-    ) -> Self {
-        Self {
-            names,
-            wish,
-            record,
-            since: now,
-            stage,
-            until,
-            own: Arc::default(),
-            is_shown: false,
-            outer,
-            inner: BTreeSet::new(),
-            search_at: None,
-        }
-    }
-
     /// When it has to be looked at next.
     pub fn due(&self) -> Option<Moment> {
         self.until.into_iter().chain(self.search_at).min()
@@ -182,37 +158,22 @@ impl Calls {
         self.outer(id).next().is_some()
     }
 
-    /// Returns true if a call may be part of a cycle: its keys say what its task holds, and the task still holds something.
-    pub fn may_deadlock(&self, id: CallId) -> bool {
-        self.waiting(id).is_some_and(|call| call.is_shown) && self.is_nested(id)
-    }
-
-    fn stop_waiting(&mut self, id: CallId) {
-        let Some(call) = self.all.get_mut(&id).filter(|call| call.ticket().is_some()) else {
-            return;
-        };
-        self.waiting.remove(&(call.since, id));
-        self.waiters -= usize::from(!call.is_try());
-        (call.until, call.search_at) = (None, None);
-        for outer in call.outer.clone() {
-            if let Some(outer) = self.get_mut(outer) {
-                outer.inner.remove(&id);
+    /// A call goes on to another stage, which ends then if it has an end; `None`: it is over.
+    pub fn go_on(&mut self, id: CallId, stage: Option<Stage>, until: Option<Moment>) {
+        let Some(mut call) = self.all.remove(&id) else { return };
+        if call.ticket().is_some() {
+            self.waiting.remove(&(call.since, id));
+            self.waiters -= usize::from(!call.is_try());
+            for outer in &call.outer {
+                if let Some(outer) = self.get_mut(*outer) {
+                    outer.inner.remove(&id);
+                }
             }
         }
-    }
-
-    /// A call goes on to another stage.
-    pub fn go_on(&mut self, id: CallId, stage: Stage) {
-        self.stop_waiting(id);
-        if let Some(call) = self.all.get_mut(&id) {
-            call.stage = stage;
+        if let Some(stage) = stage {
+            (call.stage, call.until, call.search_at) = (stage, until, None);
+            self.all.insert(id, call);
         }
-    }
-
-    /// A call is over.
-    pub fn remove(&mut self, id: CallId) -> Option<Box<Call>> {
-        self.stop_waiting(id);
-        self.all.remove(&id)
     }
 
     /// All calls that hold their names.

@@ -20,6 +20,7 @@ use crate::ids::{
 };
 use crate::loss::LossCause;
 use crate::moment::Moment;
+use crate::output::OwnedKey;
 use crate::ownership::{Ownership, SETTLED};
 use crate::request::{Event, Kv};
 use crate::seat::{self, Mode, Seat};
@@ -169,6 +170,25 @@ impl Contender {
         matches!(self.state, State::Pending).then_some(if alone { whole } else { 1 })
     }
 
+    /// A call has it from now on: the first one, or one more. Returns the key as the call owns it, and true if a read has to show whether
+    /// another process waits.
+    pub fn grant(&mut self, now: Moment, call: CallId) -> Option<(OwnedKey, bool)> {
+        let (key, created) = self.incarnation()?;
+        let asks = match &mut self.state {
+            State::Held(ownership) => ownership.add(now, call),
+            _ => {
+                // Then the response to its put has shown no younger contender.
+                let alone = self.admitted.filter(|at| *at == created);
+                self.state = State::Held(Ownership::begin(now, call, alone));
+                (self.read_at, self.to_read) = (None, None);
+                false
+            }
+        };
+        let handover = self.ownership()?.handover;
+        let revision = self.admitted.map_or(created, |at| at.max(created));
+        Some((OwnedKey { key, created, revision, handover }, asks))
+    }
+
     pub fn ownership(&self) -> Option<&Ownership> {
         match &self.state {
             State::Held(ownership) => Some(ownership),
@@ -245,21 +265,24 @@ impl Contender {
     }
 
     /// Takes in what the response to its put shows at this revision: the oldest key of the family, or all of them. `previous`: the
-    /// create revision of the key, if it was there before.
-    pub fn placed(&mut self, revision: Revision, previous: Option<Revision>, found: &[Kv]) {
+    /// create revision of the key, if it was there before. Returns true if it shows others.
+    pub fn placed(&mut self, revision: Revision, previous: Option<Revision>, found: &[Kv]) -> bool {
         let created = previous.unwrap_or(revision);
         (self.created, self.state) = (Some(created), State::Waiting);
         self.written(revision);
         let own = self.key.as_deref().unwrap_or_default().as_bytes();
         let there = found.is_empty() || found.iter().any(|kv| kv.key == own);
+        let is_other = |kv: &&Kv| kv.key != own && contends(&self.family, &kv.key);
+        let oldest = found.iter().find(is_other).map(|kv| kv.key.clone());
+        let others = oldest.is_some();
         // A watch may have seen it deleted before its put was answered: then a read finds out.
         if there && self.gone.get(own).is_none_or(|deleted| *deleted <= created) {
             self.seen = Some(revision);
             self.read(revision, found);
         } else {
-            let first = found.iter().find(|kv| contends(&self.family, &kv.key));
-            self.oldest = first.map(|kv| kv.key.clone());
+            self.oldest = oldest;
         }
+        others
     }
 
     /// Takes in all keys of its family, as a read at this revision shows them, or all that are older.

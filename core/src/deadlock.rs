@@ -351,7 +351,7 @@ fn ahead_at<'a>(
     calls: &'a Calls,
     sessions: &'a Sessions,
 ) -> impl Iterator<Item = CallId> + 'a {
-    let lease = |it: &Contender| sessions.get(it.session)?.lease.as_ref();
+    let lease = |it: &Contender| sessions.all.get(&it.session)?.lease.as_ref();
     let in_time = move |it: &Contender| lease(it).is_some_and(|it| !it.deadline.is_over(now));
     let held = name.held_against(mode).filter(move |(_, it)| in_time(it));
     let holders = held.filter_map(|(_, it)| it.held()).flat_map(Ownership::holders);

@@ -44,9 +44,6 @@ pub enum Input {
     /// The body of a call has been dropped. If `fenced`, the holder relies on its keys going with the body: they are not handed over
     /// (rule P22).
     Release { call: CallId, how: Release, fenced: bool },
-    /// The keys of a call whose body has been dropped are on a lease of their own (rule P39). Comes only during a shutdown, once for a
-    /// call, and instead of its release: its names stay closed here.
-    Moved(CallId),
     /// Open a session of this TTL and report it: etcd can be reached, and this process may write there.
     Warm { call: CallId, ttl_secs: i64 },
     /// etcd answered a request, or did not.
@@ -79,6 +76,8 @@ pub enum Release {
     Unconfirmed,
     /// In a moment, so that the next call of this process finds them still held; at once where others want them.
     Lingering,
+    /// Not with its session: they are on a lease of their own (rule P39). Comes only during a shutdown.
+    Moved,
 }
 
 /// How long a call queues for its lock.

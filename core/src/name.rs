@@ -12,7 +12,7 @@ use crate::call::{Call, Calls, Ticket};
 use crate::contender::{Contender, Standing, State};
 use crate::ids::{CallId, ContenderId, Key, LeaseId, NameId, Revision, contends, lease_of};
 use crate::moment::Moment;
-use crate::output::Owner;
+use crate::output::{OwnedKey, Owner};
 use crate::pool::Sessions;
 use crate::request::Kv;
 use crate::seat::{Mode, Seat};
@@ -26,6 +26,9 @@ const FRONTS: usize = 64;
 const BELOW: usize = 64;
 const REST: Duration = Duration::from_secs(1);
 
+/// What has lingered goes together, once in this time, or with the next puts: a delete that goes alone is one commit more at etcd.
+const TOGETHER: Duration = Duration::from_millis(2);
+
 /// How long a name that other processes were seen to want counts as contended.
 const CONTENDED: Duration = Duration::from_secs(1);
 
@@ -34,7 +37,7 @@ const CONTENDED: Duration = Duration::from_secs(1);
 pub enum Step {
     /// The call at the head is to get a contender.
     Put(CallId),
-    /// The contender serves this call: all that excluded it has gone, or readers hold it.
+    /// The contender serves this call: all that excluded it has gone, readers hold it, or a call before it did.
     Grant(u64, CallId),
     /// No call wants the contender: its key goes.
     GiveUp(u64),
@@ -67,6 +70,8 @@ pub struct Name {
     waiting: BTreeSet<(Option<Revision>, u64)>,
     /// Those that calls hold, the oldest first; permits, which are marked, behind all others.
     held: BTreeSet<(bool, u64)>,
+    /// Those of them whose last body has gone.
+    released: BTreeSet<u64>,
     /// The seats that are taken, each by one contender.
     seats: BTreeMap<Seat, u64>,
     /// Numbers of seats, one series for all kinds, that were given back: the smallest is used first (rule P4).
@@ -85,6 +90,11 @@ pub struct Name {
 impl Name {
     /// Derives the next step.
     pub fn step(&self, now: Moment, names: &Names, calls: &Calls, sessions: &Sessions) -> Step {
+        let mut released = self.released.iter();
+        if let Some(step) = released.find_map(|of| self.step_of_released(*of, now, calls, sessions))
+        {
+            return step;
+        }
         for (number, contender) in self.in_line() {
             let may_go = matches!(contender.state, State::Pending | State::Waiting);
             match (names.standing(contender, calls), self.serves(contender, calls)) {
@@ -119,6 +129,34 @@ impl Name {
         }
     }
 
+    /// Derives what becomes of a contender whose last body has gone: the next call of this process takes it over, or its key lingers,
+    /// or goes (rules P23, P26).
+    fn step_of_released(
+        &self,
+        number: u64,
+        now: Moment,
+        calls: &Calls,
+        sessions: &Sessions,
+    ) -> Option<Step> {
+        let contender = self.contenders.get(&number)?;
+        let (mode, ownership) = (contender.wish.mode, contender.ownership()?);
+        let sound = |session: &Session| session.accepts() && session.is_fresh(now);
+        let sound = sessions.all.get(&contender.session).is_some_and(sound);
+        // One that a waiting key lists is deleted: another holder would not wait (rule P38).
+        let alone = !contender.is_group && contender.listed == 0;
+        let stays = sound && alone && ownership.may_pass(now);
+        let foreign = self.foreign.is_some_and(|at| now - at < CONTENDED);
+        // An heir wants just this name, and wants it alike.
+        let inherits = |head: &Call| !head.is_group() && head.wish == contender.wish;
+        match self.head(calls) {
+            Some((heir, head)) if stays && mode != Mode::Shared && inherits(head) => {
+                Some(Step::Grant(number, heir))
+            }
+            None if stays && mode == Mode::Exclusive && !foreign && ownership.lingers(now) => None,
+            _ => Some(Step::GiveUp(number)),
+        }
+    }
+
     /// Derives the step for the head, for which no contender is in line: it joins readers, or gets its own.
     fn step_of(&self, id: CallId, head: &Call, now: Moment, sessions: &Sessions) -> Step {
         let mode = head.wish.mode;
@@ -126,7 +164,7 @@ impl Name {
             // The youngest key of readers who want the name alike.
             let fits = |(_, it): &(u64, &Contender)| {
                 step();
-                let accepts = sessions.get(it.session).is_some_and(Session::accepts);
+                let accepts = sessions.all.get(&it.session).is_some_and(Session::accepts);
                 it.wish == head.wish && !it.is_group && accepts
             };
             if let Some((number, contender)) = self.held().rev().find(fits)
@@ -190,13 +228,6 @@ impl Name {
         (!head.is_shown && !head.is_group() && head.wish == contender.wish).then_some(id)
     }
 
-    /// The call that may take over a contender that is held: it wants just this name, and wants it alike (rule P23).
-    pub fn heir(&self, contender: &Contender, calls: &Calls) -> Option<CallId> {
-        let (id, head) = self.head(calls)?;
-        let alone = !contender.is_group && contender.wish.mode != Mode::Shared;
-        (alone && !head.is_group() && head.wish == contender.wish).then_some(id)
-    }
-
     pub fn head<'a>(&self, calls: &'a Calls) -> Option<(CallId, &'a Call)> {
         let (_, id) = self.waiters.first_key_value()?;
         Some((*id, calls.get(*id)?))
@@ -210,7 +241,8 @@ impl Name {
         }
     }
 
-    pub fn enter(&mut self, ticket: Ticket, id: CallId, call: &Call) {
+    pub fn enter(&mut self, id: CallId, call: &Call) {
+        let Some(ticket) = call.ticket() else { return };
         self.kinds[kind(call)] += 1;
         if call.is_try() {
             self.tries.insert(ticket, id);
@@ -218,23 +250,16 @@ impl Name {
         self.waiters.insert(ticket, id);
     }
 
-    pub fn leave(&mut self, ticket: Ticket, call: &Call) {
+    pub fn leave(&mut self, call: &Call) {
+        let Some(ticket) = call.ticket() else { return };
         self.tries.remove(&ticket);
         if self.waiters.remove(&ticket).is_some() {
             self.kinds[kind(call)] -= 1;
         }
     }
 
-    pub fn get(&self, number: u64) -> Option<&Contender> {
-        self.contenders.get(&number)
-    }
-
-    pub fn get_mut(&mut self, number: u64) -> Option<&mut Contender> {
-        self.contenders.get_mut(&number)
-    }
-
     fn numbered(&self, number: u64) -> Option<(u64, &Contender)> {
-        Some((number, self.get(number)?))
+        Some((number, self.contenders.get(&number)?))
     }
 
     /// A contender takes its seat, and its place in line.
@@ -249,17 +274,29 @@ impl Name {
         self.contenders.insert(number, contender);
     }
 
-    /// A contender waits at etcd from now on.
-    pub fn wait(&mut self, number: u64) {
-        let contender = self.get(number);
-        self.waiting.extend(contender.map(|it| (it.created, number)));
+    /// The put of a contender was applied: it waits at etcd from now on.
+    pub fn placed(
+        &mut self,
+        now: Moment,
+        number: u64,
+        revision: Revision,
+        (previous, found): (Option<Revision>, Vec<Kv>),
+    ) {
+        let Some(contender) = self.contenders.get_mut(&number) else { return };
+        let foreign = contender.placed(revision, previous, &found);
+        let created = contender.created;
+        self.waiting.insert((created, number));
+        self.see(now, foreign);
     }
 
-    /// A contender goes from the line to those that calls hold.
-    pub fn hold(&mut self, number: u64) {
+    /// A contender goes to a call: from the line, or from a call before it. Returns what [`Contender::grant`] does.
+    pub fn grant(&mut self, now: Moment, number: u64, call: CallId) -> Option<(OwnedKey, bool)> {
         self.leave_lists(number);
-        let contender = self.get(number);
-        self.held.extend(contender.map(|it| (matches!(it.seat, Seat::Permit(_)), number)));
+        let contender = self.contenders.get_mut(&number)?;
+        let granted = contender.grant(now, call)?;
+        let is_permit = matches!(contender.seat, Seat::Permit(_));
+        self.held.insert((is_permit, number));
+        Some(granted)
     }
 
     /// A contender does not wait any more, and no call holds it.
@@ -268,6 +305,7 @@ impl Name {
         self.in_line.take_if(|of| *of == number);
         self.waiting.remove(&(contender.created, number));
         self.held.remove(&(matches!(contender.seat, Seat::Permit(_)), number));
+        self.released.remove(&number);
         if self.in_line.is_none() && self.waiting.is_empty() {
             self.owner = None; // unknown while this process has no contender that waits
         }
@@ -276,7 +314,7 @@ impl Name {
     /// A contender is to be deleted. Its seat stays taken until that is answered.
     pub fn part(&mut self, number: u64) {
         self.leave_lists(number);
-        if let Some(contender) = self.get_mut(number) {
+        if let Some(contender) = self.contenders.get_mut(&number) {
             contender.state = State::Parting;
             (contender.read_at, contender.to_read) = (None, None);
         }
@@ -330,7 +368,7 @@ impl Name {
     /// The contender of this process that has this key, unless the name goes on without it.
     pub fn by_key(&self, key: &[u8]) -> Option<u64> {
         let number = *self.seats.get(&Seat::of_key(key))?;
-        let own = self.get(number)?.key.as_ref()?;
+        let own = self.contenders.get(&number)?.key.as_ref()?;
         (own.as_bytes() == key).then_some(number)
     }
 
@@ -338,7 +376,7 @@ impl Name {
     /// gone. `lease`: what it is attached to, if that is known. Another client may have put the key under another one.
     pub fn is_going(&self, key: &[u8], lease: Option<LeaseId>, sessions: &Sessions) -> bool {
         let named = lease_of(key).filter(|named| lease.is_none_or(|lease| lease == *named));
-        match named.and_then(|_| self.get(self.by_key(key)?)) {
+        match named.and_then(|_| self.contenders.get(&self.by_key(key)?)) {
             Some(own) => !matches!(own.state, State::Waiting | State::Held(_)),
             None => named.is_some_and(|lease| sessions.have(lease)),
         }
@@ -348,12 +386,6 @@ impl Name {
     pub fn note_below(&mut self, now: Moment, keys: &[Kv]) {
         let below = keys.iter().filter(|kv| !contends(&self.family, &kv.key)).count();
         self.rests_until = (below > BELOW).then_some(now + REST);
-    }
-
-    /// Whether no call is known to want the name, in this process or in another.
-    pub fn is_unwanted(&self, now: Moment) -> bool {
-        let foreign = self.foreign.is_some_and(|at| now - at < CONTENDED);
-        self.waiters.is_empty() && !foreign
     }
 
     /// etcd has shown whether other processes have contenders.
@@ -382,6 +414,8 @@ pub struct Names {
     by_text: HashMap<Key, NameId>,
     /// Names whose next step may be another than before.
     dirty: VecDeque<NameId>,
+    /// Names with a key that lingers, or has lingered, each with when that is over, the first to end first.
+    lingering: VecDeque<(Moment, NameId)>,
     tickets: u64,
     contenders: u64,
 }
@@ -419,11 +453,11 @@ impl Names {
     }
 
     pub fn contender(&self, id: ContenderId) -> Option<&Contender> {
-        self.get(id.name)?.get(id.number)
+        self.get(id.name)?.contenders.get(&id.number)
     }
 
     pub fn contender_mut(&mut self, id: ContenderId) -> Option<&mut Contender> {
-        self.get_mut(id.name)?.get_mut(id.number)
+        self.get_mut(id.name)?.contenders.get_mut(&id.number)
     }
 
     /// The next step of this name may be another than before.
@@ -450,12 +484,63 @@ impl Names {
     }
 
     pub fn add(&mut self, name: NameId, contender: Contender) -> ContenderId {
+        for held in &contender.lists {
+            self.contender_mut(*held).into_iter().for_each(|it| it.listed += 1);
+        }
         self.contenders += 1;
         let number = self.contenders;
         if let Some(name) = self.get_mut(name) {
             name.add(number, contender);
         }
         ContenderId { name, number }
+    }
+
+    /// What a contender lists may pass on: it waits no more.
+    pub fn unlist(&mut self, id: ContenderId) {
+        let lists = self.contender_mut(id).map(|it| std::mem::take(&mut it.lists));
+        for held in lists.into_iter().flatten() {
+            self.contender_mut(held).into_iter().for_each(|it| it.listed -= 1);
+        }
+    }
+
+    /// A call does not hold a contender any more. Returns what [`Ownership::leave`] does.
+    pub fn release(
+        &mut self,
+        now: Moment,
+        id: ContenderId,
+        holder: (CallId, u16),
+        stays: Option<Moment>,
+    ) -> bool {
+        let Some(name) = self.get_mut(id.name) else { return false };
+        let Some(contender) = name.contenders.get_mut(&id.number) else { return false };
+        let is_last = contender.ownership_mut().is_some_and(|it| it.leave(holder, stays));
+        if is_last {
+            contender.confirms = Some(holder.0);
+            name.released.insert(id.number);
+            let lingers = stays.filter(|until| *until > now);
+            self.lingering.extend(lingers.map(|until| (until, id.name)));
+            self.touch(id.name);
+        }
+        is_last
+    }
+
+    /// When the first key has lingered for as long as it may.
+    pub fn lingering_until(&self) -> Option<Moment> {
+        self.lingering.front().map(|(until, _)| until.rounded_up(TOGETHER))
+    }
+
+    /// Looks again at the names whose keys have lingered for as long as they may: at most this many.
+    pub fn end_lingering(&mut self, now: Moment, most: usize) {
+        let over = self.lingering.iter().take(most).take_while(|(until, _)| *until <= now).count();
+        for (_, name) in self.lingering.drain(..over).collect::<Vec<_>>() {
+            self.touch(name);
+        }
+    }
+
+    /// The name of a contender goes on without it, whatever becomes of its key.
+    pub fn detach(&mut self, id: ContenderId) {
+        self.get_mut(id.name).into_iter().for_each(|name| name.detach(id.number));
+        self.touch(id.name);
     }
 
     /// How far a contender has come, and the others of the call that it is for alone.

@@ -101,18 +101,17 @@ pub struct Outbox {
     pub deletions: Line<Deletion>,
     /// Deletions that etcd has refused: one at a time is sent again, alone, and all once it is carried out (rule P34).
     pub refused: VecDeque<Deletion>,
-    /// The contender of that one.
+    /// When the next one is, and the contender of the last one.
+    pub retry_at: Option<Moment>,
     probe: Option<ContenderId>,
     /// Held contenders whose records are to be written.
     pub records: Line<ContenderId>,
-    /// Released contenders that linger, the first to end first: until when, and since which hand-over. Some have been taken over
-    /// since.
-    pub lingering: VecDeque<(Moment, ContenderId, u16)>,
 }
 
 impl Outbox {
     /// Sends one of the deletions again that etcd has refused.
     pub fn retry_refused(&mut self) {
+        self.retry_at = None;
         let next = self.refused.pop_front();
         self.probe = next.as_ref().map(|deletion| deletion.contender);
         self.deletions.again(Vec::from_iter(next), Some(1));

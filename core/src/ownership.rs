@@ -40,19 +40,23 @@ pub struct Ownership {
     behind: (Option<Revision>, Moment, bool),
     /// The key is gone or its session is lost: no call can rely on it.
     pub lost: bool,
+    /// Until when the key lingers for the next call of this process, once the last body has gone. `None`: it goes with that body
+    /// (rule P22).
+    stays: Option<Moment>,
 }
 
 impl Ownership {
-    /// Begins without a holder. `alone`: the response that admitted it, of this revision, has shown no younger contender.
-    pub fn begin(now: Moment, alone: Option<Revision>) -> Self {
+    /// Begins with this holder. `alone`: the response that admitted it, of this revision, has shown no younger contender.
+    pub fn begin(now: Moment, call: CallId, alone: Option<Revision>) -> Self {
         Self {
-            holders: BTreeSet::new(),
+            holders: BTreeSet::from([(0, call)]),
             since: now,
             named: None,
             handover: 0,
             asked: None,
             behind: (alone, now, false),
             lost: false,
+            stays: None,
         }
     }
 
@@ -61,25 +65,31 @@ impl Ownership {
         self.holders.iter().map(|(_, call)| *call)
     }
 
-    /// The call that was granted first; `None`: the key lingers for the next.
+    /// The call that was granted first; `None`: the key goes to the next, lingers, or is deleted.
     pub fn first(&self) -> Option<CallId> {
         self.holders().next()
     }
 
     /// One more call holds it. Returns true if a read has to show whether another process waits.
-    pub fn add(&mut self, now: Moment, call: CallId, first: bool) -> bool {
+    pub fn add(&mut self, now: Moment, call: CallId) -> bool {
         if self.holders.is_empty() {
             self.since = now;
         }
-        self.handover += u16::from(!first);
+        self.handover += 1;
         self.holders.insert((self.handover, call));
         !self.is_contended() && self.is_old(now) && self.ask(now)
     }
 
-    /// A call's body is gone; `handover`: the number in its token. Returns true if it was the last.
-    pub fn leave(&mut self, call: CallId, handover: u16) -> bool {
+    /// A call's body is gone; `handover`: the number in its token. Returns true if it was the last: then the key may stay until `stays`.
+    pub fn leave(&mut self, (call, handover): (CallId, u16), stays: Option<Moment>) -> bool {
         self.holders.remove(&(handover, call));
+        self.stays = stays;
         self.holders.is_empty()
+    }
+
+    /// Returns true if its key stays for a moment, as no call is known to wait for it.
+    pub fn lingers(&self, now: Moment) -> bool {
+        !self.is_contended() && self.stays > Some(now)
     }
 
     /// When the record at etcd has to name the first holder, unless it does.
@@ -113,11 +123,11 @@ impl Ownership {
         now - self.behind.1 >= RUN
     }
 
-    /// Returns true if the key may be handed over once more.
+    /// Returns true if the key may be handed over once more, now that the last body has gone.
     pub fn may_pass(&self, now: Moment) -> bool {
         let patient = self.asked.is_none_or(|at| now - at < PATIENCE);
         let unwanted = !self.is_contended() && (patient || !self.is_old(now));
-        !self.lost && self.handover < u16::MAX && unwanted
+        !self.lost && self.stays.is_some() && self.handover < u16::MAX && unwanted
     }
 
     /// Whether no other reader may join: a contender waits, or the key is about to be deleted. `None`: a read has to show that first.

@@ -40,14 +40,6 @@ impl Sessions {
         Self { root, limit, ..Self::default() }
     }
 
-    pub fn get(&self, id: SessionId) -> Option<&Session> {
-        self.all.get(&id)
-    }
-
-    pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
-        self.all.get_mut(&id)
-    }
-
     /// Returns a session that may need something now.
     pub fn wake(&mut self, id: SessionId) -> Option<&mut Session> {
         self.awake.insert(id);
@@ -86,8 +78,13 @@ impl Sessions {
     /// The contenders of a call are to be put under a session, in one transaction.
     pub fn attach(&mut self, now: Moment, id: SessionId, contenders: Unit) {
         let Some(session) = self.all.get_mut(&id) else { return };
-        session.attach(now, contenders);
-        if session.is_open() && session.puts.is_ready() {
+        session.last_used = now;
+        session.contenders.extend(&*contenders);
+        // Those that gave up while etcd was away are still in the line.
+        let wanted = &session.contenders;
+        session.puts.tidy(wanted.len(), |unit| unit.iter().all(|id| wanted.contains(id)));
+        session.puts.pending.push_back(contenders);
+        if session.has_puts() {
             self.awake.insert(id);
         }
         self.mind_room(id);
@@ -95,7 +92,10 @@ impl Sessions {
 
     /// A contender has no key under its session any more.
     pub fn detach(&mut self, now: Moment, id: SessionId, contender: ContenderId) {
-        self.get_mut(id).into_iter().for_each(|session| session.detach(now, contender));
+        let Some(session) = self.all.get_mut(&id) else { return };
+        session.last_used = now;
+        session.contenders.remove(&contender);
+        session.ambiguous.remove(&contender);
         self.mind_room(id);
     }
 
@@ -142,7 +142,7 @@ impl Sessions {
         let mut open = Vec::new();
         for (since, call, ttl_secs) in take(&mut self.warming) {
             let id = self.choose(now, ttl_secs);
-            match self.get(id).is_some_and(Session::is_open) {
+            match self.all.get(&id).is_some_and(Session::is_open) {
                 true => open.push(call),
                 false => self.warming.push((since, call, ttl_secs)),
             }

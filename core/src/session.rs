@@ -160,7 +160,7 @@ pub struct Session {
     pub ambiguous: BTreeSet<ContenderId>,
     /// How many have a body.
     pub bodies: usize,
-    last_used: Moment,
+    pub last_used: Moment,
     /// Names whose call would be served if the lease were fresh (rule P12): it is renewed, unless that has failed and is tried again
     /// later.
     pub unfresh: BTreeSet<NameId>,
@@ -197,6 +197,11 @@ impl Session {
     pub fn fence(&self) -> Option<(LeaseId, Compare)> {
         let lease = self.lease.as_ref().filter(|_| self.is_open())?;
         Some((lease.id, Compare::Modified(lease.session_key.clone(), lease.modified?)))
+    }
+
+    /// Whether puts are to be sent under it now.
+    pub fn has_puts(&self) -> bool {
+        self.is_open() && self.puts.is_ready()
     }
 
     /// Whether acquisitions may be sent under it now.
@@ -431,23 +436,6 @@ impl Session {
         let lease = self.lease.as_ref().filter(|_| !self.is_lost())?;
         self.life = Life::Lost;
         Some(lease.deadline.lose(cause))
-    }
-
-    /// The contenders of a call are to be put under it, in one transaction.
-    pub fn attach(&mut self, now: Moment, contenders: Unit) {
-        self.last_used = now;
-        self.contenders.extend(&*contenders);
-        // Those that gave up while etcd was away are still in the line.
-        let wanted = &self.contenders;
-        self.puts.tidy(wanted.len(), |unit| unit.iter().all(|id| wanted.contains(id)));
-        self.puts.pending.push_back(contenders);
-    }
-
-    /// A contender has no key under it any more.
-    pub fn detach(&mut self, now: Moment, contender: ContenderId) {
-        self.last_used = now;
-        self.contenders.remove(&contender);
-        self.ambiguous.remove(&contender);
     }
 }
 

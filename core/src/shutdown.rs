@@ -21,18 +21,33 @@ pub enum Shutdown {
 }
 
 impl Shutdown {
-    /// A shutdown is asked for; of several graces the shortest counts. Until when it is, if it is not over.
-    pub fn begin(&mut self, until: Moment) -> Option<Moment> {
-        let until = match self {
-            Self::Not => until,
-            Self::Grace(earlier) => until.min(*earlier),
-            Self::Farewell(_) | Self::Finished => return None,
-        };
-        *self = Self::Grace(until);
-        Some(until)
+    /// A shutdown is asked for; of several graces the shortest counts.
+    pub fn begin(&mut self, until: Moment) {
+        match self {
+            Self::Not => *self = Self::Grace(until),
+            Self::Grace(earlier) => *earlier = until.min(*earlier),
+            Self::Farewell(_) | Self::Finished => {}
+        }
     }
 
-    /// The farewell begins, unless it has begun; until when etcd may take.
+    /// When its present stage is over.
+    pub fn due(&self) -> Option<Moment> {
+        match self {
+            Self::Grace(until) | Self::Farewell(until) => Some(*until),
+            Self::Not | Self::Finished => None,
+        }
+    }
+
+    /// Goes on to the farewell if the grace is over. Returns true if it does: then bodies stop.
+    pub fn stop(&mut self, now: Moment) -> bool {
+        let stops = matches!(self, Self::Grace(until) if *until <= now);
+        if stops {
+            self.bid_farewell(now);
+        }
+        stops
+    }
+
+    /// Begins the farewell, unless it has begun. Returns until when etcd may take.
     pub fn bid_farewell(&mut self, now: Moment) -> Moment {
         if let Self::Farewell(until) = self {
             return *until;

@@ -47,16 +47,6 @@ pub enum Timer {
     Session(SessionId),
     /// A name has not been wanted for a while: its watch closes.
     Rest(NameId),
-    /// No call has come for contenders that linger.
-    Linger,
-    /// What was held back is sent.
-    Flush,
-    /// Refused deletes are sent again.
-    Deletes,
-    /// Calls have waited too long for an etcd that is lost.
-    Silence,
-    /// A grace of the shutdown is over.
-    Shutdown,
 }
 
 /// All timers.
@@ -67,26 +57,16 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Sets a timer, in place of its earlier moment.
-    pub fn set(&mut self, timer: Timer, at: Moment) {
-        if let Some(before) = self.at.insert(timer, at) {
+    /// Sets a timer, in place of its earlier moment; `None` takes it off.
+    pub fn set(&mut self, timer: Timer, at: Option<Moment>) {
+        let before = match at {
+            Some(at) => self.at.insert(timer, at),
+            None => self.at.remove(&timer),
+        };
+        if let Some(before) = before {
             self.due.remove(&(before, timer));
         }
-        self.due.insert((at, timer));
-    }
-
-    /// Sets a timer unless it is due earlier.
-    pub fn set_by(&mut self, timer: Timer, at: Moment) {
-        if self.at.get(&timer).is_none_or(|before| *before > at) {
-            self.set(timer, at);
-        }
-    }
-
-    /// Takes a timer off.
-    pub fn cancel(&mut self, timer: &Timer) {
-        if let Some(at) = self.at.remove(timer) {
-            self.due.remove(&(at, *timer));
-        }
+        self.due.extend(at.map(|at| (at, timer)));
     }
 
     /// The moment of the earliest timer.
@@ -97,7 +77,7 @@ impl Timers {
     /// Takes the earliest timer that is due, if any.
     pub fn pop(&mut self, now: Moment) -> Option<Timer> {
         let (_, timer) = *self.due.first().filter(|(at, _)| *at <= now)?;
-        self.cancel(&timer);
+        self.set(timer, None);
         Some(timer)
     }
 

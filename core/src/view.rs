@@ -163,13 +163,6 @@ impl View {
         closed.into_iter().filter_map(close).collect()
     }
 
-    /// Closes all watches. Returns each with its name.
-    pub fn close_all(&mut self) -> Vec<(WatchId, NameId)> {
-        self.watches.clear();
-        let closed = std::mem::take(&mut self.names).into_iter();
-        closed.map(|(id, (name, _))| (id, name)).collect()
-    }
-
     pub fn is_idle(&self) -> bool {
         self.watches.is_empty() && self.urgent.pending.is_empty() && self.later.pending.is_empty()
     }

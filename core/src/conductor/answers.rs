@@ -23,7 +23,7 @@ impl Core {
     /// Sends the puts of a session that are ready.
     pub(super) fn flush_puts(&mut self, id: SessionId) {
         while self.may_send() {
-            let Some(session) = self.sessions.get_mut(id) else { return };
+            let Some(session) = self.sessions.all.get_mut(&id) else { return };
             let Some((lease, fence)) = session.fence() else { return };
             let narrow = session.puts.is_narrow();
             let names = &self.names;
@@ -52,9 +52,7 @@ impl Core {
     /// Takes the deletions that go in one transaction with this number of puts (rule P7). It stops at a key that may not be there: then
     /// nothing would be put either.
     fn deletions_with_puts(&mut self, puts: usize) -> Vec<Deletion> {
-        // What has lingered would soon be deleted in a transaction of its own: a commit more.
-        self.delete_lingered(LOCKS);
-        let alive = |id| self.sessions.get(id).is_some_and(|it| !it.is_lost());
+        let alive = |id| self.sessions.all.get(&id).is_some_and(|it| !it.is_lost());
         let likely = |it: &&Deletion| it.created.is_some() && alive(it.session);
         let line = &mut self.outbox.deletions;
         let most = if line.is_narrow() { 0 } else { LOCKS.saturating_sub(puts) };
@@ -65,7 +63,7 @@ impl Core {
     /// What is put for a contender.
     fn placement(&self, id: ContenderId) -> Option<Placement> {
         let name = self.names.get(id.name)?;
-        let contender = name.get(id.number)?;
+        let contender = name.contenders.get(&id.number)?;
         Some(Placement {
             key: contender.key.clone()?,
             record: self.value_of(contender, &contender.record),
@@ -93,7 +91,12 @@ impl Core {
                 let revision = answer.revision;
                 let placed = transactions::placed(answer, ids.len());
                 for (id, placed) in ids.into_iter().zip(placed) {
-                    self.placed(id, revision, placed);
+                    let Some(name) = self.names.get_mut(id.name) else { continue };
+                    name.placed(self.now, id.number, revision, placed);
+                    if self.is_unwanted(id) {
+                        self.delete(id);
+                    }
+                    self.attend(id);
                 }
                 return self.are_gone(deletions);
             }
@@ -107,7 +110,7 @@ impl Core {
             }
             Ok(answer) => {
                 self.put_again(session, units, None);
-                match self.sessions.get_mut(session) {
+                match self.sessions.all.get_mut(&session) {
                     // Its key is not as it was.
                     Some(session) if answer.answers.is_empty() => session.bar(self.now, false),
                     _ => self.tried(&ids, answer),
@@ -118,7 +121,7 @@ impl Core {
                 for id in ids {
                     let contender = self.names.contender_mut(id);
                     contender.into_iter().for_each(|it| it.state = State::Unsettled);
-                    match self.sessions.get_mut(session) {
+                    match self.sessions.all.get_mut(&session) {
                         Some(session) => session.doubt(self.now, id),
                         None => self.remove(id), // it goes with its lease
                     }
@@ -152,30 +155,6 @@ impl Core {
         self.outbox.deletions.again(deletions, None);
     }
 
-    /// The put of a contender was applied.
-    fn placed(
-        &mut self,
-        id: ContenderId,
-        revision: Revision,
-        (previous, found): (Option<Revision>, Vec<Kv>),
-    ) {
-        let Some(name) = self.names.get_mut(id.name) else { return };
-        let family = name.family.clone();
-        let Some(contender) = name.get_mut(id.number) else { return };
-        contender.placed(revision, previous, &found);
-        let foreign = |kv: &Kv| {
-            contends(&family, &kv.key)
-                && contender.key.as_ref().is_none_or(|own| own.as_bytes() != kv.key)
-        };
-        let foreign = found.iter().any(foreign);
-        name.see(self.now, foreign);
-        name.wait(id.number);
-        if self.is_unwanted(id) {
-            self.delete(id);
-        }
-        self.attend(id);
-    }
-
     /// A single try has met keys below its names (rule P11). It is refused if one of them is an owner's: not a deeper key, and not one
     /// of this process that goes. Else the core puts again, plainly.
     fn tried(&mut self, ids: &[ContenderId], answer: TxnAnswer) {
@@ -198,7 +177,7 @@ impl Core {
     /// The call that a contender in line would serve.
     fn served_by(&self, id: ContenderId) -> Option<CallId> {
         let name = self.names.get(id.name)?;
-        name.serves(name.get(id.number).filter(|it| !it.detached)?, &self.calls)
+        name.serves(name.contenders.get(&id.number).filter(|it| !it.detached)?, &self.calls)
     }
 
     /// Nothing of these puts was applied: those that are still wanted are put again, with at most `room` keys in a transaction.
@@ -216,7 +195,7 @@ impl Core {
                 false => wanted.push(unit),
             }
         }
-        if let Some(session) = self.sessions.get_mut(session) {
+        if let Some(session) = self.sessions.all.get_mut(&session) {
             session.puts.again(wanted, room);
         }
     }
@@ -237,7 +216,7 @@ impl Core {
             Err(_) => return self.outbox.deletions.again(deletions, None),
         };
         // Keys go with their lease.
-        let is_over = |it: &mut Deletion| self.sessions.get(it.session).is_none();
+        let is_over = |it: &mut Deletion| !self.sessions.all.contains_key(&it.session);
         let gone = deletions.extract_if(.., is_over).collect();
         self.are_gone(gone);
         if deletions.len() > 1 {
@@ -258,7 +237,7 @@ impl Core {
         }
         self.outbox.refused.push_back(deletion);
         let pause = self.jitter.pause(SLOWLY);
-        self.timers.set_by(Timer::Deletes, self.now + pause);
+        self.outbox.retry_at.get_or_insert(self.now + pause);
     }
 
     /// The keys of these are gone.
@@ -301,7 +280,7 @@ impl Core {
         if let Some(at) = name.rests_until.filter(|at| *at > self.now) {
             return self.read_at(id, at);
         }
-        let Some(contender) = name.get_mut(id.number) else { return };
+        let Some(contender) = name.contenders.get_mut(&id.number) else { return };
         let readable = matches!(contender.state, State::Waiting | State::Held(_));
         if readable && contender.to_read < Some(urgent) {
             contender.to_read = Some(urgent);
@@ -313,9 +292,8 @@ impl Core {
     pub(super) fn attend(&mut self, id: ContenderId) {
         let Some(name) = self.names.get_mut(id.name) else { return };
         let observed = name.is_observed(id.number);
-        let Some(contender) = name.get_mut(id.number) else { return };
+        let Some(contender) = name.contenders.get_mut(&id.number) else { return };
         let guarded = self.view.get(id.name, Whose::Holds(contender.session)).is_some();
-        let bound = contender.bound;
         if contender.record_due().is_some_and(|due| due <= self.now) {
             contender.ownership_mut().into_iter().for_each(|it| it.named = it.first());
             self.outbox.records.pending.push_back(id);
@@ -326,16 +304,15 @@ impl Core {
             Need::Nothing => {}
         }
         let due = self.names.contender(id).and_then(Contender::due).filter(|due| *due > self.now);
-        due.into_iter().for_each(|due| self.timers.set(Timer::Contender(id), due));
-        self.names.touch(id.name);
-        self.touch_bound(bound);
+        self.timers.set(Timer::Contender(id), due);
+        self.touch(id);
     }
 
     /// A contender is to be read, or begins to be watched, at this moment.
     pub(super) fn read_at(&mut self, id: ContenderId, at: Moment) {
         if let Some(contender) = self.names.contender_mut(id) {
             contender.read_at = Some(at);
-            contender.due().into_iter().for_each(|due| self.timers.set(Timer::Contender(id), due));
+            self.timers.set(Timer::Contender(id), contender.due());
         }
     }
 
@@ -345,7 +322,7 @@ impl Core {
         let Some(name) = self.names.get(id.name) else { return };
         // A watch on all keys of a crowded name would bring an event for each key below it.
         let near = if name.rests_until.is_some() { 0 } else { self.settings.near };
-        let Some(contender) = name.get(id.number) else { return };
+        let Some(contender) = name.contenders.get(&id.number) else { return };
         let Some(watched) = contender.watched(near) else { return };
         let is_held = contender.ownership().is_some();
         let whose = if is_held { Whose::Holds(contender.session) } else { Whose::Waits };
@@ -355,6 +332,9 @@ impl Core {
         });
         self.outputs.extend(closed);
         self.outputs.extend(self.view.open(self.now, (id.name, whose), watched));
+        if is_held {
+            return;
+        }
         let early = self.view.get(id.name, whose).and_then(|watch| watch.early(self.now));
         let head = name.head(&self.calls).map(|(_, head)| head);
         let until = head.and_then(|head| head.until);
@@ -364,7 +344,7 @@ impl Core {
         let half = until.map_or(RELIES, |until| ((until - self.now) / 2).clamp(OFTEN, RELIES));
         let after = early.unwrap_or_else(|| if known { self.jitter.of(WAITER) } else { half });
         if let Some(contender) = self.names.contender_mut(id) {
-            contender.read_at = (!is_held).then_some(self.now + after);
+            contender.read_at = Some(self.now + after);
         }
     }
 
@@ -404,8 +384,12 @@ impl Core {
         if name.rests_until.is_some() && !std::mem::replace(&mut self.has_met_crowd, true) {
             self.outputs.push_back(Output::Crowded(name.text.clone()));
         }
-        let Some(contender) = name.get_mut(id.number) else { return };
+        let Some(contender) = name.contenders.get_mut(&id.number) else { return };
         let waits = matches!(contender.state, State::Waiting);
+        // Else it is the moment at which what is held begins to be watched.
+        if waits || self.view.get(id.name, Whose::Holds(contender.session)).is_some() {
+            contender.read_at = None;
+        }
         if !waits && contender.ownership().is_none() {
             return;
         }
@@ -526,10 +510,9 @@ impl Core {
     /// revision, which guards the write, is not known any more.
     fn description(&self, id: ContenderId) -> Option<Description> {
         let contender = self.names.contender(id)?;
-        let ownership = contender.held()?;
-        let (call, record) = self.record_of(ownership)?;
-        let key = contender.key.clone().filter(|_| ownership.named == Some(call))?;
-        let record = self.value_of(contender, &record);
+        let ownership = contender.held().filter(|it| it.named == it.first())?;
+        let key = contender.key.clone()?;
+        let record = self.value_of(contender, &self.record_of(ownership)?);
         let (lease, modified) = (contender.lease()?, contender.modified?);
         Some(Description { contender: id, key, modified, lease, record })
     }

@@ -14,13 +14,14 @@ impl Core {
     /// A nested call has waited for another second: puts a key of its own, by which all processes see that its task waits; then looks
     /// for a cycle.
     pub(super) fn look_for_cycle(&mut self, id: CallId) {
-        let may = self.calls.may_deadlock(id);
+        let nested = self.calls.is_nested(id);
         let Some(call) = self.calls.get_mut(id) else { return };
+        let may = call.is_shown && call.ticket().is_some() && nested;
         call.search_at = may.then(|| deadlock::next_search(self.now));
         if !may {
             return;
         }
-        let (names, mode, own) = (call.names.clone(), call.wish.mode, call.own.clone());
+        let own = call.own.clone();
         let contenders = own.iter().filter_map(|of| self.names.contender(*of));
         let in_line: Vec<&Contender> = contenders.filter(|it| it.is_in_line()).collect();
         match in_line.first() {
@@ -32,12 +33,7 @@ impl Core {
                     self.searches.begin(id, || Search::new(prefix, waits, held));
                 }
             }
-            None => {
-                let seats = names.iter().map(|name| self.names.get(*name)?.free_beside(mode));
-                if let Some(seats) = seats.collect() {
-                    self.put_for(id, seats);
-                }
-            }
+            None => self.claim(id, true),
         }
     }
 

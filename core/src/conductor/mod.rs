@@ -6,6 +6,7 @@
 
 mod answers;
 mod calls;
+mod checks;
 mod cycles;
 mod sessions;
 
@@ -14,21 +15,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::call::Calls;
-#[cfg(feature = "simulation")]
-use crate::contender::Contender;
 use crate::deadlock::{Cycle, Searches};
-use crate::ids::{
-    CallId, ContenderId, Incarnation, Key, LeaseId, RequestId, SessionId, Unit, session_root,
-};
+use crate::ids::{CallId, ContenderId, Key, LeaseId, RequestId, SessionId, Unit, session_root};
 use crate::input::{Input, Settings};
 use crate::loss::LossCause;
 use crate::moment::Moment;
-use crate::name::Names;
+use crate::name::{Name, Names};
 use crate::outbox::Outbox;
 use crate::output::{Output, Refused};
 use crate::pool::Sessions;
 use crate::request::{Cause, Failure, Request, Response};
-use crate::session::{Asked, Need, Session};
+use crate::session::{Asked, Need};
 use crate::shutdown::Shutdown;
 use crate::steps::step;
 use crate::timers::{Jitter, Timer, Timers};
@@ -62,8 +59,8 @@ pub struct Core {
     settings: Settings,
     /// The moment of the input that is being handled.
     now: Moment,
-    /// It is a command, on a caller's thread, which does no work for others; and something of what it made ready waits for more,
-    /// until the next tick.
+    /// It is a command, on a caller's thread, which does no work for others; and something of what it made ready waits for what other
+    /// commands bring, until the next tick.
     is_command: bool,
     deferred: bool,
     /// Timers that it may still fire.
@@ -119,11 +116,11 @@ impl Core {
         self.is_command =
             matches!(input, Input::Acquire(_) | Input::Release { .. } | Input::Cancel(_));
         self.budget = if self.is_command { 0 } else { BUDGET };
+        self.deferred = false;
         match input {
             Input::Acquire(acquire) => self.acquire(acquire),
-            Input::Cancel(call) => self.withdraw(call),
+            Input::Cancel(call) => self.stop_waiting(call, None),
             Input::Release { call, how, fenced } => self.release(call, how, fenced),
-            Input::Moved(call) => self.moved(call),
             Input::Warm { call, .. } if self.shutdown != Shutdown::Not => {
                 self.turn_down(call, Refused::ShuttingDown);
             }
@@ -134,10 +131,8 @@ impl Core {
             Input::Wiped => self.lose_history(),
             Input::Watch { watch, event } => self.watch_event(watch, event),
             Input::Shutdown { until } => {
-                if let Some(until) = self.shutdown.begin(until) {
-                    self.timers.set(Timer::Shutdown, until);
-                }
-                self.turn_away(false);
+                self.shutdown.begin(until);
+                self.turn_away(now, usize::MAX, false, &Refused::ShuttingDown);
             }
             Input::Inspect => {
                 let held = self.names.iter().flat_map(|(name, it)| {
@@ -148,12 +143,11 @@ impl Core {
             Input::Tick => {}
         }
         self.settle();
+        if !self.is_command {
+            self.tick();
+        }
         self.flush();
         self.finish_shutdown();
-        self.mind_silence();
-        if std::mem::take(&mut self.deferred) {
-            self.timers.set_by(Timer::Flush, now);
-        }
     }
 
     /// What to do next, if anything.
@@ -163,7 +157,38 @@ impl Core {
 
     /// When to call `handle` again at the latest; a moment that has passed if timers are due that the last input has left.
     pub fn next_timeout(&self) -> Option<Moment> {
-        self.timers.next()
+        let of_all = [
+            self.timers.next(),
+            self.deferred.then_some(self.now),
+            self.silence_due(),
+            self.names.lingering_until(),
+            self.outbox.retry_at,
+            self.shutdown.due(),
+        ];
+        of_all.into_iter().flatten().min()
+    }
+
+    /// Does what is due for many calls: refuses those that wait for an etcd that is silent, deletes what has lingered, or was refused,
+    /// stops bodies once the grace of a shutdown is over.
+    fn tick(&mut self) {
+        let now = self.now;
+        let is_due = |due: Option<Moment>| due.is_some_and(|due| due <= now);
+        if is_due(self.silence_due()) {
+            let (came, why) = (now - self.settings.connect_timeout, self.silence());
+            self.turn_away(came, self.budget, true, &why);
+        }
+        if is_due(self.names.lingering_until()) {
+            self.names.end_lingering(now, BUDGET);
+        }
+        if is_due(self.outbox.retry_at) {
+            self.outbox.retry_refused();
+        }
+        if self.shutdown.stop(now) {
+            for call in self.calls.holding() {
+                self.lose_call(call, LossCause::Shutdown);
+            }
+            self.turn_away(now, usize::MAX, true, &Refused::ShuttingDown);
+        }
     }
 
     /// Looks at all names that have changed, and fires the timers that are due, as far as the budget goes.
@@ -188,31 +213,11 @@ impl Core {
             Timer::Call(call) => self.call_due(call),
             Timer::Contender(id) => self.attend(id),
             Timer::Session(session) => drop(self.sessions.wake(session)),
-            Timer::Rest(name) => self.rest(name),
-            Timer::Linger => self.delete_lingered(BUDGET),
-            Timer::Flush => {}
-            Timer::Deletes => self.outbox.retry_refused(),
-            Timer::Silence => {
-                if self.is_silent() {
-                    let came = self.now - self.settings.connect_timeout;
-                    let why = self.silence();
-                    for call in self.calls.waiting_since(came, BUDGET) {
-                        self.budget = self.budget.saturating_sub(1);
-                        self.refuse(call, why.clone());
-                    }
-                    if self.calls.first_waiting().is_some_and(|first| first <= came) {
-                        self.timers.set(Timer::Silence, self.now);
-                    }
-                    self.refuse_warming(came, None, &why);
-                }
-            }
-            Timer::Shutdown => {
-                if matches!(self.shutdown, Shutdown::Grace(_)) {
-                    self.shutdown.bid_farewell(self.now);
-                    for call in self.calls.holding() {
-                        self.lose_call(call, LossCause::Shutdown);
-                    }
-                    self.turn_away(true);
+            Timer::Rest(name) => {
+                let is_idle = |it: &Name| it.waiters.is_empty() && it.contenders.is_empty();
+                if self.names.get(name).is_some_and(is_idle) {
+                    self.outputs.extend(self.view.close(name, |_| true));
+                    self.names.touch(name);
                 }
             }
         }
@@ -228,7 +233,13 @@ impl Core {
                     self.meet(id, need);
                 }
             }
-            Exchange::Revocation(lease) => self.revoked(lease, &result),
+            Exchange::Revocation(lease) => {
+                let unanswered =
+                    matches!(result, Err(Failure::Unavailable(_) | Failure::Unknown(_)));
+                // It is sent again: its keys would stand in the way for a TTL (rule P36).
+                let again = unanswered && self.shutdown != Shutdown::Finished;
+                self.sessions.revocations.extend(again.then_some(lease));
+            }
             Exchange::Put(session, units, deletions) => {
                 let session_of = self.sessions.wake(session);
                 session_of.into_iter().for_each(|it| it.puts.done(units.len(), result.is_ok()));
@@ -279,13 +290,9 @@ impl Core {
 
     /// Whether what is ready waits for what other calls bring, until the next tick.
     fn waits_for_more(&mut self, ready: bool) -> bool {
-        let waits = self.defers() && ready;
+        let waits = self.settings.defers && self.is_command && ready;
         self.deferred |= waits;
         waits
-    }
-
-    fn defers(&self) -> bool {
-        self.settings.defers && self.is_command
     }
 
     /// etcd answers again: what it was sent before, and may never answer, holds nothing back any more. Renewals go first, because
@@ -307,12 +314,6 @@ impl Core {
         self.lost.is_none()
     }
 
-    /// Whether etcd has been lost for as long as calls wait for it.
-    fn is_silent(&self) -> bool {
-        let patience = self.settings.connect_timeout;
-        self.lost.as_ref().is_some_and(|(since, _)| self.now - *since >= patience)
-    }
-
     /// What a call learns that etcd does not serve.
     fn silence(&self) -> Refused {
         let cause = self.lost.as_ref().and_then(|(_, cause)| cause.as_ref());
@@ -326,15 +327,10 @@ impl Core {
         self.outputs.push_back(Output::Send { id, request });
     }
 
-    /// Sets the timer of calls that wait for an etcd that is lost (rule P32).
-    fn mind_silence(&mut self) {
-        match (&self.lost, self.first_waiting()) {
-            (Some((since, _)), Some(first)) => {
-                let over = first.max(*since) + self.settings.connect_timeout;
-                self.timers.set(Timer::Silence, over);
-            }
-            _ => self.timers.cancel(&Timer::Silence),
-        }
+    /// When those are refused that have waited for longest for an etcd that is lost (rule P32).
+    fn silence_due(&self) -> Option<Moment> {
+        let (since, _) = self.lost.as_ref()?;
+        Some(self.first_waiting()?.max(*since) + self.settings.connect_timeout)
     }
 
     /// Returns true if calls wait: then the transport finds out whether etcd is silent.
@@ -368,29 +364,27 @@ impl Core {
         stopped.into_iter().for_each(|(_, call, _)| self.turn_down(call, why.clone()));
     }
 
-    /// Refuses the calls that wait, those of tasks that hold a lock only if `nested`.
-    fn turn_away(&mut self, nested: bool) {
-        for call in self.calls.waiting_since(self.now, usize::MAX) {
+    /// Refuses those that have waited since then for a session, or for a lock: at most this many calls, and those of tasks that hold
+    /// a lock only if `nested`.
+    fn turn_away(&mut self, then: Moment, most: usize, nested: bool, why: &Refused) {
+        for call in self.calls.waiting_since(then, most) {
             if nested || !self.calls.is_nested(call) {
-                self.refuse(call, Refused::ShuttingDown);
+                self.refuse(call, why.clone());
             }
         }
-        self.refuse_warming(self.now, None, &Refused::ShuttingDown);
+        self.refuse_warming(then, None, why);
     }
 
     /// Once no body is left that can rely on a session, or the grace is over, ends the sessions; once that is done, reports it.
     fn finish_shutdown(&mut self) {
-        let waits = self.first_waiting().is_some();
-        if waits || matches!(self.shutdown, Shutdown::Not | Shutdown::Finished) {
+        if matches!(self.shutdown, Shutdown::Not | Shutdown::Finished) || self.has_waiters() {
             return;
         }
         let busy = self.sessions.all.values().any(|it| it.bodies > 0 && !it.is_lost());
         if busy && !self.shutdown.has_stopped() {
             return;
         }
-        let until = self.shutdown.bid_farewell(self.now);
-        self.timers.set(Timer::Shutdown, until);
-        let over = self.now >= until;
+        let over = self.now >= self.shutdown.bid_farewell(self.now);
         if over || !self.has_deletes() {
             // One whose body does not end is left to run out.
             let idle = self.sessions.all.iter().filter(|(_, session)| session.bodies == 0);
@@ -408,52 +402,5 @@ impl Core {
             self.shutdown = Shutdown::Finished;
             self.outputs.push_back(Output::Finished);
         }
-    }
-}
-
-/// What a core has, for checkers. Nothing here decides anything.
-impl Core {
-    /// The contenders, each with its name.
-    #[cfg(feature = "simulation")]
-    pub fn contenders(&self) -> impl Iterator<Item = (&Key, &Contender)> {
-        let all = self.names.iter();
-        all.flat_map(|(_, name)| {
-            name.contenders.values().map(move |contender| (&name.text, contender))
-        })
-    }
-
-    /// The sessions.
-    #[cfg(feature = "simulation")]
-    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
-        self.sessions.all.values()
-    }
-
-    /// The calls that wait for a name, in order.
-    pub fn waiters(&self, name: &str) -> Vec<CallId> {
-        let mut names = self.names.iter().filter(|(_, it)| &*it.text == name);
-        names.next().into_iter().flat_map(|(_, it)| it.waiters.values().copied()).collect()
-    }
-
-    /// The victim and the keys of a cycle that this request is to cut, if it is to.
-    pub fn abort_under_way(&self, request: RequestId) -> Option<(CallId, Vec<Incarnation>)> {
-        match &self.under_way.get(&request)?.1 {
-            Exchange::Abort(call, _, cycle) => Some((*call, cycle.keys.clone())),
-            _ => None,
-        }
-    }
-
-    /// How many timers are set, and how many exchanges are under way.
-    pub fn pending(&self) -> (usize, usize) {
-        (self.timers.len(), self.under_way.len())
-    }
-
-    /// What is left although no call wants anything; `None`: nothing.
-    pub fn leftovers(&self) -> Option<String> {
-        let names: Vec<&Key> = self.names.iter().map(|(_, name)| &name.text).collect();
-        let is_idle = self.view.is_idle()
-            && self.searches.all.is_empty()
-            && !self.has_deletes()
-            && self.calls.is_empty();
-        (!is_idle || !names.is_empty()).then(|| format!("{names:?} {:?}", self.calls))
     }
 }

@@ -1,15 +1,15 @@
 //! Sessions: what they need is sent, and what follows from etcd's answers is carried out.
 
+use std::collections::BTreeSet;
+
 use super::{Core, Exchange, Timer};
 use crate::contender::{Contender, State};
-use crate::ids::{ContenderId, LeaseId, SessionId};
+use crate::ids::{ContenderId, SessionId};
 use crate::loss::LossCause;
 use crate::output::{Output, Refused};
-use crate::request::{Failure, Response};
 use crate::session::{Asked, LIST, Need, Session};
-use crate::shutdown::Shutdown;
 use crate::steps::step;
-use crate::transactions::READS;
+use crate::transactions::{LOCKS, READS};
 use crate::view::Whose;
 
 impl Core {
@@ -29,11 +29,15 @@ impl Core {
                 Some(need) => self.meet(id, need),
                 None => {
                     self.sessions.awake.remove(&id);
-                    self.flush_puts(id);
-                    match self.sessions.get(id).and_then(|session| session.due(self.now)) {
-                        Some(due) => self.timers.set(Timer::Session(id), due),
-                        None => self.timers.cancel(&Timer::Session(id)),
+                    if self.may_send() && self.sessions.all.get(&id).is_some_and(Session::has_puts)
+                    {
+                        // What has lingered would soon be deleted in a transaction of its own: a commit more.
+                        self.names.end_lingering(self.now, LOCKS);
+                        self.settle();
                     }
+                    self.flush_puts(id);
+                    let due = self.sessions.all.get(&id).and_then(|session| session.due(self.now));
+                    self.timers.set(Timer::Session(id), due);
                 }
             }
         }
@@ -42,12 +46,11 @@ impl Core {
     fn need_of(&mut self, id: SessionId) -> Option<Need> {
         let (sends, names) = (self.may_send(), &self.names);
         let held = |id: &ContenderId| {
-            let contender = names.contender(*id).filter(|it| it.ownership().is_some())?;
-            Some((contender.key.clone()?, contender.created?))
+            names.contender(*id).filter(|it| it.ownership().is_some())?.incarnation()
         };
-        let ttl_secs = self.sessions.get(id)?.ttl_secs;
+        let ttl_secs = self.sessions.all.get(&id)?.ttl_secs;
         let spare = self.sessions.with_room(ttl_secs).nth(1).is_some();
-        self.sessions.get_mut(id)?.need(self.now, sends, spare, held)
+        self.sessions.all.get_mut(&id)?.need(self.now, sends, spare, held)
     }
 
     pub(super) fn meet(&mut self, id: SessionId, need: Need) {
@@ -89,7 +92,8 @@ impl Core {
         id: SessionId,
         counts: impl Fn(ContenderId, &Contender) -> bool,
     ) -> Vec<ContenderId> {
-        let contenders = self.sessions.get(id).into_iter().flat_map(|it| &it.contenders).copied();
+        let contenders =
+            self.sessions.all.get(&id).into_iter().flat_map(|it| &it.contenders).copied();
         let counts = |of: &ContenderId| {
             step();
             self.names.contender(*of).is_some_and(|it| counts(*of, it))
@@ -104,8 +108,9 @@ impl Core {
             self.lose_session(id, LossCause::Wiped);
         }
         // Watches wait for revisions that the new history may not reach for days.
-        for (watch, name) in self.view.close_all() {
-            self.outputs.push_back(Output::Unwatch(watch));
+        let watched = self.view.names.values().map(|(name, _)| *name);
+        for name in watched.collect::<BTreeSet<_>>() {
+            self.outputs.extend(self.view.close(name, |_| true));
             self.names.touch(name);
         }
     }
@@ -123,14 +128,6 @@ impl Core {
         }
         calls.into_iter().for_each(|call| self.refuse(call, why.clone()));
         self.refuse_warming(self.now, Some(session.ttl_secs), why);
-    }
-
-    /// A lease was revoked; or that had no answer, and is sent again: its keys would stand in the way for a TTL (rule P36).
-    pub(super) fn revoked(&mut self, lease: LeaseId, result: &Result<Response, Failure>) {
-        let unanswered = matches!(result, Err(Failure::Unavailable(_) | Failure::Unknown(_)));
-        if unanswered && self.shutdown != Shutdown::Finished {
-            self.sessions.revocations.push(lease);
-        }
     }
 
     /// The session is not to be relied on any more: its bodies stop, its waiters queue again under another (rule P28).
@@ -154,11 +151,11 @@ impl Core {
             match (&contender.state, lost) {
                 (State::Pending, _) => self.remove(id),
                 (State::Putting | State::Unsettled, _) | (State::Parting, Some(_)) => {
-                    self.detach(id);
+                    self.names.detach(id);
                 }
                 // It must not stand in the way of the next one; its lease may live on, with its bodies or because it was lost only here.
                 (State::Waiting, _) => {
-                    self.detach(id);
+                    self.names.detach(id);
                     self.delete(id);
                 }
                 (State::Held(_), Some(cause)) => self.lose_contender(id, cause),

@@ -71,7 +71,7 @@ fn moved() -> Rig {
     rig.hold(2, B).live(SOON * 5); // from now on the keys are watched
     rig.shut_down(SOON * 10);
     rig.contend("locks/a/a1").report();
-    rig.submit(Input::Moved(1.into()));
+    rig.release_as(1, Release::Moved, true);
     rig
 }
 

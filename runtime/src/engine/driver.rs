@@ -220,7 +220,9 @@ impl Driver {
             Message::Watch(watch, event) => self.step(Input::Watch { watch, event }),
             Message::Moved(calls) => {
                 self.kept.moved(&calls);
-                calls.into_iter().for_each(|call| self.step(Input::Moved(call)));
+                for call in calls {
+                    self.step(Input::Release { call, how: Release::Moved, fenced: true });
+                }
             }
             Message::Time => {
                 self.release_kept();

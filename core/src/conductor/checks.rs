@@ -1,0 +1,54 @@
+//! Checks: what a core has, for those that check it. Nothing here decides anything.
+
+use super::{Core, Exchange};
+#[cfg(feature = "simulation")]
+use crate::contender::Contender;
+use crate::ids::{CallId, Incarnation, Key, RequestId};
+#[cfg(feature = "simulation")]
+use crate::session::Session;
+
+impl Core {
+    /// The contenders, each with its name.
+    #[cfg(feature = "simulation")]
+    pub fn contenders(&self) -> impl Iterator<Item = (&Key, &Contender)> {
+        let all = self.names.iter();
+        all.flat_map(|(_, name)| {
+            name.contenders.values().map(move |contender| (&name.text, contender))
+        })
+    }
+
+    /// The sessions.
+    #[cfg(feature = "simulation")]
+    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.all.values()
+    }
+
+    /// The calls that wait for a name, in order.
+    pub fn waiters(&self, name: &str) -> Vec<CallId> {
+        let mut names = self.names.iter().filter(|(_, it)| &*it.text == name);
+        names.next().into_iter().flat_map(|(_, it)| it.waiters.values().copied()).collect()
+    }
+
+    /// The victim and the keys of a cycle that this request is to cut, if it is to.
+    pub fn abort_under_way(&self, request: RequestId) -> Option<(CallId, Vec<Incarnation>)> {
+        match &self.under_way.get(&request)?.1 {
+            Exchange::Abort(call, _, cycle) => Some((*call, cycle.keys.clone())),
+            _ => None,
+        }
+    }
+
+    /// How many timers are set, and how many exchanges are under way.
+    pub fn pending(&self) -> (usize, usize) {
+        (self.timers.len(), self.under_way.len())
+    }
+
+    /// What is left although no call wants anything; `None`: nothing.
+    pub fn leftovers(&self) -> Option<String> {
+        let names: Vec<&Key> = self.names.iter().map(|(_, name)| &name.text).collect();
+        let is_idle = self.view.is_idle()
+            && self.searches.all.is_empty()
+            && !self.has_deletes()
+            && self.calls.is_empty();
+        (!is_idle || !names.is_empty()).then(|| format!("{names:?} {:?}", self.calls))
+    }
+}
