@@ -136,21 +136,11 @@ impl Calls {
         since.map(|(_, call)| *call).take(most).collect()
     }
 
-    /// Returns true if one of these calls holds a lock: then a call that their task makes is nested.
-    pub fn hold(&self, calls: &[CallId]) -> bool {
-        calls.iter().any(|id| self.get(*id).is_some_and(|call| !call.holding().is_empty()))
-    }
-
     /// The calls whose locks the call's task holds.
     pub fn outer(&self, id: CallId) -> impl Iterator<Item = (CallId, &Call)> {
         let outer = self.get(id).into_iter().flat_map(|call| call.outer.iter());
         let outer = outer.filter_map(|of| Some((*of, self.get(*of)?)));
         outer.filter(|(_, call)| !call.holding().is_empty())
-    }
-
-    /// The calls that the call's task has made under its locks, and that wait.
-    pub fn inner(&self, id: CallId) -> impl Iterator<Item = CallId> {
-        self.get(id).into_iter().flat_map(|call| call.inner.iter().copied())
     }
 
     /// Returns true if the task of a call holds a lock.

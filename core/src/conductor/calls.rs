@@ -36,7 +36,8 @@ impl Core {
     /// A call has come.
     pub(super) fn acquire(&mut self, acquire: Acquire) {
         let id = acquire.call;
-        let nested = self.calls.hold(&acquire.holds);
+        let holds = |id: &CallId| self.calls.get(*id).is_some_and(|it| !it.holding().is_empty());
+        let nested = acquire.holds.iter().any(holds);
         if self.shutdown.refuses(nested) {
             return self.turn_down(id, Refused::ShuttingDown);
         }
