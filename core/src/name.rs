@@ -84,7 +84,6 @@ pub struct Name {
     foreign: Option<Moment>,
     /// Many keys of other names are below it, so it is not read before this moment.
     pub rests_until: Option<Moment>,
-    is_dirty: bool,
 }
 
 impl Name {
@@ -391,9 +390,7 @@ impl Name {
     /// etcd has shown whether other processes have contenders.
     pub fn see(&mut self, now: Moment, foreign: bool) {
         self.heard = Some(now);
-        if foreign {
-            self.foreign = Some(now);
-        }
+        self.foreign = foreign.then_some(now).or(self.foreign);
     }
 }
 
@@ -413,7 +410,7 @@ pub struct Names {
     free: Vec<NameId>,
     by_text: HashMap<Key, NameId>,
     /// Names whose next step may be another than before.
-    dirty: VecDeque<NameId>,
+    pub dirty: BTreeSet<NameId>,
     /// Names with a key that lingers, or has lingered, each with when that is over, the first to end first.
     lingering: VecDeque<(Moment, NameId)>,
     tickets: u64,
@@ -462,18 +459,7 @@ impl Names {
 
     /// The next step of this name may be another than before.
     pub fn touch(&mut self, id: NameId) {
-        let name = self.get_mut(id);
-        if name.is_some_and(|name| !std::mem::replace(&mut name.is_dirty, true)) {
-            self.dirty.push_back(id);
-        }
-    }
-
-    pub fn next_dirty(&mut self) -> Option<NameId> {
-        let id = self.dirty.pop_front()?;
-        if let Some(name) = self.get_mut(id) {
-            name.is_dirty = false;
-        }
-        Some(id)
+        self.dirty.insert(id);
     }
 
     /// A place behind all that wait: the same in all queues of a call, so that any two calls stand in one order wherever they meet

@@ -397,9 +397,8 @@ impl Core {
 
     /// A contender's key is to be deleted, if it may be there.
     pub(super) fn delete(&mut self, id: ContenderId) {
-        if let Some(deletion) = self.part(id) {
-            self.outbox.deletions.pending.push_back(deletion);
-        }
+        let deletion = self.part(id);
+        self.outbox.deletions.pending.extend(deletion);
     }
 
     /// A contender neither waits any more nor is held. Returns how its key is deleted, if that may be there.

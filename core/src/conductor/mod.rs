@@ -195,7 +195,7 @@ impl Core {
     fn settle(&mut self) {
         loop {
             step();
-            if let Some(name) = self.names.next_dirty() {
+            if let Some(name) = self.names.dirty.pop_first() {
                 self.serve(name);
             } else if self.budget > 0
                 && let Some(timer) = self.timers.pop(self.now)
