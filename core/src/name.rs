@@ -261,18 +261,6 @@ impl Name {
         Some((number, self.contenders.get(&number)?))
     }
 
-    /// A contender takes its seat, and its place in line.
-    fn add(&mut self, number: u64, contender: Contender) {
-        contender.seat.number().into_iter().for_each(|number| {
-            self.given_back.remove(&number);
-        });
-        self.seats.insert(contender.seat, number);
-        if !matches!(contender.seat, Seat::Nested { .. }) {
-            self.in_line = Some(number);
-        }
-        self.contenders.insert(number, contender);
-    }
-
     /// The put of a contender was applied: it waits at etcd from now on.
     pub fn placed(
         &mut self,
@@ -319,22 +307,6 @@ impl Name {
         }
     }
 
-    /// The name goes on without a contender, whatever becomes of its key.
-    pub fn detach(&mut self, number: u64) {
-        self.leave_lists(number);
-        if let Some(contender) = self.contenders.get_mut(&number)
-            && !std::mem::replace(&mut contender.detached, true)
-        {
-            self.seats.remove(&contender.seat);
-            self.given_back.extend(contender.seat.number());
-        }
-    }
-
-    pub fn remove(&mut self, number: u64) -> Option<Contender> {
-        self.detach(number);
-        self.contenders.remove(&number)
-    }
-
     /// The contenders that wait at etcd for no older one of this process: the oldest, and readers behind it if it is a reader's.
     pub fn fronts(&self) -> impl Iterator<Item = (u64, &Contender)> {
         let waiting = self.waiting.iter().filter_map(|(_, of)| self.numbered(*of));
@@ -345,12 +317,6 @@ impl Name {
             shared || *at == 0
         });
         fronts.map(|(_, front)| front).take(FRONTS)
-    }
-
-    /// Whether a contender is read and watched while it waits: no older one of this process excludes it, or single tries have to know
-    /// who owns the name.
-    pub fn is_observed(&self, number: u64) -> bool {
-        !self.tries.is_empty() || self.fronts().any(|(front, _)| front == number)
     }
 
     /// The contenders whose turn may come next: those that wait for no other one of this process, and the one for the head.
@@ -469,16 +435,24 @@ impl Names {
         Ticket(self.tickets)
     }
 
-    pub fn add(&mut self, name: NameId, contender: Contender) -> ContenderId {
+    /// A contender takes its seat in a name, and its place in line. Returns its id.
+    pub fn add(&mut self, id: NameId, contender: Contender) -> ContenderId {
         for held in &contender.lists {
             self.contender_mut(*held).into_iter().for_each(|it| it.listed += 1);
         }
         self.contenders += 1;
         let number = self.contenders;
-        if let Some(name) = self.get_mut(name) {
-            name.add(number, contender);
+        if let Some(name) = self.get_mut(id) {
+            contender.seat.number().into_iter().for_each(|number| {
+                name.given_back.remove(&number);
+            });
+            name.seats.insert(contender.seat, number);
+            if !matches!(contender.seat, Seat::Nested { .. }) {
+                name.in_line = Some(number);
+            }
+            name.contenders.insert(number, contender);
         }
-        ContenderId { name, number }
+        ContenderId { name: id, number }
     }
 
     /// What a contender lists may pass on: it waits no more.
@@ -525,8 +499,15 @@ impl Names {
 
     /// The name of a contender goes on without it, whatever becomes of its key.
     pub fn detach(&mut self, id: ContenderId) {
-        self.get_mut(id.name).into_iter().for_each(|name| name.detach(id.number));
         self.touch(id.name);
+        let Some(name) = self.get_mut(id.name) else { return };
+        name.leave_lists(id.number);
+        if let Some(contender) = name.contenders.get_mut(&id.number)
+            && !std::mem::replace(&mut contender.detached, true)
+        {
+            name.seats.remove(&contender.seat);
+            name.given_back.extend(contender.seat.number());
+        }
     }
 
     /// How far a contender has come, and the others of the call that it is for alone.

@@ -84,9 +84,7 @@ impl Sessions {
         let wanted = &session.contenders;
         session.puts.tidy(wanted.len(), |unit| unit.iter().all(|id| wanted.contains(id)));
         session.puts.pending.push_back(contenders);
-        if session.has_puts() {
-            self.awake.insert(id);
-        }
+        self.awake.extend(session.has_puts().then_some(id));
         self.mind_room(id);
     }
 
@@ -103,9 +101,7 @@ impl Sessions {
     pub fn drop_body(&mut self, id: SessionId) {
         let Some(session) = self.all.get_mut(&id) else { return };
         session.bodies -= 1;
-        if !session.accepts() {
-            self.awake.insert(id);
-        }
+        self.awake.extend((!session.accepts()).then_some(id));
     }
 
     /// etcd answered what was sent then for a session, or did not. Returns what follows.

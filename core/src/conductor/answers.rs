@@ -291,7 +291,8 @@ impl Core {
     /// Does what a contender needs to know about its name, and writes its record if that is due.
     pub(super) fn attend(&mut self, id: ContenderId) {
         let Some(name) = self.names.get_mut(id.name) else { return };
-        let observed = name.is_observed(id.number);
+        // It waits for no older one of this process, or single tries have to know who owns the name.
+        let observed = !name.tries.is_empty() || name.fronts().any(|(of, _)| of == id.number);
         let Some(contender) = name.contenders.get_mut(&id.number) else { return };
         let guarded = self.view.get(id.name, Whose::Holds(contender.session)).is_some();
         if contender.record_due().is_some_and(|due| due <= self.now) {

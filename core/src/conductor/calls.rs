@@ -416,7 +416,7 @@ impl Core {
             self.sessions.drop_body(session);
             if self.sessions.all.get(&session).is_some_and(Session::is_lost) {
                 // Best effort will do: the next contender has another session, and so another key.
-                name.detach(id.number);
+                self.names.detach(id);
             }
         }
         Some(deletion)
@@ -426,8 +426,10 @@ impl Core {
     pub(super) fn remove(&mut self, id: ContenderId) {
         self.touch(id);
         self.names.unlist(id);
+        self.names.detach(id);
         let name = self.names.get_mut(id.name);
-        let Some(contender) = name.and_then(|name| name.remove(id.number)) else { return };
+        let contender = name.and_then(|name| name.contenders.remove(&id.number));
+        let Some(contender) = contender else { return };
         self.timers.set(Timer::Contender(id), None);
         self.sessions.detach(self.now, contender.session, id);
         self.confirm(contender.confirms, 1);
