@@ -195,21 +195,20 @@ impl Name {
         held.filter(move |(_, it)| mode.is_excluded_by(it.seat))
     }
 
-    /// The seat for a call of this mode that is at the head, while nothing is in line for others; `None`: it has to wait.
-    pub fn seat_for(&self, id: CallId, mode: Mode) -> Option<Seat> {
+    /// The seat for a call of this mode that is at the head, while nothing is in line for others; `None`: it has to wait. `beside`: the
+    /// seat of a nested call that waits beside the others.
+    pub fn seat_for(&self, id: CallId, mode: Mode, beside: bool) -> Option<Seat> {
         let (_, head) = self.waiters.first_key_value()?;
         match mode {
+            _ if beside => {
+                let shared = mode == Mode::Shared;
+                self.free_number().map(|number| Seat::Nested { number, shared })
+            }
             _ if *head != id || self.in_line.is_some() || self.is_full(mode) => None,
             Mode::Exclusive => Some(Seat::Exclusive).filter(|it| !self.seats.contains_key(it)),
             Mode::Shared => self.free_number().map(Seat::Shared),
             Mode::Permits(_) => self.free_number().map(Seat::Permit),
         }
-    }
-
-    /// The seat of the next nested call that waits beside the others.
-    pub fn free_beside(&self, mode: Mode) -> Option<Seat> {
-        let shared = mode == Mode::Shared;
-        self.free_number().map(|number| Seat::Nested { number, shared })
     }
 
     fn free_number(&self) -> Option<u16> {

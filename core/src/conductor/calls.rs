@@ -232,10 +232,7 @@ impl Core {
     pub(super) fn claim(&mut self, id: CallId, beside: bool) {
         let Some(call) = self.calls.get(id) else { return };
         let mode = call.wish.mode;
-        let seat_of = |name: &NameId| match self.names.get(*name)? {
-            name if beside => name.free_beside(mode),
-            name => name.seat_for(id, mode),
-        };
+        let seat_of = |name: &NameId| self.names.get(*name)?.seat_for(id, mode, beside);
         let waits = |id: &ContenderId| self.names.contender(*id).is_some_and(Contender::is_in_line);
         let seats: Option<Vec<Seat>> = call.names.iter().map(seat_of).collect();
         let Some(seats) = seats.filter(|_| !call.own.iter().any(waits)) else { return };
