@@ -66,14 +66,21 @@ impl Row {
                 let says = "cannot have this value in its name";
                 ("LOCK_INVALID_NAME", 400, Code::InvalidArgument, None, says)
             }
-            _ => (FAULT, 500, Code::Internal, None, "failed for a reason that is in the log"),
+            LockError::Backend { .. }
+            | LockError::NotInitialized { .. }
+            | LockError::AlreadyInitialized
+            | LockError::Config { .. }
+            | LockError::SelfDeadlock { .. }
+            | LockError::OrderInversion { .. }
+            | LockError::PermissionDenied { .. } => {
+                (FAULT, 500, Code::Internal, None, "failed for a reason that is in the log")
+            }
         };
         Self { reason, http, grpc, retry_after, says }
     }
 }
 
 /// What a client gets for an error, in every framework's words.
-#[derive(Debug)]
 struct Answer {
     row: Row,
     /// Body, or message.

@@ -153,7 +153,6 @@ modes! {
 }
 
 /// Proof of a lock that is still to be granted. One pointer, because it lives in the user's future (row B12).
-#[allow(missing_debug_implementations)] // only expansions name it
 pub struct Proof<N: LockName>(Box<(Name, N::Kept)>);
 
 /// Renders a name, once: the name to lock, and what its proof is to give.
@@ -193,5 +192,11 @@ fn outside() -> ! {
 impl<N: LockName<Kept: Clone>> Clone for Proof<N> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
+    }
+}
+
+impl<N: LockName> fmt::Debug for Proof<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Proof").field(&format_args!("{}", self.0.0)).finish()
     }
 }
