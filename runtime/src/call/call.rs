@@ -13,7 +13,7 @@ use crate::api::{
 };
 use crate::clock::Deadline;
 use crate::engine::{Mode, Release};
-use crate::values::{LockError, LockName, Name, Wait};
+use crate::values::{LockError, LockName, Name, Wait, setters};
 
 /// What is constant in an annotation.
 #[doc(hidden)]
@@ -69,63 +69,31 @@ impl Lock {
         Self(Box::new(State { phase, release: Release::Confirmed, on_lost: OnLost::Cancel }))
     }
 
-    pub fn released_in_background(mut self) -> Self {
-        self.0.release = Release::Lingering;
-        self
-    }
-
-    pub fn continued_when_lost(mut self) -> Self {
-        self.0.on_lost = OnLost::Continue;
-        self
+    setters! { self:
+        released_in_background() { self.0.release = Release::Lingering; }
+        continued_when_lost() { self.0.on_lost = OnLost::Continue; }
+        on(locks: &Locks) { self.change(|wanted| wanted.locks = Some(locks.clone())); }
+        wait(wait: Duration) { self.change(|wanted| wanted.wait = Some(Wait::For(wait))); }
+        ttl(ttl: Duration) { self.change(|wanted| wanted.ttl = Some(ttl)); }
+        deadline(deadline: impl Deadline) { self.change(|wanted| wanted.deadline(deadline)); }
+        at_most(limit: Duration) { self.change(|wanted| wanted.at_most = Some(limit)); }
+        at_least(time: Duration) { self.change(|wanted| wanted.at_least = Some(time)); }
+        shared() { self.change(|wanted| wanted.mode = Ok(Mode::Shared)); }
+        permits(permits: u16) { self.change(|wanted| wanted.mode = mode_of_permits(permits)); }
+        reentrant() { self.change(|wanted| wanted.reentrant = true); }
     }
 
     /// This name too, and the proof of its lock. By value: what an expansion borrows stays in the user's future.
-    pub fn prove<T: LockName>(self, given: T) -> (Self, Proof<T::Held>) {
+    pub fn prove<T: LockName>(mut self, given: T) -> (Self, Proof<T::Held>) {
         let (proof, name) = prove(given);
-        (self.called(|wanted| wanted.names.push(name)), proof)
+        self.change(|wanted| wanted.names.push(name));
+        (self, proof)
     }
 
-    pub fn on(self, locks: &Locks) -> Self {
-        self.called(|wanted| wanted.locks = Some(locks.clone()))
-    }
-
-    pub fn wait(self, wait: Duration) -> Self {
-        self.called(|wanted| wanted.wait = Some(Wait::For(wait)))
-    }
-
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.called(|wanted| wanted.ttl = Some(ttl))
-    }
-
-    pub fn deadline(self, deadline: impl Deadline) -> Self {
-        self.called(|wanted| wanted.deadline(deadline))
-    }
-
-    pub fn at_most(self, limit: Duration) -> Self {
-        self.called(|wanted| wanted.at_most = Some(limit))
-    }
-
-    pub fn at_least(self, time: Duration) -> Self {
-        self.called(|wanted| wanted.at_least = Some(time))
-    }
-
-    pub fn shared(self) -> Self {
-        self.called(|wanted| wanted.mode = Ok(Mode::Shared))
-    }
-
-    pub fn permits(self, permits: u16) -> Self {
-        self.called(|wanted| wanted.mode = mode_of_permits(permits))
-    }
-
-    pub fn reentrant(self) -> Self {
-        self.called(|wanted| wanted.reentrant = true)
-    }
-
-    fn called(mut self, how: impl FnOnce(&mut Wanted)) -> Self {
+    fn change(&mut self, how: impl FnOnce(&mut Wanted)) {
         if let Phase::Acquiring(acquiring) = &mut self.0.phase {
             acquiring.change(how);
         }
-        self
     }
 
     /// Waits for the grant, if a lock is wanted.
