@@ -180,10 +180,9 @@ pub use crate::clock::Deadline;
 #[cfg(feature = "metrics")]
 pub use crate::metrics::BUCKETS;
 #[cfg(feature = "templates")]
-#[doc(hidden)]
-pub use crate::templates::__TEMPLATES;
-#[cfg(feature = "templates")]
-pub use crate::templates::{Template, assert_all_declared, assert_no_overlaps, templates};
+pub use crate::templates::{
+    __TEMPLATES, Template, assert_all_declared, assert_no_overlaps, templates,
+};
 #[cfg(feature = "tls")]
 pub use crate::values::Tls;
 pub use crate::values::{

@@ -9,9 +9,7 @@ use etcd_locked_core::{Failure, Request, Response};
 #[cfg(not(feature = "metrics"))]
 use self::off::{counter, gauge, histogram};
 use crate::clock::Moment;
-use crate::values::error::LockError;
-use crate::values::loss::LossCause;
-use crate::values::name::Name;
+use crate::values::{LockError, LossCause, Name};
 #[cfg(feature = "metrics")]
 use ::metrics::{counter, gauge, histogram};
 
@@ -109,7 +107,7 @@ fn describe() {
 }
 
 impl Measurement {
-    /// Measures a call that waits from now on; [`waited`](Self::waited) or [`gone`](Self::gone) must follow.
+    /// Measures a call that waits from now on; [`waited`](Self::waited) or [`ends`](Self::ends) must follow.
     pub(crate) fn waits(name: &Name, now: impl FnOnce() -> Moment) -> Self {
         let lock = label(name);
         begin(lock);
@@ -125,12 +123,7 @@ impl Measurement {
         }
     }
 
-    /// Records that the caller has gone.
-    pub(crate) fn gone(&self, now: impl FnOnce() -> Moment) {
-        self.ends("dropped", now);
-    }
-
-    fn ends(&self, outcome: &'static str, now: impl FnOnce() -> Moment) {
+    pub(crate) fn ends(&self, outcome: &'static str, now: impl FnOnce() -> Moment) {
         gauge!("etcd_locked_waiters", "lock" => self.lock).decrement(1.0);
         histogram!("etcd_locked_wait_seconds", "lock" => self.lock, "outcome" => outcome)
             .record(read(now) - self.since);
@@ -154,7 +147,6 @@ impl Measurement {
 }
 
 /// An exchange with etcd under way.
-#[derive(Debug)]
 pub(crate) struct Asked {
     kind: &'static str,
     since: Moment,

@@ -173,9 +173,7 @@ fn disagreements(sites: impl Iterator<Item = &'static Template>) -> Vec<String> 
     let mut firsts: Vec<(&Template, u16, Vec<Segment>)> = Vec::new();
     let mut messages = Vec::new();
     for site in sites {
-        let Some(permits) = site.permits else {
-            continue;
-        };
+        let Some(permits) = site.permits else { continue };
         let segments = segments(site.template);
         let same = firsts.iter().find(|(_, _, of)| means(of, &segments));
         match same {
@@ -199,15 +197,12 @@ fn overlaps(sites: impl Iterator<Item = &'static Template>) -> Vec<String> {
     let mut messages = Vec::new();
     for (n, (first, one)) in families.iter().enumerate() {
         for (second, other) in &families[n + 1..] {
-            let pairs = || one.iter().zip(other);
-            let equal_length = one.len() == other.len();
-            if means(one, other) || pairs().any(|(a, b)| a.differs(b)) {
+            if means(one, other) || one.iter().zip(other).any(|(a, b)| a.differs(b)) {
                 continue;
             }
-            let how = if equal_length {
-                "both can be the same name"
-            } else {
-                "one can be a path-prefix of the other"
+            let how = match one.len() == other.len() {
+                true => "both can be the same name",
+                false => "one can be a path-prefix of the other",
             };
             messages.push(format!("  {first}\n  {second}\n    {how}"));
         }

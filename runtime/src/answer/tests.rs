@@ -2,9 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::*;
-use crate::values::backend::BackendError;
-use crate::values::holder::Author;
-use crate::values::{Cycle, Holder, LossCause, render};
+use crate::values::{Author, BackendError, Cycle, Holder, LossCause, render};
 
 /// One of every kind in the order of the page, each full of what no client may see.
 fn every_error() -> Vec<LockError> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Grant, Locks, Orders, WaitSpan, current, process};
+use super::{Grant, Locks, WaitSpan, current, process};
 use crate::clock::Deadline;
 use crate::engine::{Answer, Call, Engine, Key, Mode, Origin, OwnedLock, OwnedLocks};
 use crate::metrics::Measurement;
@@ -64,7 +64,7 @@ impl Wanted {
             Some(locks) => locks,
             None => process::here()?,
         };
-        let engine = locks.engine.clone();
+        let engine = &locks.engine;
         let config = engine.config();
         let templates = templates(self.names.iter());
         let mut names: Vec<(Name, Key)> = Vec::with_capacity(texts.len());
@@ -81,13 +81,14 @@ impl Wanted {
         let mode = self.checked(ttl);
         let mode =
             mode.map_err(|wrong| LockError::config(format!("lock `{}`: {wrong}", first.0)))?;
-        if let Some(locks) = self.again(&engine, &names, mode)? {
+        if let Some(held) = self.again(engine, &names, mode)? {
             if let Some(time) = self.at_least {
-                current::keep(&engine, &names, time);
+                current::keep(engine, &names, time);
             }
-            return Ok(Begun::Again(Grant::new(Arc::new(locks), None, engine, self.at_most)));
+            let held = Grant::new(Arc::new(held), None, engine.clone(), self.at_most);
+            return Ok(Begun::Again(held));
         }
-        let outer = current::holds(&engine);
+        let outer = current::holds(engine);
         let left = self.deadline.map(|due| due.saturating_duration_since(Instant::now()));
         if left == Some(Duration::ZERO) {
             let (name, waited) = (first.0.clone(), Duration::ZERO);
@@ -108,7 +109,7 @@ impl Wanted {
         }
         let templates = templates.as_deref();
         let all = names.iter().map(|(name, _)| name);
-        let span = WaitSpan::begin(&engine, templates, all, mode);
+        let span = WaitSpan::begin(engine, templates, all, mode);
         let trace = span.trace();
         let permits = if let Mode::Permits(of) = mode { Some(of) } else { None };
         let author = engine.author();
@@ -127,14 +128,12 @@ impl Wanted {
         })?;
         Ok(Begun::Sent(Sent {
             reply,
-            engine,
+            locks,
             call,
             at_most: self.at_most,
             at_least: self.at_least,
-            answered: false,
             measurement,
             span,
-            permits: permits.map(|of| (of, self.function, Arc::clone(&locks.orders))),
             #[cfg(feature = "opentelemetry")]
             first: first.1.clone(),
         }))
@@ -176,8 +175,7 @@ impl Wanted {
         let all = again.len() == names.len() && again.iter().all(enough);
         match again.first() {
             Some((lock, _)) if !(may && all) => {
-                let name = lock.name.clone();
-                Err(LockError::SelfDeadlock { name })
+                Err(LockError::SelfDeadlock { name: lock.name.clone() })
             }
             _ => Ok(OwnedLocks::again(|| engine.now(), again)),
         }
@@ -229,15 +227,12 @@ enum Begun {
 struct Sent {
     /// Dropped before the engine's handle: it may hold an ownership, which releases through the engine.
     reply: oneshot::Receiver<Answer>,
-    engine: Engine,
+    locks: Locks,
     call: Arc<Call>,
     at_most: Option<Duration>,
     at_least: Option<Duration>,
-    answered: bool,
     measurement: Measurement,
     span: WaitSpan,
-    /// How many permits it asks for, in which function, and where it is noted that others ask for another number.
-    permits: Option<(NonZeroU16, Option<&'static str>, Arc<Orders>)>,
     /// The first of its names, with the prefix.
     #[cfg(feature = "opentelemetry")]
     first: Key,
@@ -245,11 +240,11 @@ struct Sent {
 
 impl Drop for Sent {
     fn drop(&mut self) {
-        if !self.answered {
-            self.engine.note_end(self.call.id);
-            self.engine.cancel(self.call.id);
-            self.measurement.gone(|| self.engine.now());
-            self.span.ends("dropped", || self.engine.now());
+        if !self.reply.is_terminated() {
+            self.locks.engine.note_end(self.call.id);
+            self.locks.engine.cancel(self.call.id);
+            self.measurement.ends("dropped", || self.locks.engine.now());
+            self.span.ends("dropped", || self.locks.engine.now());
         }
     }
 }
@@ -272,24 +267,24 @@ impl Future for Acquisition {
         let answer = Pin::new(&mut sent.reply).poll(cx);
         #[cfg(feature = "opentelemetry")]
         if answer.is_pending() {
-            sent.span.waits(&sent.engine, &sent.first);
+            sent.span.waits(&sent.locks.engine, &sent.first);
         }
         let answer = ready!(answer);
-        sent.answered = true;
+        let engine = sent.locks.engine.clone();
         // An engine that has ended answers no call.
         let answer = answer.unwrap_or_else(|_| Err(LockError::ShuttingDown.into()));
         // Before what runs a recorder or a subscriber, which may panic.
         match &answer {
             Ok(ownership) => drop(sent.call.held.set(ownership.locks.clone())),
-            Err(_) => sent.engine.note_end(sent.call.id),
+            Err(_) => engine.note_end(sent.call.id),
         }
         let refused = answer.as_ref().err().map(Box::as_ref);
-        sent.measurement.waited(refused, || sent.engine.now());
-        sent.span.answered(refused, || sent.engine.now());
-        if let (Some((permits, function, orders)), Some(error)) = (&sent.permits, refused) {
-            orders.compare_permits(*permits, *function, error);
+        sent.measurement.waited(refused, || engine.now());
+        sent.span.answered(refused, || engine.now());
+        if let (Mode::Permits(of), Some(error)) = (sent.call.mode, refused) {
+            sent.locks.orders.compare_permits(of, sent.call.function, error);
         }
-        let (engine, at_most, at_least) = (sent.engine.clone(), sent.at_most, sent.at_least);
+        let (at_most, at_least) = (sent.at_most, sent.at_least);
         self.0 = State::Done;
         let answer = answer.inspect_err(|error| tracing::debug!(%error, "no lock"));
         let ownership = answer.map_err(|error| *error)?;

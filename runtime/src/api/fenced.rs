@@ -76,9 +76,7 @@ fn begin_in_postgres(locks: &[&OwnedLock]) -> String {
 
 /// Returns the lock whose token could not be raised; `None` if that was not the error.
 fn overtaken<'l>(locks: &[&'l OwnedLock], error: &FencedError) -> Option<&'l OwnedLock> {
-    let FencedError::Database(::sqlx::Error::Database(error)) = error else {
-        return None;
-    };
+    let FencedError::Database(::sqlx::Error::Database(error)) = error else { return None };
     let (_, number) = error.message().split_once(OVERTAKEN)?;
     let (number, _) = number.split_once('.')?;
     locks.get(number.parse::<usize>().ok()?).copied()
@@ -252,10 +250,8 @@ async fn raise<D: Fenceable>(
             let highest = D::number(&mut *transaction, READ_IN_MYSQL, name, None).await?;
             Ok(highest == Some(token))
         }
-        other => {
-            Err(LockError::config(format!(
-                "a fence is for PostgreSQL, MySQL and SQLite, not {other}: open the pool with the database's own type"
-            )).into())
-        }
+        other => Err(LockError::config(format!(
+            "a fence is for PostgreSQL, MySQL and SQLite, not {other}: open the pool with the database's own type"
+        )).into()),
     }
 }

@@ -76,23 +76,19 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
         /// operator may take the lock away before ([`lost`](Self::lost)). Add it to a `CLOCK_BOOTTIME` read *before* this call: a pause in
         /// between then makes the point in time too early, never too late.
         remaining: Duration = self.grant.locks.remaining();
+        /// A condition for etcd transactions of your own: true only as long as this very ownership lasts, or, with
+        /// [`at_least`](crate::Acquire::at_least), until that time is over: no other call owns the lock before.
+        ///
+        /// Of a [`shared`](crate::Acquire::shared) lock it is true as long as any call of this process shares it: it says that no
+        /// writer has come, not that this reader is still there. Of several names it covers the first: they are lost together,
+        /// unless an operator deletes one by hand.
+        fence: Compare = fence(&self.grant.locks, &self.grant.locks.first);
     }
 
     /// Completes when the lock is lost, with the cause; never, if it is not. Where [`at_most`](crate::Acquire::at_most) was given, it
     /// completes when that has passed too ([`LossCause::HoldLimit`]), though the lock stays until it is released. Cancel safe.
     pub async fn lost(&self) -> LossCause {
         self.grant.until_lost().await
-    }
-
-    /// A condition for etcd transactions of your own: true only as long as this very ownership lasts, or, with
-    /// [`at_least`](crate::Acquire::at_least), until that time is over: no other call owns the lock before.
-    ///
-    /// Of a [`shared`](crate::Acquire::shared) lock it is true as long as any call of this process shares it: it says that no
-    /// writer has come, not that this reader is still there. Of several names it covers the first: they are lost together,
-    /// unless an operator deletes one by hand.
-    #[must_use]
-    pub fn fence(&self) -> Compare {
-        fence(&self.grant.locks, &self.grant.locks.first)
     }
 
     /// Releases the lock and waits until etcd has confirmed that, for two seconds at most; then the engine goes on by itself. A lock that

@@ -14,7 +14,7 @@ use crate::values::Holder;
 
 impl Waiter for Span {
     fn owned_by(&self, owner: &Holder) {
-        link(self, Some(owner));
+        link(self, owner);
     }
 }
 
@@ -27,17 +27,15 @@ pub(crate) fn trace_of(span: &Span) -> Option<String> {
     context.is_valid().then(|| format!("00-{trace}-{span}-{flags:02x}"))
 }
 
-pub(crate) fn link(span: &Span, holder: Option<&Holder>) {
-    if let Some(context) = holder.and_then(Holder::trace).and_then(parse) {
+pub(crate) fn link(span: &Span, holder: &Holder) {
+    if let Some(context) = holder.trace().and_then(parse) {
         span.add_link(context);
     }
 }
 
 fn parse(trace: &str) -> Option<SpanContext> {
     let parts: Vec<&str> = trace.split('-').collect();
-    let [_, trace, span, flags] = parts[..] else {
-        return None;
-    };
+    let [_, trace, span, flags] = parts[..] else { return None };
     if (trace.len(), span.len()) != (32, 16) {
         return None; // too short a number would be another one
     }

@@ -51,9 +51,7 @@ impl Listing {
             if let Some(queue) = self.whole.pop_front() {
                 return Ok(Some(queue));
             }
-            let Some(from) = &self.next else {
-                return Ok(None);
-            };
+            let Some(from) = &self.next else { return Ok(None) };
             let page = self.engine.page(from, &self.end, self.revision).await?;
             self.revision = Some(page.revision.get());
             let last = page.keys.last().filter(|_| page.more);

@@ -54,9 +54,7 @@ impl Orders {
         function: Option<&'static str>,
     ) -> Result<(), LockError> {
         let inversion = lock(&self.seen).note(held, wanted, function.unwrap_or("lock()"));
-        let Some((held, wanted, there, first)) = inversion else {
-            return Ok(());
-        };
+        let Some((held, wanted, there, first)) = inversion else { return Ok(()) };
         let here = function.unwrap_or("lock()");
         if first {
             tracing::warn!(
@@ -143,7 +141,7 @@ fn family(name: &Name) -> Option<Family> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::name::{LockName as _, render};
+    use crate::values::{LockName as _, render};
 
     fn order(id: u64) -> Name {
         render("orders/<id>", &[&id])

@@ -35,7 +35,7 @@ pub(crate) use gate::{Body, Gate, OnLost, Slot};
 pub(crate) use grant::Grant;
 pub(crate) use lock_order::Orders;
 #[cfg(feature = "testing")]
-pub(crate) use process::reserve;
+pub(crate) use process::KITS;
 
 use current::lock_of;
 use gate::Stopwatch;

@@ -74,19 +74,14 @@ pub(crate) fn here() -> Result<Locks, LockError> {
     if Arc::strong_count(&KITS) > 1 {
         return Err(LockError::config(
             "a test kit lives in this process, and this call is in no scope of one, so it would use the process's own etcd: \
-                       run it inside `etcd.locks().scope(..)`, a spawned task too, or take `locks = etcd.locks()`",
+             run it inside `etcd.locks().scope(..)`, a spawned task too, or take `locks = etcd.locks()`",
         ));
     }
     let engine = ENGINE.get_or_try_init(|| Locks::connect_lazy(Config::from_env()?).map(Some))?;
     engine.clone().ok_or(LockError::ShuttingDown)
 }
 
-/// A second reference to this lives as long as a test kit: a kit's calls are not to end at a real etcd.
+/// The process's engine is unused while there is a second reference to this, as each test kit has one: a kit's calls are not to end
+/// at a real etcd.
 #[cfg(feature = "testing")]
-static KITS: LazyLock<Arc<()>> = LazyLock::new(Arc::default);
-
-/// Keeps the process's engine unused while the answer lives.
-#[cfg(feature = "testing")]
-pub(crate) fn reserve() -> Arc<()> {
-    Arc::clone(&KITS)
-}
+pub(crate) static KITS: LazyLock<Arc<()>> = LazyLock::new(Arc::default);

@@ -72,12 +72,8 @@ impl WaitSpan {
 
     pub(crate) fn answered(&self, refused: Option<&LockError>, now: impl FnOnce() -> Moment) {
         #[cfg(feature = "opentelemetry")]
-        if let (
-            Some(open),
-            Some(LockError::Held { holder, .. } | LockError::Timeout { holder, .. }),
-        ) = (&self.0, refused)
-        {
-            super::link::link(&open.span, holder.as_ref());
+        if let (Some(open), Some(holder)) = (&self.0, refused.and_then(LockError::holder)) {
+            super::link::link(&open.span, holder);
         }
         self.ends(LockError::outcome(refused), now);
     }
@@ -107,15 +103,13 @@ pub(crate) fn held(locks: &OwnedLocks, engine: &Engine) -> Span {
 }
 
 pub(crate) fn ended(span: &Span, how: Option<&LockError>) {
-    span.record(
-        "lock.outcome",
-        match how {
-            None => "done",
-            Some(LockError::HoldLimit { .. }) => "hold_limit",
-            Some(LockError::ShuttingDown) => "shutting_down",
-            Some(_) => "lost",
-        },
-    );
+    let outcome = match how {
+        None => "done",
+        Some(LockError::HoldLimit { .. }) => "hold_limit",
+        Some(LockError::ShuttingDown) => "shutting_down",
+        Some(_) => "lost",
+    };
+    span.record("lock.outcome", outcome);
 }
 
 /// The names with their values, where spans are to have them.

@@ -60,9 +60,7 @@ where
 impl<T: Send + 'static> Detached<T> {
     /// Waits for the lock, then starts the task.
     fn start(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
-        let Stage::Waiting(call) = &mut self.0 else {
-            return Poll::Ready(Ok(()));
-        };
+        let Stage::Waiting(call) = &mut self.0 else { return Poll::Ready(Ok(())) };
         // Looks for the runtime before asking for the lock: a caller without a runtime takes no lock.
         let runtime = Handle::try_current().map_err(|_| LockError::config(NO_RUNTIME))?;
         ready!(call.lock.ready(cx))?;

@@ -27,13 +27,7 @@ use crate::clock::{Alarm, Clock, Moment};
 use crate::metrics::{self, Asked};
 use crate::transport::client::Client;
 use crate::transport::watch::{self, Report};
-use crate::values::config::Config;
-use crate::values::drained::Drained;
-use crate::values::holder::held_after;
-use crate::values::loss::LossCause;
-use crate::values::name::Name;
-use crate::values::text::{KEY, shown};
-use crate::values::token::Token;
+use crate::values::{Config, Drained, KEY, LossCause, Name, Token, held_after, shown};
 
 /// Keys under one session where etcd checks a user's right to each of them with each put (rule P27).
 const KEYS_PER_SESSION: usize = 32;
@@ -94,7 +88,7 @@ pub(super) struct Driver {
     /// Where exchanges are awaited.
     runtime: Handle,
     client: Arc<Client>,
-    /// To the task of the watches, which ends when this is dropped.
+    /// To the task of the watches, which ends when this is dropped. Refuses only once the runtime has gone.
     watches: UnboundedSender<watch::Command>,
     /// What the runner performs once it has unlocked the driver.
     pub(super) effects: Vec<Effect>,
@@ -123,15 +117,6 @@ pub(super) struct Held {
     keep: Option<Moment>,
 }
 
-impl Held {
-    /// Returns until when they are to be kept without a body. A lock that is lost is not kept.
-    fn keeps(&self, now: Moment) -> Option<Moment> {
-        let until = self.keep.filter(|until| *until > now)?;
-        let lost = self.locks.lost();
-        matches!(lost, None | Some(LossCause::Released | LossCause::Shutdown)).then_some(until)
-    }
-}
-
 impl Driver {
     /// `on`: where exchanges are awaited, and the alarm of the core's timers.
     pub(super) fn new(
@@ -149,7 +134,7 @@ impl Driver {
             connect_timeout: config.connect_timeout,
             silence: client.silence(),
             describe: held_after,
-            keys_per_session: config.source().has_limits().then_some(KEYS_PER_SESSION),
+            keys_per_session: config.source.has_limits().then_some(KEYS_PER_SESSION),
             near: NEAR,
             max_waiters: config.max_waiters,
             defers: !client.answers_at_once,
@@ -269,7 +254,11 @@ impl Driver {
                     Some(drained) => drained.ended += 1,
                     None => {}
                 }
-                if let Some(until) = held.keeps(self.clock.now()) {
+                // Locks that are lost are not kept.
+                let (now, lost) = (self.clock.now(), held.locks.lost());
+                if let Some(until) = held.keep.filter(|until| *until > now)
+                    && matches!(lost, None | Some(LossCause::Released | LossCause::Shutdown))
+                {
                     let reply = self.replies.remove(&call);
                     self.effects.extend(reply.map(|(_, it)| Effect::Done(it, Ok(()), None)));
                     return self.kept.add(call, until, held.locks);
@@ -304,9 +293,9 @@ impl Driver {
         match output {
             Output::Send { id, request } => self.exchange(id, request),
             Output::Watch { id, prefix, from, puts } => {
-                self.watch(watch::Command::Add { id, prefix, from, puts });
+                let _ = self.watches.send(watch::Command::Add { id, prefix, from, puts });
             }
-            Output::Unwatch(id) => self.watch(watch::Command::Remove(id)),
+            Output::Unwatch(id) => drop(self.watches.send(watch::Command::Remove(id))),
             Output::Granted(grant) => self.grant(grant),
             Output::Refused { call, why } => {
                 if let Some((names, reply)) = self.waiting.remove(&call) {
@@ -353,19 +342,9 @@ impl Driver {
         }
     }
 
-    fn watch(&self, command: watch::Command) {
-        let _ = self.watches.send(command); // refused only once the runtime has gone
-    }
-
     /// Has this done after the step, because it runs code of users: lines in the log, and the like.
     pub(super) fn later(&mut self, run: impl FnOnce() + Send + 'static) {
         self.effects.push(Effect::Run(Box::new(run)));
-    }
-
-    /// Says how a release, or the opening of a session, has ended.
-    fn done(&mut self, call: CallId, result: Result<(), Refused>) {
-        let reply = self.replies.remove(&call);
-        self.effects.extend(reply.map(|(name, reply)| Effect::Done(reply, result, name)));
     }
 
     /// Logs what has been lost, in one line.
@@ -374,6 +353,12 @@ impl Driver {
             let losses = mem::take(&mut self.losses);
             self.later(move || losses::report(losses));
         }
+    }
+
+    /// Says how a release, or the opening of a session, has ended.
+    fn done(&mut self, call: CallId, result: Result<(), Refused>) {
+        let reply = self.replies.remove(&call);
+        self.effects.extend(reply.map(|(name, reply)| Effect::Done(reply, result, name)));
     }
 
     /// Ends what calls still hold or wait for: the engine reports no loss any more, and a body that runs on without its lock
@@ -480,10 +465,8 @@ impl Driver {
 
     /// Releases locks whose caller has gone, so that no ownership can.
     fn release_unclaimed(&mut self, call: CallId) {
-        self.core.handle(
-            self.clock.now(),
-            Input::Release { call, how: Release::Unconfirmed, fenced: false },
-        );
+        let release = Input::Release { call, how: Release::Unconfirmed, fenced: false };
+        self.core.handle(self.clock.now(), release);
     }
 }
 

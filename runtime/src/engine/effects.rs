@@ -14,15 +14,11 @@
 
 use std::sync::Arc;
 
-use etcd_locked_core::{Blocker, Owner, Refused};
+use etcd_locked_core::{Owner, Refused};
 use tokio::sync::oneshot;
 
 use super::ownership::{Answer, OwnedLocks, Ownership, Reply};
-use crate::values::cycle::Cycle;
-use crate::values::error::LockError;
-use crate::values::holder::Holder;
-use crate::values::name::Name;
-use crate::values::text::{KEY, shown};
+use crate::values::{Cycle, Holder, KEY, LockError, Name, shown};
 
 /// Where a call waits for its locks.
 pub(super) type Taker = oneshot::Sender<Answer>;
@@ -62,8 +58,7 @@ impl Effect {
 
 fn refusal(why: Refused, name: Option<Name>) -> LockError {
     let known = |owner: Option<Owner>| {
-        let holder = |owner: &Owner| Holder::parse(&owner.record);
-        let holder = owner.as_ref().and_then(holder);
+        let holder = owner.as_ref().and_then(|owner| Holder::parse(&owner.record));
         // Anything may stand in etcd, in keys too.
         let unleased = owner.and_then(|owner| owner.unleased);
         (holder, unleased.map(|key| shown(&key, KEY).into()))
@@ -77,13 +72,10 @@ fn refusal(why: Refused, name: Option<Name>) -> LockError {
             let (holder, unleased) = known(owner);
             LockError::Timeout { name, holder, unleased, waited }
         }
-        (Refused::Deadlock { cycle, .. }, Some(name)) => LockError::Deadlock {
-            name,
-            cycle: Cycle::of(cycle.iter().map(|blocker| {
-                let Blocker { key, record } = blocker;
-                (key.clone(), Holder::parse(record))
-            })),
-        },
+        (Refused::Deadlock { cycle, .. }, Some(name)) => {
+            let members = cycle.iter().map(|it| (it.key.clone(), Holder::parse(&it.record)));
+            LockError::Deadlock { name, cycle: Cycle::of(members) }
+        }
         (Refused::Overloaded, Some(name)) => LockError::Overloaded { name },
         (Refused::PermissionDenied(source), name) => LockError::PermissionDenied { name, source },
         (Refused::SessionDenied(source), _) => LockError::PermissionDenied { name: None, source },

@@ -24,12 +24,7 @@ use super::runner::Runner;
 use crate::clock::{Alarm, Clock, Moment};
 use crate::transport::client::Client;
 use crate::transport::page::Page;
-use crate::values::Wait;
-use crate::values::config::Config;
-use crate::values::drained::Drained;
-use crate::values::error::LockError;
-use crate::values::holder::Author;
-use crate::values::name::Name;
+use crate::values::{Author, Config, Drained, LockError, Name, Wait};
 
 /// A handle on an engine. Clones share it; when the last is gone the engine ends.
 #[derive(Debug, Clone)]
@@ -64,7 +59,6 @@ impl Shared {
 }
 
 /// Where a call comes from.
-#[derive(Debug)]
 pub(crate) struct Origin {
     /// What its keys in etcd say.
     pub(crate) record: Arc<[u8]>,
@@ -127,14 +121,15 @@ impl Engine {
         clock: Arc<dyn Clock>,
         runtime: impl FnOnce() -> io::Result<Runtime> + Send + 'static,
     ) -> Result<Self, LockError> {
-        let broken = |message: String| LockError::Config { message };
-        config.check().map_err(broken)?;
+        config.check().map_err(LockError::config)?;
         let alarm = Arc::new(Alarm::new(clock.clone()));
         let driver = Arc::new(Runner::new(clock.clone(), Arc::clone(&alarm)));
         let client = Client::new(&config, clock.clone())
-            .map_err(|message| broken(format!("the engine does not start: {message}")))?;
-        let runtime = time_keeper(Arc::clone(&alarm), Arc::clone(&driver), runtime)
-            .map_err(|error| broken(format!("the engine's thread does not start: {error}")))?;
+            .map_err(|wrong| LockError::config(format!("the engine does not start: {wrong}")))?;
+        let runtime =
+            time_keeper(Arc::clone(&alarm), Arc::clone(&driver), runtime).map_err(|error| {
+                LockError::config(format!("the engine's thread does not start: {error}"))
+            })?;
         let shared = Arc::new(Shared {
             driver: Arc::clone(&driver),
             clock: clock.clone(),
@@ -203,11 +198,10 @@ impl Engine {
         holds: Vec<CallId>,
     ) -> Result<(Arc<Call>, oneshot::Receiver<Answer>), LockError> {
         if names.len() > NAMES {
-            let message = format!(
+            return Err(LockError::config(format!(
                 "{} names in one call: {NAMES} at most, because they are taken in one transaction",
                 names.len()
-            );
-            return Err(LockError::Config { message });
+            )));
         }
         let keys = names.iter().map(|(_, key)| Key::clone(key)).collect();
         let call = Arc::new(Call {
@@ -257,7 +251,7 @@ impl Engine {
         if let Some(call) = ownership.locks.call() {
             self.0.registry.leave(call);
         }
-        ownership.release(how, true)
+        ownership.release(how)
     }
 
     /// Shows the engine as it is now, without stopping it. If etcd has not answered for a while, the engine asks it, for the next
@@ -274,9 +268,8 @@ impl Engine {
             let client = client.clone();
             shared.runtime.spawn(async move { client.inquire().await });
         }
-        let client = client.as_ref();
         View {
-            reachable: client.is_some_and(|client| client.reach.is_reached()),
+            reachable: client.as_ref().is_some_and(|client| client.reach.is_reached()),
             draining: shared.draining.load(Ordering::Acquire),
             leases: client.map(|client| client.renewals.live()).unwrap_or_default(),
             calls: shared.registry.calls(),
@@ -304,8 +297,8 @@ impl Engine {
 
     /// Makes an etcd client on connections of its own, carried by the caller's runtime.
     pub(crate) async fn client(&self) -> Result<etcd_client::Client, LockError> {
-        let client = Client::new(&self.0.config, self.0.clock.clone())
-            .map_err(|message| LockError::Config { message })?;
+        let client =
+            Client::new(&self.0.config, self.0.clock.clone()).map_err(LockError::config)?;
         client.for_user().await.map_err(|failure| LockError::Backend { source: failure.cause() })
     }
 

@@ -14,7 +14,7 @@ use super::handle::whole_secs;
 use super::ownership::OwnedLocks;
 use crate::clock::{Clock, Moment};
 use crate::transport::client::Client;
-use crate::values::name::Name;
+use crate::values::Name;
 
 /// Keys in one move, and thereby in one transaction: etcd may check a permission for each (rule P27).
 const KEYS: usize = 32;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ownership::OwnedLocks;
 use crate::metrics;
-use crate::values::loss::LossCause;
+use crate::values::LossCause;
 
 /// How many templates a line names.
 const NAMED: usize = 3;

@@ -14,7 +14,7 @@ use super::Key;
 use crate::clock::Clock;
 use crate::mutex::lock;
 use crate::transport::client::Client;
-use crate::values::holder::Holder;
+use crate::values::Holder;
 
 /// How long calls wait before it is worth a read. An owner's record is that of its call after as long.
 const LONG: Duration = Duration::from_secs(1);

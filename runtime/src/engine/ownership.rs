@@ -21,10 +21,7 @@ use tokio::sync::{Notify, oneshot};
 use super::driver::{Command, Message};
 use super::runner::{Runner, submit};
 use crate::clock::{Clock, Moment};
-use crate::values::error::LockError;
-use crate::values::loss::LossCause;
-use crate::values::name::Name;
-use crate::values::token::Token;
+use crate::values::{LockError, LossCause, Name, Token};
 
 /// What a call gets. An error is boxed, because very many calls may wait, each with room for its answer.
 pub(crate) type Answer = Result<Ownership, Box<LockError>>;
@@ -50,14 +47,12 @@ impl Ownership {
     pub(super) fn release(
         &mut self,
         how: Release,
-        here: bool,
     ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
         if mem::replace(&mut self.released, true) {
             return None;
         }
         self.locks.lose(LossCause::Released); // for those who still read them
-        here.then_some(())?;
-        let own = self.locks.own.as_ref()?;
+        let own = self.locks.own.as_ref().filter(|own| own.home.process == process::id())?;
         let (reply, answer) = (how == Release::Confirmed).then(oneshot::channel).unzip();
         let fenced = own.fenced.load(Ordering::Relaxed);
         let release = Command::Release { call: own.call, how, fenced, reply };
@@ -68,11 +63,7 @@ impl Ownership {
 
 impl Drop for Ownership {
     fn drop(&mut self) {
-        if !self.released {
-            let own = self.locks.own.as_ref();
-            let here = own.is_some_and(|own| own.home.process == process::id());
-            self.release(Release::Unconfirmed, here);
-        }
+        self.release(Release::Unconfirmed);
     }
 }
 
@@ -266,10 +257,7 @@ impl OwnedLocks {
     /// Completes on a loss. Made before the state is read, so that no loss is missed.
     pub(crate) fn wakeup(&self) -> Wakeup {
         let on = |own: &Own| Box::pin(Arc::clone(&own.wake).notified_owned());
-        Wakeup {
-            first: self.own.as_ref().map(on),
-            others: self.outer.iter().filter_map(|outer| outer.own.as_ref()).map(on).collect(),
-        }
+        Wakeup(self.grounds().map(on).collect())
     }
 
     pub(crate) async fn until_lost(&self) -> LossCause {
@@ -315,18 +303,13 @@ impl Own {
 }
 
 /// Wakes a task on a loss.
-#[derive(Debug)]
-pub(crate) struct Wakeup {
-    first: Option<Pin<Box<OwnedNotified>>>,
-    /// Those of the calls around.
-    others: Vec<Pin<Box<OwnedNotified>>>,
-}
+pub(crate) struct Wakeup(Vec<Pin<Box<OwnedNotified>>>);
 
 impl Wakeup {
     /// Ready after a loss; else a loss will wake the task.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut polled = Poll::Pending;
-        for wake in self.first.iter_mut().chain(&mut self.others) {
+        for wake in &mut self.0 {
             if wake.as_mut().poll(cx).is_ready() {
                 polled = Poll::Ready(());
             }

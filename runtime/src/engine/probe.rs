@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::driver::{Command, Driver};
 use super::handle::Engine;
 use super::ownership::OwnedLocks;
-use crate::values::name::Name;
+use crate::values::Name;
 
 /// Names of an engine's calls, one entry for each name of each call.
 #[derive(Debug, Default)]

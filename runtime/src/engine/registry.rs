@@ -12,7 +12,7 @@ use etcd_locked_core::{CallId, Mode};
 use super::ownership::OwnedLocks;
 use crate::clock::Moment;
 use crate::mutex::lock;
-use crate::values::name::Name;
+use crate::values::Name;
 
 /// Calls in a row are in different shards, so their threads seldom meet.
 const SHARDS: usize = 16;
@@ -49,11 +49,7 @@ impl Registry {
     }
 
     pub(super) fn calls(&self) -> Vec<Arc<Call>> {
-        let mut calls = Vec::new();
-        for shard in &self.0 {
-            calls.extend(lock(shard).values().cloned());
-        }
-        calls
+        self.0.iter().flat_map(|shard| lock(shard).values().cloned().collect::<Vec<_>>()).collect()
     }
 
     fn shard(&self, id: CallId) -> MutexGuard<'_, Shard> {

@@ -240,8 +240,7 @@ mod tests {
     async fn driver_that_panics_refuses_all_that_follows() {
         use super::super::driver::Command;
         use super::super::handle::{Engine, runtime};
-        use crate::values::config::Config;
-        use crate::values::error::LockError;
+        use crate::values::{Config, LockError};
 
         let engine = Engine::start(Config::embedded(), Arc::new(BootClock), runtime).unwrap();
         engine.warm().await.unwrap();

@@ -5,7 +5,6 @@
 //! - A timer that waits is in the table, so that a test that moves the clock can stop where each one is due.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

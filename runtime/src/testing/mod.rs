@@ -54,13 +54,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use crate::api::{DefaultGuard, Locks, Orders, reserve};
+use crate::api::{DefaultGuard, KITS, Locks, Orders};
 use crate::clock::Clock;
 use crate::engine::{Engine, Names, Shared};
 use crate::mutex::lock;
-use crate::values::config::{Config, Connector};
-use crate::values::error::LockError;
-use crate::values::name::LockName;
+use crate::values::{Config, Connector, LockError, LockName, getters};
 
 mod clock;
 mod keys;
@@ -84,7 +82,7 @@ pub async fn start() -> Result<Etcd, LockError> {
 /// # Errors
 /// [`LockError::Config`] for what can be seen in the configuration, or if no thread can be started.
 pub async fn start_with(configure: impl FnOnce(Config) -> Config) -> Result<Etcd, LockError> {
-    let reserved = reserve();
+    let reserved = Arc::clone(&KITS);
     let clock = TestClock::default();
     let etcd = etcd_locked_embedded::Etcd::with_clock(Arc::new(clock.clone()));
     let link = etcd.link();
@@ -143,10 +141,9 @@ impl fmt::Display for NotHeld {
 impl Error for NotHeld {}
 
 impl Etcd {
-    /// The engine that annotated functions of this thread use.
-    #[must_use]
-    pub fn locks(&self) -> &Locks {
-        &self.locks
+    getters! { self:
+        /// The engine that annotated functions of this thread use.
+        locks: &Locks = &self.locks;
     }
 
     /// Another engine on the same etcd, as if in another process, with leases and queues of its own. The faults below are
@@ -186,9 +183,8 @@ impl Etcd {
     pub async fn lose(&self, name: impl LockName) -> Result<(), NotHeld> {
         let name = name.lock_name();
         self.settle().await;
-        let lost = name
-            .checked()
-            .is_ok_and(|text| keys::delete_owner(&self.etcd, &self.config.prefix, text));
+        let prefix = &self.config.prefix;
+        let lost = name.text().is_some_and(|text| keys::delete_owner(&self.etcd, prefix, text));
         if !lost {
             let held = self.held().await;
             let name = name.text().unwrap_or("an invalid name").to_owned();

@@ -1,7 +1,5 @@
 //! Client of an etcd cluster: exchanges requests for answers, over one endpoint after another (rules P6, P8, P30, P32 to P35).
 
-use std::fmt;
-use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -26,7 +24,7 @@ use super::renewal::{End, Renewal, Renewals, Renewed, Stream};
 use super::ring::Ring;
 use super::scout::Scout;
 use crate::clock::{Clock, Moment, by, until};
-use crate::values::config::Config;
+use crate::values::Config;
 
 /// How long a write may take. etcd itself gives up at 7 s with `request timed out`, which says no more than our own
 /// silence: either way the outcome is ambiguous, and a barrier settles it (rule P10). A write proposed to a leader that dies
@@ -60,14 +58,6 @@ pub(crate) struct Client {
     pub(crate) answers_at_once: bool,
     /// A read of a key that is never there, to learn whether etcd answers, and its revision.
     inquiry: Txn,
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("endpoints", &self.means.terms.target)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Client {
@@ -147,8 +137,8 @@ impl Client {
         loop {
             let Some(this) = client.upgrade() else { return };
             let inquiry = Request::Txn(this.inquiry.clone());
-            let (probe, due) = this.reach.probe(&inquiry);
-            if this.reach.has_news() {
+            let (probe, due, has_news) = this.reach.probe(&inquiry);
+            if has_news {
                 wake();
             }
             let (clock, changed) = (this.clock.clone(), Arc::clone(&this.reach.changed));
@@ -178,7 +168,7 @@ impl Client {
         let limit = self.means.connect_timeout;
         for first in self.ring.round() {
             let connect = target.connect(&terms, &first.name);
-            failure = match self.until(self.clock.now() + limit, pin!(connect)).await {
+            failure = match by(&*self.clock, self.clock.now() + limit, pin!(connect)).await {
                 Some(Ok(client)) => return Ok(client),
                 Some(Err(error)) => unopened(&name, target.is_by_url(), &error),
                 None => Failure::Unavailable(silence(&name, limit)),
@@ -318,14 +308,14 @@ impl Client {
         let mut anew = false;
         loop {
             let connected = pin!(endpoint.connect_for(may_repeat));
-            let connection = match self.until(deadline, connected).await {
+            let connection = match by(&*self.clock, deadline, connected).await {
                 Some(connected) => connected?,
                 None => return Err(Failure::Unavailable(silence(&endpoint.name, limit))),
             };
             let now = self.clock.now();
             let left = limit.min(deadline - now);
             let call = pin!(call(connection.clone()));
-            let error = match self.until(now + left, call).await {
+            let error = match by(&*self.clock, now + left, call).await {
                 Some(Ok(answer)) => return Ok(answer),
                 Some(Err(error)) => error,
                 None => {
@@ -386,7 +376,7 @@ impl Client {
             }
             // At the deadline all those end that are under way.
             let answer = match now < deadline && next_at < deadline {
-                true => self.until(next_at, asked.next()).await,
+                true => by(&*self.clock, next_at, asked.next()).await,
                 false => Some(asked.next().await),
             };
             let (ttl, mut revision, stream) = match answer {
@@ -416,8 +406,8 @@ impl Client {
             if revision.is_none() || ttl.is_zero() {
                 let now = self.clock.now();
                 let limit = AUTOPSY.min((deadline - now) / 4);
-                revision = match self.until(now + limit, pin!(self.read(&self.inquiry, sent))).await
-                {
+                let read = pin!(self.read(&self.inquiry, sent));
+                revision = match by(&*self.clock, now + limit, read).await {
                     Some(Ok(Response::Txn(answer))) => Some(answer.revision),
                     _ => None,
                 };
@@ -444,7 +434,7 @@ impl Client {
         let limit = deadline - self.clock.now();
         let renewed = match kept {
             Some(mut stream) => {
-                let renewed = self.until(deadline, pin!(stream.renew(lease))).await;
+                let renewed = by(&*self.clock, deadline, pin!(stream.renew(lease))).await;
                 match renewed {
                     Some(Ok(renewed)) => Ok((renewed, stream)),
                     // A broken stream says nothing about the lease.
@@ -466,7 +456,7 @@ impl Client {
                 match renewed {
                     // What another cluster says counts for nothing, not even that there is no such lease (rule P35).
                     Ok(_) | Err(Failure::Refused(..)) => {
-                        let proof = self.until(deadline, pin!(endpoint.connect())).await;
+                        let proof = by(&*self.clock, deadline, pin!(endpoint.connect())).await;
                         let silence = Failure::Unknown(silence(&endpoint.name, limit));
                         proof.unwrap_or(Err(silence)).and(renewed)
                     }
@@ -485,15 +475,6 @@ impl Client {
     pub(super) fn move_on(&self, from: &Arc<Endpoint>) {
         self.ring.move_on(from);
         self.scout.failed();
-    }
-
-    /// What the future answers; `None` if it has not by then.
-    pub(super) async fn until<F: Future + Unpin>(
-        &self,
-        deadline: Moment,
-        future: F,
-    ) -> Option<F::Output> {
-        by(&*self.clock, deadline, future).await
     }
 }
 
@@ -559,7 +540,7 @@ mod tests {
     #[cfg(feature = "embedded")]
     #[tokio::test]
     async fn slow_read_does_not_delay_a_renewal() {
-        use crate::values::config::Connector;
+        use crate::values::Connector;
 
         let link = etcd_locked_embedded::Etcd::new().link();
         let connected = link.clone();

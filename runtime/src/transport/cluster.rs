@@ -4,17 +4,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use etcd_locked_core::{Cause, Failure, Refusal};
-use tokio::sync::watch;
 
+use super::endpoint::Endpoint;
 use super::errors::named;
 use super::reach::Reach;
 use crate::mutex::lock;
-use crate::values::backend::BackendError;
-use crate::values::text::shown;
-use crate::values::versions::etcd_bugs;
+use crate::values::{BackendError, etcd_bugs, shown};
 
 /// Id of a cluster, in every header of its answers.
 pub(super) type ClusterId = u64;
@@ -35,30 +33,14 @@ struct Seen {
     home: Option<ClusterId>,
     /// What each configured endpoint answered last.
     endpoints: BTreeMap<String, ClusterId>,
-    /// Connections to endpoints that only the member list names. All of them are of home.
-    members: BTreeMap<String, Link>,
+    /// Endpoints that only the member list names, with the generation of their last proven connections. All of them are of home.
+    members: BTreeMap<String, (Weak<Endpoint>, u64)>,
     /// Known bugs that the log has warned of, one text for each set of them.
     bugs: Vec<String>,
     /// An endpoint has answered.
     met: bool,
     /// Former homes, of which no endpoint was left: their cluster was made anew. None of them becomes home again.
     past: Vec<ClusterId>,
-}
-
-/// The last proven connection to an endpoint.
-#[derive(Debug)]
-pub(super) struct Link {
-    /// The endpoint's connections up to this generation are lost.
-    pub(super) lost: watch::Sender<u64>,
-    pub(super) generation: u64,
-}
-
-impl Link {
-    /// Makes exchanges and streams leave the connection.
-    pub(super) fn lose(&self) {
-        let newest = self.generation;
-        self.lost.send_if_modified(|lost| mem::replace(lost, newest.max(*lost)) < newest);
-    }
 }
 
 impl Clusters {
@@ -77,7 +59,9 @@ impl Clusters {
             seen.past.push(home);
             seen.home = Some(id);
             // They may still lead to the former home.
-            mem::take(&mut seen.members).values().for_each(Link::lose);
+            for (member, generation) in mem::take(&mut seen.members).into_values() {
+                member.upgrade().inspect(|member| member.lose(generation));
+            }
             self.reach.change(|state, _| state.etcd.wipe());
         }
         let result = seen.allows(endpoint, id);
@@ -112,11 +96,16 @@ impl Clusters {
 
     /// The same of an endpoint that only the member list names: one of another cluster is not used, and makes no configuration wrong.
     /// The connection is lost when another cluster becomes the engine's.
-    pub(super) fn joined(&self, endpoint: &str, id: ClusterId, link: Link) -> Result<(), Cause> {
+    pub(super) fn joined(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        id: ClusterId,
+        generation: u64,
+    ) -> Result<(), Cause> {
         let mut seen = lock(&self.seen);
         seen.home.get_or_insert(id);
-        seen.allows(endpoint, id)?;
-        seen.members.insert(endpoint.to_owned(), link);
+        seen.allows(&endpoint.name, id)?;
+        seen.members.insert(endpoint.name.clone(), (Arc::downgrade(endpoint), generation));
         Ok(())
     }
 
@@ -134,12 +123,8 @@ impl Clusters {
 
     /// Refuses what takes locks while the endpoints are of two clusters; what renews and releases them goes on.
     pub(super) fn acquires(&self) -> Result<(), Failure> {
-        match lock(&self.seen).mixture() {
-            Some(message) => {
-                Err(Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message))))
-            }
-            None => Ok(()),
-        }
+        let Some(message) = lock(&self.seen).mixture() else { return Ok(()) };
+        Err(Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message))))
     }
 
     pub(super) fn is_mixed(&self) -> bool {
@@ -192,19 +177,22 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::clock::BootClock;
+    use crate::transport::endpoint::Means;
+    use crate::transport::target::Target;
+    use crate::values::Config;
 
-    fn clusters() -> Clusters {
-        let reach = Reach::new(Arc::new(BootClock), String::new(), Duration::MAX);
-        Clusters::new(Arc::new(reach))
+    /// The clusters of a configuration, and an endpoint that only the member list names.
+    fn clusters() -> (Arc<Clusters>, Arc<Endpoint>) {
+        let means = Means::new(&Config::new(["http://a:1"]), Arc::new(BootClock));
+        let member = Endpoint::new(Target::Urls(vec!["http://m:1".into()]), false, &means);
+        (means.clusters, member)
     }
 
     #[test]
     fn cluster_made_anew_is_accepted_once_all_endpoints_are_of_it() {
-        let clusters = clusters();
+        let (clusters, _) = clusters();
         clusters.answered("http://a:1", 1).unwrap();
         clusters.answered("http://b:1", 1).unwrap();
         assert!(clusters.answered("http://a:1", 2).is_err());
@@ -218,30 +206,24 @@ mod tests {
         assert!(clusters.acquires().is_err());
     }
 
-    fn link(generation: u64) -> Link {
-        Link { lost: watch::Sender::new(0), generation }
-    }
-
     #[test]
     fn cluster_made_anew_needs_no_endpoint_that_is_not_configured() {
-        let clusters = clusters();
+        let (clusters, member) = clusters();
         clusters.answered("http://a:1", 1).unwrap();
-        let member = link(1);
-        let lost = member.lost.clone();
-        clusters.joined("http://m:1", 1, member).unwrap();
+        clusters.joined(&member, 1, 1).unwrap();
         clusters.answered("http://a:1", 2).unwrap();
         assert!(clusters.acquires().is_ok());
         assert!(!clusters.knows("http://m:1"));
-        assert_eq!(*lost.borrow(), 1, "its connection is used no more");
-        clusters.joined("http://m:1", 2, link(2)).unwrap();
+        assert!(member.has_lost(1), "its connection is used no more");
+        clusters.joined(&member, 2, 2).unwrap();
         assert!(clusters.knows("http://m:1"));
     }
 
     #[test]
     fn member_of_another_cluster_makes_no_configuration_wrong() {
-        let clusters = clusters();
+        let (clusters, member) = clusters();
         clusters.answered("http://a:1", 1).unwrap();
-        assert!(clusters.joined("http://m:1", 2, link(1)).is_err());
+        assert!(clusters.joined(&member, 2, 1).is_err());
         assert!(!clusters.knows("http://m:1"));
         assert!(clusters.acquires().is_ok());
     }

@@ -82,7 +82,12 @@ fn operation(op: &Op) -> TxnOp {
         }
         Op::Get { key, values } => TxnOp::get(&**key, Some(single(*values))),
         Op::Range { prefix, limit, values, up_to } => {
-            TxnOp::get(&**prefix, Some(range(*limit, *values, *up_to)))
+            let range = single(*values)
+                .with_prefix()
+                .with_limit(limit.map_or(0, i64::from)) // 0: all
+                .with_sort(SortTarget::Create, SortOrder::Ascend)
+                .with_max_create_revision(up_to.map_or(0, Revision::get)); // 0: any
+            TxnOp::get(&**prefix, Some(range))
         }
         Op::Delete(key) => TxnOp::delete(&**key, None),
     }
@@ -90,14 +95,6 @@ fn operation(op: &Op) -> TxnOp {
 
 fn single(values: bool) -> GetOptions {
     if values { GetOptions::new() } else { GetOptions::new().with_keys_only() }
-}
-
-fn range(limit: Option<u32>, values: bool, up_to: Option<Revision>) -> GetOptions {
-    single(values)
-        .with_prefix()
-        .with_limit(limit.map_or(0, i64::from)) // 0: all
-        .with_sort(SortTarget::Create, SortOrder::Ascend)
-        .with_max_create_revision(up_to.map_or(0, Revision::get)) // 0: any
 }
 
 fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<Vec<Kv>> {

@@ -1,5 +1,6 @@
 //! Endpoint of etcd: its client, opened when first used (rules P32, P33).
 
+use std::mem;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,7 @@ use etcd_client::Client;
 use etcd_locked_core::{Failure, Refusal};
 use tokio::sync::watch;
 
-use super::cluster::{Clusters, Link};
+use super::cluster::Clusters;
 use super::errors::{
     Class, Suspicion, bad_certificate, classify, describe, misconfigured, named, refused, silence,
     spoken, suspicion, unopened,
@@ -19,7 +20,7 @@ use super::scheme::speaks;
 use super::target::{Target, Terms};
 use crate::clock::{Clock, by};
 use crate::mutex::lock;
-use crate::values::config::Config;
+use crate::values::Config;
 
 /// How long to find out which scheme a port speaks that has just ended a connection.
 const SCHEME: Duration = Duration::from_millis(500);
@@ -215,16 +216,12 @@ impl Endpoint {
 
     /// Its connections up to this generation are not used again; exchanges under way on them may still end.
     pub(super) fn lose(&self, generation: u64) {
-        self.link(generation).lose();
+        self.lost.send_if_modified(|lost| mem::replace(lost, generation.max(*lost)) < generation);
     }
 
     /// Whether an exchange has found the connections up to this generation to be no good.
-    fn has_lost(&self, generation: u64) -> bool {
+    pub(super) fn has_lost(&self, generation: u64) -> bool {
         *self.lost.borrow() >= generation
-    }
-
-    fn link(&self, generation: u64) -> Link {
-        Link { lost: self.lost.clone(), generation }
     }
 
     async fn open(self: Arc<Self>, generation: u64, stage: watch::Sender<Stage>) {
@@ -240,7 +237,7 @@ impl Endpoint {
     }
 
     async fn prove(
-        &self,
+        self: &Arc<Self>,
         generation: u64,
         stage: &watch::Sender<Stage>,
     ) -> Result<Arc<Client>, Failure> {
@@ -259,7 +256,7 @@ impl Endpoint {
                     let id = header.cluster_id();
                     let allowed = match self.configured {
                         true => clusters.answered(&self.name, id),
-                        false => clusters.joined(&self.name, id, self.link(generation)),
+                        false => clusters.joined(self, id, generation),
                     };
                     allowed.map_err(Failure::Unavailable)?;
                     clusters.meet(&self.name, id, status.version());

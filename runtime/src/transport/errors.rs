@@ -7,8 +7,7 @@ use std::time::Duration;
 use etcd_locked_core::{Cause, Failure, Refusal};
 
 use super::gather::ENDED;
-use crate::values::backend::{BackendError, is_permanent};
-use crate::values::text::shown;
+use crate::values::{BackendError, is_permanent, shown};
 
 /// How much of a message of etcd's is shown, in characters.
 const MESSAGE: usize = 1_000;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::values::config::Credentials;
+use crate::values::Credentials;
 
 /// How long before its end a certificate is to be replaced.
 const NEAR: Duration = Duration::from_secs(14 * 86_400);

@@ -61,7 +61,6 @@ pub(super) fn connect(endpoints: &[Endpoint], once: bool) -> Option<Channel> {
 }
 
 /// A stream whose writes are gathered.
-#[derive(Debug)]
 struct Gathered<S> {
     stream: S,
     written: Vec<u8>,

@@ -10,13 +10,12 @@ use std::time::{Duration, SystemTime};
 use super::expiry::Expiry;
 use crate::clock::{Clock, Moment, by};
 use crate::mutex::lock;
-use crate::values::config::{Credentials, Source};
+use crate::values::{Credentials, Source};
 
 /// A certificate's end is warned of once in so long.
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// The credentials of all connections of a client.
-#[derive(Debug)]
 pub(super) struct Keyring {
     pub(super) source: Source,
     /// How long reading may take; after that, the last good credentials serve.
@@ -26,7 +25,6 @@ pub(super) struct Keyring {
 }
 
 /// What was read last.
-#[derive(Debug)]
 struct Known {
     good: Option<Credentials>,
     /// When the client's certificate ends.

@@ -13,7 +13,6 @@ const KEYS: i64 = 200;
 const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted";
 
 /// Some keys of a range, in the order of their bytes.
-#[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) keys: Vec<Kv>,
     /// There are more behind the last one.

@@ -102,17 +102,14 @@ impl Reach {
         lock(&self.state).etcd.news.pop_front()
     }
 
-    pub(super) fn has_news(&self) -> bool {
-        !lock(&self.state).etcd.news.is_empty()
-    }
-
-    /// Returns the exchange that `request` begins, if etcd is to be probed with it now; and when the next one is due.
-    pub(super) fn probe(&self, request: &Request) -> (Option<Sent>, Option<Moment>) {
+    /// Returns the exchange that `request` begins, if etcd is to be probed with it now; when the next one is due; and whether there is
+    /// something that the core does not know yet.
+    pub(super) fn probe(&self, request: &Request) -> (Option<Sent>, Option<Moment>, bool) {
         self.change(|state, now| {
             let probe = state.etcd.probe(now, request);
             let due = state.etcd.due();
             state.rests = due.is_none();
-            (probe, due)
+            (probe, due, !state.etcd.news.is_empty())
         })
     }
 

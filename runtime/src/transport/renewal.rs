@@ -270,7 +270,7 @@ mod tests {
     use super::super::target::Target;
     use super::*;
     use crate::clock::BootClock;
-    use crate::values::config::Config;
+    use crate::values::Config;
 
     /// A renewal without a stream, at endpoints of these names.
     fn renewal(names: &[&str]) -> Renewal {

@@ -16,7 +16,7 @@ use super::endpoint::{Endpoint, Means};
 use super::ring::Ring;
 use super::target::Target;
 use crate::clock::{Clock, by, until};
-use crate::values::config::is_endpoint;
+use crate::values::is_endpoint;
 
 /// How long the first lease waits for the other endpoints once one is proven.
 const OTHERS: Duration = Duration::from_millis(300);
@@ -162,12 +162,9 @@ impl Scout {
                 endpoints.push(new);
             }
         }
-        let is_in = |list: &[Arc<Endpoint>], it: &Arc<Endpoint>| {
-            list.iter().any(|other| Arc::ptr_eq(other, it))
-        };
-        let gone: Vec<_> = before.iter().filter(|it| !is_in(&endpoints, it)).collect();
-        let came = endpoints.iter().filter(|it| !is_in(&before, it)).count();
-        if gone.is_empty() && came == 0 {
+        let stays = |it: &&Arc<Endpoint>| endpoints.iter().any(|other| Arc::ptr_eq(other, it));
+        let gone: Vec<_> = before.iter().filter(|it| !stays(it)).collect();
+        if gone.is_empty() && endpoints.len() == before.len() {
             return;
         }
         self.means.endpoints.store(endpoints.len(), Ordering::Relaxed);

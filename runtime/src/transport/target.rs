@@ -9,7 +9,7 @@ use tonic::transport::Endpoint;
 use super::gather;
 use super::keyring::Keyring;
 use crate::clock::Clock;
-use crate::values::config::{Config, Connector};
+use crate::values::{Config, Connector};
 
 /// HTTP/2 pings, and how long their answer may take: etcd closes connections that ping more often than every 5 s (rule P33).
 const PING: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(3));
@@ -48,7 +48,7 @@ impl Terms {
             #[cfg(feature = "tls")]
             tls: None,
             target: Target::of(config),
-            keyring: Arc::new(Keyring::new(config.source(), connect_timeout / 2, clock)),
+            keyring: Arc::new(Keyring::new(config.source.clone(), connect_timeout / 2, clock)),
         }
     }
 

@@ -57,7 +57,7 @@ impl fmt::Display for Drained {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::name::LockName;
+    use crate::values::LockName;
 
     #[test]
     fn text_names_five_locks_and_counts_the_others() {

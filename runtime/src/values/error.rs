@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Cycle, Holder, LossCause, Name, is_permanent};
+use super::{Cycle, Holder, LossCause, Name, getters, is_permanent};
 
 /// Why a lock was not taken, or not kept.
 ///
@@ -144,11 +144,11 @@ impl LockError {
         }
     }
 
-    /// Whether the same call may succeed later with nothing changed in the code: another call had the lock, or etcd failed. In a
-    /// [`Deadlock`](Self::Deadlock), let go of what is held first. A [`Backend`](Self::Backend) is not retryable if an operator has to
-    /// change something first: a password or a certificate that is refused, a wrong scheme, endpoints of two clusters.
-    pub fn is_retryable(&self) -> bool {
-        match self {
+    getters! { self:
+        /// Whether the same call may succeed later with nothing changed in the code: another call had the lock, or etcd failed. In a
+        /// [`Deadlock`](Self::Deadlock), let go of what is held first. A [`Backend`](Self::Backend) is not retryable if an operator has to
+        /// change something first: a password or a certificate that is refused, a wrong scheme, endpoints of two clusters.
+        is_retryable: bool = match self {
             Self::Held { .. }
             | Self::Timeout { .. }
             | Self::Lost { .. }
@@ -156,17 +156,11 @@ impl LockError {
             | Self::Overloaded { .. } => true,
             Self::Backend { source } => !is_permanent(&**source),
             _ => false,
-        }
-    }
-
-    /// Whether another call had the lock, [`Held`](Self::Held) or [`Timeout`](Self::Timeout): what `on_held = "skip"` skips.
-    pub fn is_held(&self) -> bool {
-        matches!(self, Self::Held { .. } | Self::Timeout { .. })
-    }
-
-    /// The lock that it is about, of several names the one that could not be had; `None` where it is about all locks.
-    pub fn name(&self) -> Option<&Name> {
-        match self {
+        };
+        /// Whether another call had the lock, [`Held`](Self::Held) or [`Timeout`](Self::Timeout): what `on_held = "skip"` skips.
+        is_held: bool = matches!(self, Self::Held { .. } | Self::Timeout { .. });
+        /// The lock that it is about, of several names the one that could not be had; `None` where it is about all locks.
+        name: Option<&Name> = match self {
             Self::Held { name, .. }
             | Self::Timeout { name, .. }
             | Self::Lost { name, .. }
@@ -178,15 +172,12 @@ impl LockError {
             | Self::InvalidName { name, .. } => Some(name),
             Self::PermissionDenied { name, .. } => name.as_ref(),
             _ => None,
-        }
-    }
-
-    /// Who has the lock, of [`Held`](Self::Held) and [`Timeout`](Self::Timeout), if that is known.
-    pub fn holder(&self) -> Option<&Holder> {
-        match self {
+        };
+        /// Who has the lock, of [`Held`](Self::Held) and [`Timeout`](Self::Timeout), if that is known.
+        holder: Option<&Holder> = match self {
             Self::Held { holder, .. } | Self::Timeout { holder, .. } => holder.as_ref(),
             _ => None,
-        }
+        };
     }
 }
 

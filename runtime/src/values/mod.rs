@@ -1,18 +1,18 @@
 //! Values that every room names and that call no room: configuration, names, tokens, holder records, errors.
 
-pub(crate) mod backend;
-pub(crate) mod config;
-pub(crate) mod cycle;
-pub(crate) mod drained;
-pub(crate) mod error;
-pub(crate) mod holder;
-pub(crate) mod loss;
+mod backend;
+mod config;
+mod cycle;
+mod drained;
+mod error;
+mod holder;
+mod loss;
 mod methods;
-pub(crate) mod name;
-pub(crate) mod queue;
-pub(crate) mod text;
-pub(crate) mod token;
-pub(crate) mod versions;
+mod name;
+mod queue;
+mod text;
+mod token;
+mod versions;
 
 #[cfg(feature = "tls")]
 pub use config::Tls;
@@ -28,8 +28,9 @@ pub use queue::{Contender, Queue, Sharing, Standing};
 pub use token::Token;
 pub use versions::{RECOMMENDED_ETCD, etcd_bugs};
 
-pub(crate) use backend::is_permanent;
-pub(crate) use config::{check_at_least, check_ttl};
+pub(crate) use backend::{BackendError, is_permanent};
+pub(crate) use config::{Connector, Source, check_at_least, check_ttl, is_endpoint};
+pub(crate) use holder::{Author, held_after};
 pub(crate) use methods::{getters, setters};
 pub(crate) use name::templates;
 pub(crate) use queue::Queues;

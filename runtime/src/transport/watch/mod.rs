@@ -20,7 +20,7 @@ mod tests {
     use super::*;
     use crate::clock::{BootClock, Clock, Moment, Sleep};
     use crate::transport::client::Client;
-    use crate::values::config::{Config, Connector};
+    use crate::values::{Config, Connector};
 
     /// Boot time, twenty times as fast.
     #[derive(Debug)]

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::table::{Command, Table};
-use crate::clock::{Clock, Moment, until};
+use crate::clock::{Clock, Moment, by, until};
 use crate::transport::client::Client;
 use crate::transport::convert::{MAX_ANSWER, key_value};
 
@@ -144,7 +144,8 @@ impl Stream {
         // A stream begins with its first watch.
         let mut client = connection.client.watch_client().max_decoding_message_size(MAX_ANSWER);
         let opening = client.watch(key, Some(options));
-        let end = match self.client.until(self.clock.now() + OPEN, pin!(opening)).await {
+        let limit = self.clock.now() + OPEN;
+        let end = match by(&*self.clock, limit, pin!(opening)).await {
             Some(Ok(stream)) => {
                 self.table.sent();
                 let (sender, answers) = stream.split();

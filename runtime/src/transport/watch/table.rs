@@ -11,7 +11,6 @@ use crate::clock::Moment;
 const SILENT: u32 = 2;
 
 /// What the engine wants of the task that talks to etcd.
-#[derive(Debug)]
 pub(crate) enum Command {
     /// Watches all keys below the prefix, from this revision on (not from the next one, rule P16): what is deleted, and if asked what
     /// is put. No id is used twice.

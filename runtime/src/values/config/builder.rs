@@ -26,7 +26,7 @@ pub struct Config {
     pub(crate) ttl: Duration,
     pub(crate) wait: Wait,
     pub(crate) service: String,
-    pub(super) source: Source,
+    pub(crate) source: Source,
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: Option<usize>,
     pub(crate) follow_members: bool,
@@ -210,10 +210,6 @@ impl Config {
     pub(crate) fn urls(&self) -> Vec<String> {
         let scheme = if self.has_tls() { "https" } else { "http" };
         self.endpoints.0.iter().map(|endpoint| url(endpoint, scheme)).collect()
-    }
-
-    pub(crate) fn source(&self) -> Source {
-        self.source.clone()
     }
 
     pub(super) fn has_tls(&self) -> bool {

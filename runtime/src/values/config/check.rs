@@ -105,9 +105,7 @@ pub(crate) fn check_at_least(
     at_least: Option<Duration>,
     at_most: Option<Duration>,
 ) -> Result<(), String> {
-    let Some(time) = at_least else {
-        return Ok(());
-    };
+    let Some(time) = at_least else { return Ok(()) };
     if time > KEPT {
         return Err(format!("at_least {time:?}: must be a year at most"));
     }
@@ -122,7 +120,7 @@ pub(crate) fn check_at_least(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::config::Credentials;
+    use crate::values::Credentials;
 
     #[cfg(feature = "tls")]
     const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
@@ -176,7 +174,7 @@ mod tests {
     #[test]
     fn users_other_than_root_have_limits() {
         let config = || Config::new(["http://a:1"]);
-        let limits = |config: Config| config.source().has_limits();
+        let limits = |config: Config| config.source.has_limits();
         let provided = config().credentials(async || Ok::<_, String>(Credentials::new()));
         assert!(limits(config().user("shop", "secret")) && limits(provided));
         assert!(!limits(config()) && !limits(config().user("root", "secret")));

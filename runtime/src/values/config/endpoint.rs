@@ -90,17 +90,14 @@ impl fmt::Debug for Endpoints {
 fn without_word_as_port(endpoint: &str) -> String {
     let host = endpoint.find("://").map_or(0, |at| at + 3);
     let (scheme, rest) = endpoint.split_at(host);
+    let ends = |c| ['/', '?', '#'].contains(&c);
+    let is_number = |port: &str| port.chars().take_while(|c| !ends(*c)).all(|c| c.is_ascii_digit());
     match rest.split_once(':') {
-        Some((host, port)) if !rest.starts_with('[') && !begins_with_number(port) => {
+        Some((host, port)) if !rest.starts_with('[') && !is_number(port) => {
             format!("{scheme}{host}:{HIDDEN}")
         }
         _ => endpoint.to_owned(),
     }
-}
-
-fn begins_with_number(port: &str) -> bool {
-    let number = port.split(['/', '?', '#']).next().unwrap_or(port);
-    number.chars().all(|c| c.is_ascii_digit())
 }
 
 #[cfg(test)]

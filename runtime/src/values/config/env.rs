@@ -135,9 +135,7 @@ impl Environment<'_> {
     }
 
     fn user(&self) -> Result<Option<(String, String)>, LockError> {
-        let Some(user) = self.either("ETCD_LOCKED_USER", "ETCDCTL_USER") else {
-            return Ok(None);
-        };
+        let Some(user) = self.either("ETCD_LOCKED_USER", "ETCDCTL_USER") else { return Ok(None) };
         if let Some((name, password)) = user.value.split_once(':') {
             return Ok(Some((name.to_owned(), password.to_owned())));
         }
