@@ -520,10 +520,12 @@ impl Core {
 
     /// Records were written, or not. Where one key has changed, the others of its transaction are written again.
     pub(super) fn described(&mut self, keys: &[Description], result: Result<TxnAnswer, Failure>) {
-        // It only informs: what etcd refuses is not sent again for the same holder.
+        // It only informs: what etcd refuses is not sent again for the same holder. At its quota it may have written it (rule P34).
         let over = match &result {
             Ok(answer) => answer.succeeded,
-            Err(failure) => matches!(failure, Failure::Refused(..)),
+            Err(Failure::Refused(Refusal::NoSpace, _)) => true,
+            Err(Failure::Refused(..)) => return,
+            Err(_) => false,
         };
         for (it, modified) in transactions::described(keys, result.ok()) {
             let Some(contender) = self.names.contender_mut(it.contender) else { continue };

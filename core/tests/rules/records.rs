@@ -162,6 +162,13 @@ fn description_is_sent_again_unless_it_is_refused() {
     }
 }
 
+/// Else a user who may not write the record would have each held key read.
+#[test]
+fn refused_description_has_nothing_read() {
+    let mut rig = describing(&[]);
+    rig.answer(puts, Err(refused(Refusal::PermissionDenied))).sends_nothing();
+}
+
 #[test]
 fn own_description_is_no_put_of_another_client() {
     let mut rig = describing(&[]);
