@@ -56,11 +56,11 @@ impl Attempt {
         begins
     }
 
-    /// It is sent again: the first time at once (rule P30), then after a pause, the longest if etcd has refused it (rule P34).
+    /// It is sent again: the first time at once (rule P30), then after a pause; if etcd has refused it, after the longest (rule P34).
     fn failed(&mut self, now: Moment, refused: bool, jitter: &mut Jitter) {
         let pause = match self.failures {
-            0 => Duration::ZERO,
             _ if refused => jitter.pause(SLOWLY),
+            0 => Duration::ZERO,
             failures => jitter.pause(failures),
         };
         *self = Self { due: now + pause, under_way: false, failures: self.failures + 1 };
