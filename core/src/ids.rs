@@ -11,15 +11,7 @@ macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(u64);
-
-        impl $name {
-            /// Its number.
-            #[allow(dead_code)] // not of every id
-            pub const fn get(self) -> u64 {
-                self.0
-            }
-        }
+        pub struct $name(pub u64);
 
         impl From<u64> for $name {
             fn from(number: u64) -> Self {

@@ -413,10 +413,10 @@ impl Rig {
     /// Takes the oldest output about a call.
     pub(crate) fn output(&mut self, call: CallId) -> Option<Output> {
         let at = self.outputs.iter().position(|output| match output {
-            Output::Granted(grant) => grant.call.get() == call,
+            Output::Granted(grant) => grant.call.0 == call,
             Output::Refused { call: of, .. }
             | Output::Lost { call: of, .. }
-            | Output::Released { call: of, .. } => of.get() == call,
+            | Output::Released { call: of, .. } => of.0 == call,
             _ => false,
         })?;
         Some(self.outputs.remove(at))

@@ -224,14 +224,14 @@ impl Town {
     /// What a call got, the last time it was granted.
     pub(crate) fn grant(&self, call: CallId) -> &Grant {
         let mut grants = self.outputs().filter_map(|output| match output {
-            Output::Granted(grant) if grant.call.get() == call => Some(grant),
+            Output::Granted(grant) if grant.call.0 == call => Some(grant),
             _ => None,
         });
         grants.next_back().expect("a grant")
     }
 
     pub(crate) fn is_granted(&self, call: CallId) -> bool {
-        let is = |output: &Output| matches!(output, Output::Granted(it) if it.call.get() == call);
+        let is = |output: &Output| matches!(output, Output::Granted(it) if it.call.0 == call);
         self.outputs().any(is)
     }
 
@@ -252,7 +252,7 @@ impl Town {
     /// Why calls were refused, in any process.
     pub(crate) fn refusals(&self) -> Vec<(CallId, &Refused)> {
         let refusals = self.outputs().filter_map(|output| match output {
-            Output::Refused { call, why } => Some((call.get(), why)),
+            Output::Refused { call, why } => Some((call.0, why)),
             _ => None,
         });
         refusals.collect()

@@ -54,7 +54,7 @@ impl Registry {
 
     fn shard(&self, id: CallId) -> MutexGuard<'_, Shard> {
         let shards = SHARDS as u64;
-        let at = usize::try_from(id.get() % shards).unwrap_or_default();
+        let at = usize::try_from(id.0 % shards).unwrap_or_default();
         lock(&self.0[at])
     }
 }

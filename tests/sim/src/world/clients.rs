@@ -275,7 +275,7 @@ impl Bench {
             _ => return,
         };
         self.submitted += u64::from(comes);
-        let call = self.calls.get_mut(&id.get()).expect("a call");
+        let call = self.calls.get_mut(&id.0).expect("a call");
         call.given_up &= !matches!(input, Input::Cancel(_));
         let (rank, heard) = (Some(self.submitted), self.processes[n].heard.len());
         match comes {
@@ -372,7 +372,7 @@ impl Bench {
         match output {
             Output::Granted(grant) => self.granted(grant),
             Output::Refused { call, why } => {
-                let id = call.get();
+                let id = call.0;
                 let call = &self.calls[&id];
                 let stage = &call.stage;
                 // A call that was given up while its process slept is answered all the same.
@@ -394,9 +394,9 @@ impl Bench {
                 self.calls.get_mut(&id).expect("a call").left = Some(self.submitted);
                 self.over(id);
             }
-            Output::Lost { call, cause } => self.lost(n, call.get(), cause),
+            Output::Lost { call, cause } => self.lost(n, call.0, cause),
             Output::Released { call, .. } => {
-                let id = call.get();
+                let id = call.0;
                 let Call { stage, how, .. } = &self.calls[&id];
                 let orphaned = matches!(stage, Stage::Done) && *how == Release::Confirmed;
                 let releases = orphaned || matches!(stage, Stage::Releasing);
@@ -423,7 +423,7 @@ impl Bench {
     }
 
     fn granted(&mut self, grant: Grant) {
-        let (id, now) = (grant.call.get(), self.now);
+        let (id, now) = (grant.call.0, self.now);
         let call = &self.calls[&id];
         if call.given_up {
             // A grant on its way to a caller that has gone: it goes back (rule P26).

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use etcd_locked_core::{CallId, Core, Key, LeaseId, RequestId, Revision, Seat, State};
+use etcd_locked_core::{Core, Key, LeaseId, RequestId, Revision, Seat, State};
 
 /// Timers and exchanges that a core without calls may have: those of the sessions it keeps for the next call.
 const TIMERS: usize = 20;
@@ -69,9 +69,9 @@ pub(crate) fn contenders(core: &Core) -> Vec<Contender> {
         state: ContenderState::of(&of.state),
         key: of.key.clone(),
         created: of.created,
-        holders: of.ownership().into_iter().flat_map(|it| it.holders()).map(CallId::get).collect(),
+        holders: of.ownership().into_iter().flat_map(|it| it.holders()).map(|it| it.0).collect(),
         detached: of.detached,
-        call: of.bound.map(CallId::get),
+        call: of.bound.map(|it| it.0),
         aborts: of.aborts,
     });
     let mut all: Vec<Contender> = keys.collect();
@@ -94,7 +94,7 @@ pub(crate) fn contenders_of(core: &Core, name: &str) -> Vec<Contender> {
 /// The wait queue of a name: its head first.
 pub(crate) fn waiters(core: &Core, name: &str) -> Vec<u64> {
     let waiters = core.waiters(name);
-    waiters.into_iter().map(CallId::get).collect()
+    waiters.into_iter().map(|it| it.0).collect()
 }
 
 /// The leases under which a core may create keys.
@@ -118,7 +118,7 @@ pub(crate) fn is_idle(core: &Core) -> Result<(), String> {
 /// The call that a request under way takes out of a cycle, and the keys of it: those that wait, and those that they wait for.
 pub(crate) fn abort(core: &Core, request: RequestId) -> Option<(u64, Vec<Key>)> {
     let (call, keys) = core.abort_under_way(request)?;
-    Some((call.get(), keys.into_iter().map(|(key, _)| key).collect()))
+    Some((call.0, keys.into_iter().map(|(key, _)| key).collect()))
 }
 
 /// Steps that all cores of this thread have taken.
