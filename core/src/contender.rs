@@ -117,7 +117,7 @@ pub struct Contender {
     pub ahead: Option<Ahead>,
     /// Deletions that a watch has reported before that: each key with its last one.
     gone: BTreeMap<Vec<u8>, Revision>,
-    /// The oldest key of the family, if it alone was in the response to the put.
+    /// The oldest other key of the family, if the response to the put has shown one.
     oldest: Option<Vec<u8>>,
     /// The revision of a state in which nothing older excluded it: that stays true (rule P14).
     pub admitted: Option<Revision>,
@@ -190,17 +190,11 @@ impl Contender {
     }
 
     pub fn ownership(&self) -> Option<&Ownership> {
-        match &self.state {
-            State::Held(ownership) => Some(ownership),
-            _ => None,
-        }
+        if let State::Held(ownership) = &self.state { Some(ownership) } else { None }
     }
 
     pub fn ownership_mut(&mut self) -> Option<&mut Ownership> {
-        match &mut self.state {
-            State::Held(ownership) => Some(ownership),
-            _ => None,
-        }
+        if let State::Held(ownership) = &mut self.state { Some(ownership) } else { None }
     }
 
     /// How calls hold it that have not lost it.
@@ -273,16 +267,13 @@ impl Contender {
         let own = self.key.as_deref().unwrap_or_default().as_bytes();
         let there = found.is_empty() || found.iter().any(|kv| kv.key == own);
         let is_other = |kv: &&Kv| kv.key != own && contends(&self.family, &kv.key);
-        let oldest = found.iter().find(is_other).map(|kv| kv.key.clone());
-        let others = oldest.is_some();
+        self.oldest = found.iter().find(is_other).map(|kv| kv.key.clone());
         // A watch may have seen it deleted before its put was answered: then a read finds out.
         if there && self.gone.get(own).is_none_or(|deleted| *deleted <= created) {
             self.seen = Some(revision);
             self.read(revision, found);
-        } else {
-            self.oldest = oldest;
         }
-        others
+        self.oldest.is_some()
     }
 
     /// Takes in all keys of its family, as a read at this revision shows them, or all that are older.
@@ -338,10 +329,8 @@ impl Contender {
     /// The key that the next read includes with value and lease: its own if another client may have written it, else the predecessor
     /// that most likely owns the name, the oldest one.
     pub fn key_to_read(&self) -> Option<&[u8]> {
-        if self.modified.is_none() {
-            return self.key.as_deref().map(str::as_bytes);
-        }
         match &self.ahead {
+            _ if self.modified.is_none() => self.key.as_deref().map(str::as_bytes),
             None => self.oldest.as_deref(),
             Some(ahead) => {
                 let oldest = ahead.standing.iter().min_by_key(|(_, born)| **born);

@@ -108,9 +108,8 @@ impl Name {
         if let Some((number, _)) = self.fronts().find(|(_, it)| unread(it)) {
             return Step::Read(number);
         }
-        let head = self.head(calls);
         let Some((number, contender)) = self.in_line.and_then(|of| self.numbered(of)) else {
-            return match head {
+            return match self.head(calls) {
                 Some((id, head)) => self.step_of(id, head, now, sessions),
                 None if self.contenders.is_empty() => Step::Retire,
                 None => Step::Wait,
@@ -145,13 +144,14 @@ impl Name {
         let alone = !contender.is_group && contender.listed == 0;
         let stays = sound && alone && ownership.may_pass(now);
         let foreign = self.foreign.is_some_and(|at| now - at < CONTENDED);
+        let lingers = mode == Mode::Exclusive && !foreign && ownership.stays > Some(now);
         // An heir wants just this name, and wants it alike.
         let inherits = |head: &Call| !head.is_group() && head.wish == contender.wish;
         match self.head(calls) {
             Some((heir, head)) if stays && mode != Mode::Shared && inherits(head) => {
                 Some(Step::Grant(number, heir))
             }
-            None if stays && mode == Mode::Exclusive && !foreign && ownership.lingers(now) => None,
+            None if stays && lingers => None,
             _ => Some(Step::GiveUp(number)),
         }
     }
@@ -201,8 +201,7 @@ impl Name {
         let (_, head) = self.waiters.first_key_value()?;
         match mode {
             _ if beside => {
-                let shared = mode == Mode::Shared;
-                self.free_number().map(|number| Seat::Nested { number, shared })
+                Some(Seat::Nested { number: self.free_number()?, shared: mode == Mode::Shared })
             }
             _ if *head != id || self.in_line.is_some() || self.is_full(mode) => None,
             Mode::Exclusive => Some(Seat::Exclusive).filter(|it| !self.seats.contains_key(it)),
@@ -491,9 +490,7 @@ impl Names {
     /// Looks again at the names whose keys have lingered for as long as they may: at most this many.
     pub fn end_lingering(&mut self, now: Moment, most: usize) {
         let over = self.lingering.iter().take(most).take_while(|(until, _)| *until <= now).count();
-        for (_, name) in self.lingering.drain(..over).collect::<Vec<_>>() {
-            self.touch(name);
-        }
+        self.dirty.extend(self.lingering.drain(..over).map(|(_, name)| name));
     }
 
     /// The name of a contender goes on without it, whatever becomes of its key.

@@ -35,14 +35,15 @@ pub struct Ownership {
     pub handover: u16,
     /// When a read was asked for that has no response yet.
     pub asked: Option<Moment>,
-    /// The revision of the last read, when it came, and whether it showed that another process waits. Without a revision: when the
-    /// ownership began.
-    behind: (Option<Revision>, Moment, bool),
+    /// The revision of the last read, and when it came. Without a revision: when the ownership began.
+    read: (Option<Revision>, Moment),
+    /// It has shown that another process waits.
+    contended: bool,
     /// The key is gone or its session is lost: no call can rely on it.
     pub lost: bool,
     /// Until when the key lingers for the next call of this process, once the last body has gone. `None`: it goes with that body
     /// (rule P22).
-    stays: Option<Moment>,
+    pub stays: Option<Moment>,
 }
 
 impl Ownership {
@@ -54,7 +55,8 @@ impl Ownership {
             named: None,
             handover: 0,
             asked: None,
-            behind: (alone, now, false),
+            read: (alone, now),
+            contended: false,
             lost: false,
             stays: None,
         }
@@ -77,7 +79,7 @@ impl Ownership {
         }
         self.handover += 1;
         self.holders.insert((self.handover, call));
-        !self.is_contended() && self.is_old(now) && self.ask(now)
+        !self.contended && self.is_old(now) && self.ask(now)
     }
 
     /// A call's body is gone; `handover`: the number in its token. Returns true if it was the last: then the key may stay until `stays`.
@@ -85,11 +87,6 @@ impl Ownership {
         self.holders.remove(&(handover, call));
         self.stays = stays;
         self.holders.is_empty()
-    }
-
-    /// Returns true if its key stays for a moment, as no call is known to wait for it.
-    pub fn lingers(&self, now: Moment) -> bool {
-        !self.is_contended() && self.stays > Some(now)
     }
 
     /// When the record at etcd has to name the first holder, unless it does.
@@ -100,9 +97,8 @@ impl Ownership {
 
     /// A read of this revision has shown whether another process waits. One that a later read has overtaken does not count.
     pub fn read(&mut self, now: Moment, revision: Revision, contended: bool) {
-        if self.behind.0 <= Some(revision) {
-            self.asked = None;
-            self.behind = (Some(revision), now, contended);
+        if self.read.0 <= Some(revision) {
+            (self.asked, self.read, self.contended) = (None, (Some(revision), now), contended);
         }
     }
 
@@ -113,28 +109,23 @@ impl Ownership {
         first
     }
 
-    /// Returns true if another process waits, as far as the last read has shown.
-    pub fn is_contended(&self) -> bool {
-        self.behind.2
-    }
-
     /// Returns true if another process may have come since the last read.
     fn is_old(&self, now: Moment) -> bool {
-        now - self.behind.1 >= RUN
+        now - self.read.1 >= RUN
     }
 
     /// Returns true if the key may be handed over once more, now that the last body has gone.
     pub fn may_pass(&self, now: Moment) -> bool {
         let patient = self.asked.is_none_or(|at| now - at < PATIENCE);
-        let unwanted = !self.is_contended() && (patient || !self.is_old(now));
+        let unwanted = !self.contended && (patient || !self.is_old(now));
         !self.lost && self.stays.is_some() && self.handover < u16::MAX && unwanted
     }
 
     /// Whether no other reader may join: a contender waits, or the key is about to be deleted. `None`: a read has to show that first.
     pub fn is_closed(&self, now: Moment) -> Option<bool> {
-        match self.behind {
+        match self.read {
             _ if self.lost || self.handover == u16::MAX => Some(true),
-            (Some(_), came, contended) if now - came <= OPEN => Some(contended),
+            (Some(_), came) if now - came <= OPEN => Some(self.contended),
             _ => None,
         }
     }

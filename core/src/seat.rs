@@ -91,18 +91,17 @@ impl Seat {
         let (lease, suffix) = str::from_utf8(child).ok()?.split_once('.')?;
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let (kind, rest) = suffix.split_at_checked(1)?;
-        let reader = rest.strip_suffix(".r").filter(|_| kind == "n");
-        let number = reader.unwrap_or(rest);
+        let (number, shared) = rest.strip_suffix(".r").map_or((rest, false), |rest| (rest, true));
         // One way to write each, or two keys could be one permit.
         let is_plain = number == "0" || !number.starts_with(['0', '+']);
         if lease.is_empty() || !lease.bytes().all(is_hex) || !is_plain {
             return None;
         }
         let number = number.parse().ok()?;
-        match kind {
-            "r" => Some(Self::Shared(number)),
-            "p" => Some(Self::Permit(number)),
-            "n" => Some(Self::Nested { number, shared: reader.is_some() }),
+        match (kind, shared) {
+            ("r", false) => Some(Self::Shared(number)),
+            ("p", false) => Some(Self::Permit(number)),
+            ("n", shared) => Some(Self::Nested { number, shared }),
             _ => None,
         }
     }
