@@ -189,6 +189,12 @@ impl Contender {
         Some((OwnedKey { key, created, revision, handover }, asks))
     }
 
+    /// It is to be deleted.
+    pub fn part(&mut self) {
+        self.state = State::Parting;
+        (self.read_at, self.to_read) = (None, None);
+    }
+
     pub fn ownership(&self) -> Option<&Ownership> {
         if let State::Held(ownership) = &self.state { Some(ownership) } else { None }
     }

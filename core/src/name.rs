@@ -6,13 +6,14 @@
 //! nothing has to remember why.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::mem::{replace, take};
 use std::time::Duration;
 
 use crate::call::{Call, Calls, Ticket};
 use crate::contender::{Contender, Standing, State};
 use crate::ids::{CallId, ContenderId, Key, LeaseId, NameId, Revision, contends, lease_of};
 use crate::moment::Moment;
-use crate::output::{OwnedKey, Owner};
+use crate::output::Owner;
 use crate::pool::Sessions;
 use crate::request::Kv;
 use crate::seat::{Mode, Seat};
@@ -259,50 +260,21 @@ impl Name {
         Some((number, self.contenders.get(&number)?))
     }
 
-    /// The put of a contender was applied: it waits at etcd from now on.
-    pub fn placed(
-        &mut self,
-        now: Moment,
-        number: u64,
-        revision: Revision,
-        (previous, found): (Option<Revision>, Vec<Kv>),
-    ) {
-        let Some(contender) = self.contenders.get_mut(&number) else { return };
-        let foreign = contender.placed(revision, previous, &found);
-        let created = contender.created;
-        self.waiting.insert((created, number));
-        self.see(now, foreign);
-    }
-
-    /// A contender goes to a call: from the line, or from a call before it. Returns what [`Contender::grant`] does.
-    pub fn grant(&mut self, now: Moment, number: u64, call: CallId) -> Option<(OwnedKey, bool)> {
-        self.leave_lists(number);
+    /// Changes a contender, and lists it where it belongs from then on. Whatever lets it wait, be held, or neither, is done by this.
+    pub fn change<T>(&mut self, number: u64, by: impl FnOnce(&mut Contender) -> T) -> Option<T> {
         let contender = self.contenders.get_mut(&number)?;
-        let granted = contender.grant(now, call)?;
+        let result = by(contender);
+        let waits = matches!(contender.state, State::Waiting) && !contender.detached;
+        let held = contender.ownership().filter(|_| !contender.detached);
         let is_permit = matches!(contender.seat, Seat::Permit(_));
-        self.held.insert((is_permit, number));
-        Some(granted)
-    }
-
-    /// A contender does not wait any more, and no call holds it.
-    fn leave_lists(&mut self, number: u64) {
-        let Some(contender) = self.contenders.get(&number) else { return };
-        self.in_line.take_if(|of| *of == number);
-        self.waiting.remove(&(contender.created, number));
-        self.held.remove(&(matches!(contender.seat, Seat::Permit(_)), number));
-        self.released.remove(&number);
+        list(&mut self.waiting, (contender.created, number), waits);
+        list(&mut self.held, (is_permit, number), held.is_some());
+        list(&mut self.released, number, held.is_some_and(|it| it.first().is_none()));
+        self.in_line.take_if(|of| *of == number && !contender.is_in_line());
         if self.in_line.is_none() && self.waiting.is_empty() {
             self.owner = None; // unknown while this process has no contender that waits
         }
-    }
-
-    /// A contender is to be deleted. Its seat stays taken until that is answered.
-    pub fn part(&mut self, number: u64) {
-        self.leave_lists(number);
-        if let Some(contender) = self.contenders.get_mut(&number) {
-            contender.state = State::Parting;
-            (contender.read_at, contender.to_read) = (None, None);
-        }
+        Some(result)
     }
 
     /// The contenders that wait at etcd for no older one of this process: the oldest, and readers behind it if it is a reader's.
@@ -356,6 +328,14 @@ impl Name {
         self.heard = Some(now);
         self.foreign = foreign.then_some(now).or(self.foreign);
     }
+}
+
+/// Has an item in a list, or not.
+fn list<T: Ord>(all: &mut BTreeSet<T>, item: T, belongs: bool) {
+    match belongs {
+        true => all.insert(item),
+        false => all.remove(&item),
+    };
 }
 
 /// The kind of a call: those of one kind may hold a name together; of the first none may, or only group by group.
@@ -455,7 +435,7 @@ impl Names {
 
     /// What a contender lists may pass on: it waits no more.
     pub fn unlist(&mut self, id: ContenderId) {
-        let lists = self.contender_mut(id).map(|it| std::mem::take(&mut it.lists));
+        let lists = self.contender_mut(id).map(|it| take(&mut it.lists));
         for held in lists.into_iter().flatten() {
             self.contender_mut(held).into_iter().for_each(|it| it.listed -= 1);
         }
@@ -469,12 +449,14 @@ impl Names {
         holder: (CallId, u16),
         stays: Option<Moment>,
     ) -> bool {
-        let Some(name) = self.get_mut(id.name) else { return false };
-        let Some(contender) = name.contenders.get_mut(&id.number) else { return false };
-        let is_last = contender.ownership_mut().is_some_and(|it| it.leave(holder, stays));
+        let leave = |it: &mut Contender| {
+            let is_last = it.ownership_mut().is_some_and(|it| it.leave(holder, stays));
+            it.confirms = is_last.then_some(holder.0).or(it.confirms);
+            is_last
+        };
+        let name = self.get_mut(id.name);
+        let is_last = name.and_then(|it| it.change(id.number, leave)).unwrap_or_default();
         if is_last {
-            contender.confirms = Some(holder.0);
-            name.released.insert(id.number);
             let lingers = stays.filter(|until| *until > now);
             self.lingering.extend(lingers.map(|until| (until, id.name)));
             self.touch(id.name);
@@ -497,12 +479,10 @@ impl Names {
     pub fn detach(&mut self, id: ContenderId) {
         self.touch(id.name);
         let Some(name) = self.get_mut(id.name) else { return };
-        name.leave_lists(id.number);
-        if let Some(contender) = name.contenders.get_mut(&id.number)
-            && !std::mem::replace(&mut contender.detached, true)
-        {
-            name.seats.remove(&contender.seat);
-            name.given_back.extend(contender.seat.number());
+        let detach = |it: &mut Contender| (!replace(&mut it.detached, true)).then_some(it.seat);
+        if let Some(seat) = name.change(id.number, detach).flatten() {
+            name.seats.remove(&seat);
+            name.given_back.extend(seat.number());
         }
     }
 

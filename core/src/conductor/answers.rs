@@ -90,9 +90,11 @@ impl Core {
             Ok(answer) if answer.succeeded => {
                 let revision = answer.revision;
                 let placed = transactions::placed(answer, ids.len());
-                for (id, placed) in ids.into_iter().zip(placed) {
+                for (id, (previous, found)) in ids.into_iter().zip(placed) {
                     let Some(name) = self.names.get_mut(id.name) else { continue };
-                    name.placed(self.now, id.number, revision, placed);
+                    let place = |it: &mut Contender| it.placed(revision, previous, &found);
+                    let foreign = name.change(id.number, place);
+                    foreign.into_iter().for_each(|foreign| name.see(self.now, foreign));
                     if self.is_unwanted(id) {
                         self.delete(id);
                     }

@@ -280,7 +280,8 @@ impl Core {
         let mut owned = Vec::with_capacity(contenders.len());
         for of in &*contenders {
             let name = self.names.get_mut(of.name);
-            let granted = name.and_then(|name| name.grant(self.now, of.number, call_id));
+            let granted =
+                name.and_then(|name| name.change(of.number, |it| it.grant(self.now, call_id))?);
             let Some((key, asks)) = granted else { continue };
             owned.push(key);
             self.names.unlist(*of);
@@ -408,7 +409,7 @@ impl Core {
         let key = contender.key.clone().filter(|_| may_be_there)?;
         let (session, is_held) = (contender.session, contender.ownership().is_some());
         let deletion = Deletion { contender: id, session, key, created: contender.created };
-        name.part(id.number);
+        name.change(id.number, Contender::part);
         if is_held {
             self.sessions.drop_body(session);
             if self.sessions.all.get(&session).is_some_and(Session::is_lost) {
