@@ -31,7 +31,7 @@ impl Core {
 
     /// The victim and the keys of a cycle that this request is to cut, if it is to.
     pub fn abort_under_way(&self, request: RequestId) -> Option<(CallId, Vec<Incarnation>)> {
-        match &self.under_way.get(&request)?.1 {
+        match self.under_way.get(&request)? {
             Exchange::Abort(call, _, cycle) => Some((*call, cycle.keys.clone())),
             _ => None,
         }

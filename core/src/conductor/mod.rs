@@ -39,7 +39,8 @@ const BUDGET: usize = 256;
 /// What a request is for.
 #[derive(Debug)]
 enum Exchange {
-    Session(SessionId, Asked),
+    /// What a session has asked for, and when.
+    Session(SessionId, (Moment, Asked)),
     Revocation(LeaseId),
     /// Puts, and deletions of others in the same transaction (rule P7).
     Put(SessionId, Vec<Unit>, Vec<Deletion>),
@@ -59,10 +60,8 @@ pub struct Core {
     settings: Settings,
     /// The moment of the input that is being handled.
     now: Moment,
-    /// It is a command, on a caller's thread, which does no work for others; and something of what it made ready waits for what other
-    /// commands bring, until the next tick.
+    /// It is a command, on a caller's thread, which does no work for others.
     is_command: bool,
-    deferred: bool,
     /// Timers that it may still fire.
     budget: usize,
     jitter: Jitter,
@@ -75,8 +74,8 @@ pub struct Core {
     view: View,
     searches: Searches,
     timers: Timers,
-    /// Requests without an answer: when each was sent, and what it is for.
-    under_way: BTreeMap<RequestId, (Moment, Exchange)>,
+    /// Requests without an answer.
+    under_way: BTreeMap<RequestId, Exchange>,
     last_request: u64,
     /// Since when etcd is lost, if it is, and why.
     lost: Option<(Moment, Option<Cause>)>,
@@ -90,7 +89,6 @@ impl Core {
         Self {
             now: Moment::after_boot(Duration::ZERO),
             is_command: false,
-            deferred: false,
             budget: 0,
             jitter: Jitter::new(settings.seed),
             has_met_crowd: false,
@@ -116,7 +114,6 @@ impl Core {
         self.is_command =
             matches!(input, Input::Acquire(_) | Input::Release { .. } | Input::Cancel(_));
         self.budget = if self.is_command { 0 } else { BUDGET };
-        self.deferred = false;
         match input {
             Input::Acquire(acquire) => self.acquire(acquire),
             Input::Cancel(call) => self.stop_waiting(call, None),
@@ -157,9 +154,10 @@ impl Core {
 
     /// When to call `handle` again at the latest; a moment that has passed if timers are due that the last input has left.
     pub fn next_timeout(&self) -> Option<Moment> {
+        let ready = self.outbox.deletions.is_ready() || !self.sessions.awake.is_empty();
         let of_all = [
             self.timers.next(),
-            self.deferred.then_some(self.now),
+            self.waits_for_more(ready && self.may_send()).then_some(self.now),
             self.silence_due(),
             self.names.lingering_until(),
             self.outbox.retry_at,
@@ -225,11 +223,10 @@ impl Core {
 
     /// etcd answered a request, or did not.
     fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
-        let Some((at, exchange)) = self.under_way.remove(&request) else { return };
+        let Some(exchange) = self.under_way.remove(&request) else { return };
         match exchange {
             Exchange::Session(id, asked) => {
-                let (now, asked) = (self.now, (at, asked));
-                for need in self.sessions.answered(now, id, asked, result, &mut self.jitter) {
+                for need in self.sessions.answered(self.now, id, asked, result, &mut self.jitter) {
                     self.meet(id, need);
                 }
             }
@@ -289,10 +286,8 @@ impl Core {
     }
 
     /// Whether what is ready waits for what other calls bring, until the next tick.
-    fn waits_for_more(&mut self, ready: bool) -> bool {
-        let waits = self.settings.defers && self.is_command && ready;
-        self.deferred |= waits;
-        waits
+    fn waits_for_more(&self, ready: bool) -> bool {
+        self.settings.defers && self.is_command && ready
     }
 
     /// etcd answers again: what it was sent before, and may never answer, holds nothing back any more. Renewals go first, because
@@ -323,7 +318,7 @@ impl Core {
     fn send(&mut self, request: Request, exchange: Exchange) {
         self.last_request += 1;
         let id = RequestId::from(self.last_request);
-        self.under_way.insert(id, (self.now, exchange));
+        self.under_way.insert(id, exchange);
         self.outputs.push_back(Output::Send { id, request });
     }
 
@@ -345,8 +340,7 @@ impl Core {
             Exchange::Put(.., deletions) => !deletions.is_empty(),
             _ => false,
         };
-        !self.outbox.deletions.pending.is_empty()
-            || self.under_way.values().any(|(_, it)| is_delete(it))
+        !self.outbox.deletions.pending.is_empty() || self.under_way.values().any(is_delete)
     }
 
     /// When the first caller came that waits for a lock, or for a session.
@@ -394,10 +388,10 @@ impl Core {
             self.flush();
         }
         let of_leases = |it: &Exchange| {
-            matches!(it, Exchange::Session(_, Asked::Grant) | Exchange::Revocation(_))
+            matches!(it, Exchange::Session(_, (_, Asked::Grant)) | Exchange::Revocation(_))
         };
-        let mut exchanges = self.under_way.values().map(|(_, it)| it);
-        let leases = exchanges.any(of_leases) || !self.sessions.revocations.is_empty();
+        let leases =
+            self.under_way.values().any(of_leases) || !self.sessions.revocations.is_empty();
         if over || !(busy || self.has_deletes() || leases) {
             self.shutdown = Shutdown::Finished;
             self.outputs.push_back(Output::Finished);

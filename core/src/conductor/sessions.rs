@@ -56,7 +56,9 @@ impl Core {
     pub(super) fn meet(&mut self, id: SessionId, need: Need) {
         match need {
             Need::Send(Asked::Renewal, _) if self.shutdown.has_stopped() => {}
-            Need::Send(asked, request) => self.send(request, Exchange::Session(id, asked)),
+            Need::Send(asked, request) => {
+                self.send(request, Exchange::Session(id, (self.now, asked)))
+            }
             Need::Serve(names) => names.into_iter().for_each(|name| self.names.touch(name)),
             Need::TakeBack(contenders) => contenders.into_iter().for_each(|of| self.delete(of)),
             Need::Read(since, but) => {
