@@ -56,11 +56,6 @@ pub struct Call {
 }
 
 impl Call {
-    /// When it has to be looked at next.
-    pub fn due(&self) -> Option<Moment> {
-        self.until.into_iter().chain(self.search_at).min()
-    }
-
     /// Its place in its queues, while it waits.
     pub fn ticket(&self) -> Option<Ticket> {
         match self.stage {

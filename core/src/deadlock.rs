@@ -251,8 +251,8 @@ pub struct Searches {
 
 impl Searches {
     /// Begins a search for a call, unless one is under way.
-    pub fn begin(&mut self, call: CallId, search: impl FnOnce() -> Search) {
-        self.all.entry(call).or_insert_with(search);
+    pub fn begin(&mut self, call: CallId, search: Search) {
+        self.all.entry(call).or_insert(search);
         self.go_on(call);
     }
 

@@ -92,7 +92,8 @@ impl Core {
 
     /// Sets the one timer of a call.
     pub(super) fn set_call_timer(&mut self, id: CallId) {
-        self.timers.set(Timer::Call(id), self.calls.get(id).and_then(Call::due));
+        let due = |call: &Call| call.until.into_iter().chain(call.search_at).min();
+        self.timers.set(Timer::Call(id), self.calls.get(id).and_then(due));
     }
 
     pub(super) fn turn_down(&mut self, call: CallId, why: Refused) {
@@ -177,17 +178,16 @@ impl Core {
         let heard =
             |name: &Name| name.heard >= since || name.in_line().all(|(_, it)| it.created.is_some());
         let names = || self.names_of(id).filter(|(_, name)| heard(name));
-        let owned = names().find_map(|(at, name)| Some((at, Some(self.owner(name)?))));
+        // A call of this process that has not lost it, or another process.
+        let owner = |name: &Name| {
+            let own = name.held().find_map(|(_, it)| self.record_of(it.held()?));
+            let own = own.map(|record| Owner { record, unleased: None });
+            own.or_else(|| name.owner.clone())
+        };
+        let owned = names().find_map(|(at, name)| Some((at, Some(owner(name)?))));
         let behind = |name: &Name| name.head(&self.calls).is_some_and(|(head, _)| head != id);
         let queued = || names().find(|(_, name)| behind(name)).or_else(|| names().next());
         owned.or_else(|| Some((queued()?.0, None)))
-    }
-
-    /// Who has a name: a call of this process that has not lost it, or another process.
-    fn owner(&self, name: &Name) -> Option<Owner> {
-        let own = name.held().find_map(|(_, it)| self.record_of(it.held()?));
-        let own = own.map(|record| Owner { record, unleased: None });
-        own.or_else(|| name.owner.clone())
     }
 
     /// The record of the first holder; once that call has held its lock for a second, it says since when.
@@ -309,23 +309,23 @@ impl Core {
         let lingers = how == Release::Lingering && self.shutdown == Shutdown::Not;
         let until = if lingers { self.now + LINGER } else { self.now };
         let stays = (!fenced).then_some(until);
-        let mut shared = 0;
+        let mut left = 0;
         for of in &*contenders {
-            match self.names.release(self.now, *of, holder, stays) {
+            let is_last = self.names.release(self.now, *of, holder, stays);
+            left += usize::from(is_last);
+            if is_last && how == Release::Moved {
                 // No delete follows, and the name stays closed here: a new key of this process would replace the moved one.
-                true if how == Release::Moved => drop(self.part(*of)),
-                true => {}
-                false => shared += 1,
+                self.part(*of);
             }
         }
-        let stage = Stage::Releasing { left: contenders.len(), refused: None };
+        let stage = Stage::Releasing { left, refused: None };
         let stage = (how == Release::Confirmed).then_some(stage);
         self.calls.go_on(id, stage, Some(self.now + CONFIRM));
         self.set_call_timer(id);
-        self.confirm(Some(id), shared);
+        self.confirm(Some(id), 0);
     }
 
-    /// Contenders of a released call are gone, or go on with others: this many. After the last one its caller is notified.
+    /// This many contenders of a released call are gone, or go on with others. After the last one its caller is notified.
     fn confirm(&mut self, call: Option<CallId>, gone: usize) {
         let Some(id) = call else { return };
         let stage = self.calls.get_mut(id).map(|call| &mut call.stage);

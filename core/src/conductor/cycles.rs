@@ -16,24 +16,19 @@ impl Core {
     pub(super) fn look_for_cycle(&mut self, id: CallId) {
         let nested = self.calls.is_nested(id);
         let Some(call) = self.calls.get_mut(id) else { return };
-        let may = call.is_shown && call.ticket().is_some() && nested;
-        call.search_at = may.then(|| deadlock::next_search(self.now));
-        if !may {
+        let looks = call.search_at.is_some() && nested;
+        call.search_at = looks.then(|| deadlock::next_search(self.now));
+        if !looks {
             return;
         }
-        let own = call.own.clone();
-        let contenders = own.iter().filter_map(|of| self.names.contender(*of));
+        let names = call.names.len();
+        let contenders = call.own.iter().filter_map(|of| self.names.contender(*of));
         let in_line: Vec<&Contender> = contenders.filter(|it| it.is_in_line()).collect();
-        match in_line.first() {
-            Some(first) => {
-                let waits = in_line.iter().filter_map(|it| it.incarnation());
-                let waits: Vec<Incarnation> = waits.collect();
-                if waits.len() == own.len() {
-                    let (prefix, held) = (&self.settings.prefix, self.holds_of(first).collect());
-                    self.searches.begin(id, || Search::new(prefix, waits, held));
-                }
-            }
-            None => self.claim(id, true),
+        let Some(first) = in_line.first() else { return self.claim(id, true) };
+        let waits: Vec<Incarnation> = in_line.iter().filter_map(|it| it.incarnation()).collect();
+        if waits.len() == names {
+            let held = self.holds_of(first).collect();
+            self.searches.begin(id, Search::new(&self.settings.prefix, waits, held));
         }
     }
 
