@@ -264,23 +264,21 @@ impl Core {
     /// Sends what is ready, as much in one transaction as fits, and as many as the windows allow: first what others wait for.
     fn flush(&mut self) {
         self.flush_sessions();
-        while self.may_send()
-            && !self.waits_for_more(self.outbox.deletions.is_ready())
+        if !self.may_send() {
+            return;
+        }
+        while !self.waits_for_more(self.outbox.deletions.is_ready())
             && let Some(deletions) = self.outbox.deletions.next(|_| Some(1))
         {
             let txn = transactions::delete(&deletions);
             self.send(Request::Txn(txn), Exchange::Delete(deletions));
         }
-        while self.may_send()
-            && let Some(lease) = self.sessions.revocations.pop()
-        {
+        while let Some(lease) = self.sessions.revocations.pop() {
             self.send(Request::Revoke(lease), Exchange::Revocation(lease));
         }
         self.flush_reads();
         self.flush_descriptions();
-        while self.may_send()
-            && let Some((reads, txn)) = self.searches.next_reads()
-        {
+        while let Some((reads, txn)) = self.searches.next_reads() {
             self.send(Request::Txn(txn), Exchange::Search(reads));
         }
     }
