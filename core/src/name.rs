@@ -323,6 +323,37 @@ impl Name {
         self.rests_until = (below > BELOW).then_some(now + REST);
     }
 
+    /// A read of a contender that waits, or is held, shows what is ahead of it, or behind it.
+    pub fn read(
+        &mut self,
+        now: Moment,
+        number: u64,
+        (revision, seen): (Revision, Vec<Kv>),
+        sessions: &Sessions,
+    ) {
+        let Some(contender) = self.contenders.get_mut(&number) else { return };
+        if contender.ownership().is_some() {
+            let is_ours = |key: &[u8]| lease_of(key).is_some_and(|it| sessions.have(it));
+            let contended = contender.is_contended(&seen, is_ours);
+            let ownership = contender.ownership_mut();
+            ownership.into_iter().for_each(|it| it.read(now, revision, contended));
+            return self.see(now, contended);
+        }
+        contender.read(revision, &seen);
+        let excluded = contender.admitted.is_none();
+        self.see(now, excluded);
+        let owner = seen.into_iter().find(|kv| excluded && kv.lease.is_some());
+        // Of a key of this process the owner elsewhere is not known, and stays as it was.
+        if owner.as_ref().is_none_or(|kv| self.by_key(&kv.key).is_none()) {
+            self.owner = owner.map(|mut kv| {
+                if self.is_going(&kv.key, kv.lease, sessions) {
+                    kv.value.clear(); // it holds nothing, and says nothing of itself (rule P36)
+                }
+                Owner::of(kv)
+            });
+        }
+    }
+
     /// etcd has shown whether other processes have contenders.
     pub fn see(&mut self, now: Moment, foreign: bool) {
         self.heard = Some(now);

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use super::{Core, Exchange, Timer};
 use crate::call::{Call, Stage};
 use crate::contender::{Contender, Need, State};
-use crate::ids::{
-    CallId, ContenderId, NameId, Revision, SessionId, Unit, WatchId, contends, lease_of,
-};
+use crate::ids::{CallId, ContenderId, NameId, Revision, SessionId, Unit, WatchId, contends};
 use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::output::{Output, Owner, Refused};
@@ -402,29 +400,9 @@ impl Core {
         if contender.modified.is_none() {
             return self.want_read(id, true);
         }
-        // The contender was granted after the read was sent, so the rest of the read is about another state.
-        if waits != read.up_to.is_some() {
-            return;
-        }
-        if !waits {
-            let is_ours = |key: &[u8]| lease_of(key).is_some_and(|it| self.sessions.have(it));
-            let contended = contender.is_contended(&seen, is_ours);
-            let ownership = contender.ownership_mut();
-            ownership.into_iter().for_each(|it| it.read(self.now, revision, contended));
-            return name.see(self.now, contended);
-        }
-        contender.read(revision, &seen);
-        let excluded = contender.admitted.is_none();
-        name.see(self.now, excluded);
-        let owner = seen.into_iter().find(|kv| excluded && kv.lease.is_some());
-        // Of a key of this process the owner elsewhere is not known, and stays as it was.
-        if owner.as_ref().is_none_or(|kv| name.by_key(&kv.key).is_none()) {
-            name.owner = owner.map(|mut kv| {
-                if name.is_going(&kv.key, kv.lease, &self.sessions) {
-                    kv.value.clear(); // it holds nothing, and says nothing of itself (rule P36)
-                }
-                Owner::of(kv)
-            });
+        // Else it was granted after the read was sent, so the rest of the read is about another state.
+        if waits == read.up_to.is_some() {
+            name.read(self.now, id.number, (revision, seen), &self.sessions);
         }
     }
 
