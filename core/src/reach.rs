@@ -28,7 +28,8 @@ pub struct Reach {
     under_way: usize,
     /// When etcd answered last.
     pub answered: Option<Moment>,
-    /// When the first exchange began since etcd answered last; at the earliest then, where one is still under way.
+    /// When the first exchange began since etcd answered last; at the earliest then, where one is still under way. Of an outage, its
+    /// begin.
     pub silent: Option<Moment>,
     outage: Option<Outage>,
     /// The highest revision that a transaction returned in this history, and how many histories have ended.
@@ -40,7 +41,6 @@ pub struct Reach {
 
 #[derive(Debug)]
 struct Outage {
-    since: Moment,
     noticed: Moment,
     /// How many exchanges have failed that began after it was noticed.
     failures: u32,
@@ -99,7 +99,7 @@ impl Reach {
         };
         if self.answered.is_some_and(|answered| answered > sent.at) {
             // It says nothing of etcd as it is now.
-            self.silent = self.silent.filter(|_| self.under_way > 0);
+            self.silent = self.silent.filter(|_| self.under_way > 0 || self.outage.is_some());
             return;
         }
         let outage = self.lose(now, Some(cause.clone()));
@@ -133,12 +133,11 @@ impl Reach {
 
     fn lose(&mut self, now: Moment, cause: Option<Cause>) -> &mut Outage {
         let (is_new, next) = (self.outage.is_none(), now + spread(now, PAUSE));
-        let since = self.silent.unwrap_or(now);
-        let outage = self.outage.get_or_insert(Outage { since, noticed: now, failures: 0, next });
+        let since = *self.silent.get_or_insert(now);
         if is_new || cause.is_some() {
-            self.news.push_back(Input::Lost { since: outage.since, cause });
+            self.news.push_back(Input::Lost { since, cause });
         }
-        outage
+        self.outage.get_or_insert(Outage { noticed: now, failures: 0, next })
     }
 
     /// Returns when [`probe`](Self::probe) is to be called, if at all.
@@ -151,7 +150,7 @@ impl Reach {
     /// Notices that etcd is silent. Returns the exchange that `request` begins, if etcd is to be probed with it now.
     pub fn probe(&mut self, now: Moment, request: &Request) -> Option<Sent> {
         self.due().filter(|due| *due <= now)?;
-        if self.silent.is_some() || self.outage.is_some() {
+        if self.silent.is_some() {
             self.lose(now, None).next = now + self.probe;
         }
         Some(self.begin(now, request))
@@ -173,7 +172,7 @@ impl Reach {
 
     /// Returns since when etcd is lost, if an exchange has shown it that began after that was noticed: its member may have died.
     pub fn is_lost_since(&self) -> Option<Moment> {
-        Some(self.outage.as_ref().filter(|outage| outage.failures > 0)?.since)
+        self.silent.filter(|_| self.outage.as_ref().is_some_and(|outage| outage.failures > 0))
     }
 }
 

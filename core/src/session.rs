@@ -97,7 +97,7 @@ impl Lease {
 }
 
 /// What a session serves.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Life {
     /// Acquisitions, once it has a lease and no barrier.
     Serving,
@@ -130,8 +130,8 @@ pub enum Need {
     Read(Moment, HashSet<Vec<u8>>),
     /// Read what calls hold, all of it until the next list: its keys could not be listed.
     ReadInTurn,
-    Retire,
-    Lose(LossCause),
+    /// It takes no acquisitions any more; if it is lost, its bodies stop too.
+    Leave(Option<LossCause>),
     /// Refuse the calls that wait for it: it cannot be had.
     GiveUp(Refused),
     /// Revoke its lease: it is of no more use, and no body keeps it (rule P26).
@@ -268,7 +268,9 @@ impl Session {
             let asks = sends && self.renewal.begin(now);
             return asks.then_some(Need::Send(Asked::Grant, Request::Grant(self.ttl_secs)));
         };
-        let Some(stop) = lease.stop(now) else { return Some(Need::Lose(LossCause::Expired)) };
+        let Some(stop) = lease.stop(now) else {
+            return Some(Need::Leave(Some(LossCause::Expired)));
+        };
         if !self.unfresh.is_empty() {
             if self.is_fresh(now) {
                 return Some(Need::Serve(take(&mut self.unfresh)));
@@ -280,7 +282,7 @@ impl Session {
         if self.renewal.begin(now) {
             let idle = lease.ttl * IDLE[usize::from(spare)];
             if self.contenders.is_empty() && now - self.last_used >= idle {
-                return Some(Need::Retire);
+                return Some(Need::Leave(None));
             }
             self.renewal.due = now + lease.ttl / 3;
             // What comes after its bodies have stopped would only keep their keys.
@@ -334,7 +336,7 @@ impl Session {
             | (
                 Asked::Renewal | Asked::Barrier(_),
                 Err(Failure::Refused(Refusal::LeaseNotFound, _)),
-            ) => needs.push(Need::Lose(LossCause::Gone)),
+            ) => needs.push(Need::Leave(Some(LossCause::Gone))),
             (Asked::Renewal, Ok(Response::KeptAlive { ttl, stale, .. })) => {
                 (self.renewal.under_way, self.renewal.failures) = (false, 0);
                 if let Some(lease) = &self.lease {
@@ -367,7 +369,7 @@ impl Session {
                     }
                     // The session key was deleted, or put by another client; perhaps its lease is gone too.
                     if modified.is_none() {
-                        needs.push(Need::Retire);
+                        needs.push(Need::Leave(None));
                         self.hurry(now);
                     }
                 }
@@ -388,7 +390,7 @@ impl Session {
                     barrier.suspected |= witness.is_some();
                     // Acquisitions go on under another session. This one is barred as long as it lives.
                     let late = barrier.since.is_some_and(|since| now - since >= lease.ttl);
-                    needs.extend((opened && (refused || late)).then_some(Need::Retire));
+                    needs.extend((opened && (refused || late)).then_some(Need::Leave(None)));
                 }
             }
         }
@@ -422,20 +424,12 @@ impl Session {
         self.bar(now, false);
     }
 
-    /// It takes no acquisitions any more. Returns false if it did not before.
-    pub fn retire(&mut self) -> bool {
-        let retires = self.accepts() && self.lease.is_some();
-        if retires {
-            self.life = Life::Retired;
-        }
-        retires
-    }
-
-    /// Its bodies stop. Returns how it was lost: what a body has seen first stands. `None`: it was lost before.
-    pub fn lose(&mut self, cause: LossCause) -> Option<LossCause> {
-        let lease = self.lease.as_ref().filter(|_| !self.is_lost())?;
-        self.life = Life::Lost;
-        Some(lease.deadline.lose(cause))
+    /// It takes no acquisitions any more; if it is lost, its bodies stop too. Returns its lease, unless that was so before.
+    pub fn leave(&mut self, is_lost: bool) -> Option<&Lease> {
+        let life = if is_lost { Life::Lost } else { Life::Retired };
+        let lease = self.lease.as_ref().filter(|_| self.life < life)?;
+        self.life = life;
+        Some(lease)
     }
 }
 

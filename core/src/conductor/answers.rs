@@ -129,7 +129,7 @@ impl Core {
             }
             Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
                 self.put_again(session, units, None);
-                self.lose_session(session, LossCause::Gone);
+                self.leave_session(session, Some(LossCause::Gone));
             }
             // One bad name fails all: they go in smaller transactions, but no group is torn (rules P9, P13).
             Err(Failure::Refused(kind, _)) if units.len() > 1 && kind != Refusal::NoSpace => {
@@ -232,7 +232,7 @@ impl Core {
         }
         if is_denied && deletion.created.is_none() {
             // Probably the put was denied too. If it was applied, the key goes with its lease.
-            self.retire(deletion.session);
+            self.leave_session(deletion.session, None);
             return self.are_gone(vec![deletion]);
         }
         self.outbox.refused.push_back(deletion);

@@ -23,7 +23,7 @@ impl Core {
             step();
             match self.need_of(id) {
                 // What is lost with a session is many calls'. Its timer is due, and a hand-over looks at its stop time too.
-                Some(Need::Lose(_)) if self.is_command => {
+                Some(Need::Leave(Some(_))) if self.is_command => {
                     self.sessions.awake.remove(&id);
                 }
                 Some(need) => self.meet(id, need),
@@ -77,8 +77,7 @@ impl Core {
                     together.iter().for_each(|of| self.read_at(*of, at));
                 }
             }
-            Need::Retire => self.retire(id),
-            Need::Lose(cause) => self.lose_session(id, cause),
+            Need::Leave(lost) => self.leave_session(id, lost),
             Need::GiveUp(why) => self.give_up_session(id, &why),
             Need::End => {
                 // What is there goes with the lease.
@@ -107,7 +106,7 @@ impl Core {
     pub(super) fn lose_history(&mut self) {
         let opened = self.sessions.all.iter().filter(|(_, it)| it.has_opened());
         for id in opened.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.lose_session(id, LossCause::Wiped);
+            self.leave_session(id, Some(LossCause::Wiped));
         }
         // Watches wait for revisions that the new history may not reach for days.
         let watched = self.view.names.values().map(|(name, _)| *name);
@@ -132,21 +131,13 @@ impl Core {
         self.refuse_warming(self.now, Some(session.ttl_secs), why);
     }
 
-    /// The session is not to be relied on any more: its bodies stop, its waiters queue again under another (rule P28).
-    pub(super) fn lose_session(&mut self, id: SessionId, cause: LossCause) {
-        if let Some(cause) = self.sessions.wake(id).and_then(|session| session.lose(cause)) {
-            self.leave_session(id, Some(cause));
-        }
-    }
-
-    /// The session takes no acquisitions any more, but keeps its bodies (rule P10).
-    pub(super) fn retire(&mut self, id: SessionId) {
-        if self.sessions.wake(id).is_some_and(Session::retire) {
-            self.leave_session(id, None);
-        }
-    }
-
-    fn leave_session(&mut self, id: SessionId, lost: Option<LossCause>) {
+    /// The session takes no acquisitions any more (rule P10). If it is lost, its bodies stop too, and its waiters queue again under
+    /// another (rule P28).
+    pub(super) fn leave_session(&mut self, id: SessionId, lost: Option<LossCause>) {
+        let lease = self.sessions.wake(id).and_then(|session| session.leave(lost.is_some()));
+        let Some(lease) = lease else { return };
+        // What a body has seen first stands.
+        let lost = lost.map(|cause| lease.deadline.lose(cause));
         self.sessions.mind_room(id);
         for id in self.under(id, |_, _| true) {
             let Some(contender) = self.names.contender(id) else { continue };
