@@ -178,9 +178,9 @@ impl Name {
                 }
             }
         }
-        let excluded = self.is_full(mode) || self.held_against(mode).next().is_some();
+        let is_excluded = || self.is_full(mode) || self.held_against(mode).next().is_some();
         // A key of this process that is being deleted does not hold its name, but it has its seat.
-        if excluded && !self.tries.is_empty() { Step::RefuseTries } else { Step::Put(id) }
+        if !self.tries.is_empty() && is_excluded() { Step::RefuseTries } else { Step::Put(id) }
     }
 
     /// Returns true if calls of this process hold all permits: a contender would only wait for one of these.
