@@ -16,7 +16,7 @@ use crate::exec::options::Exec;
 /// and the others of etcdctl, or by the options below.
 ///
 /// Exit status: 0 done; 1 not found, not done, or something to mend; 2 wrong use; 3 etcd out of reach, or it refuses; 4 the output
-/// cannot be written (a closed pipe is no fault). `exec` has that of its command, once that runs.
+/// cannot be written (a closed pipe is not an error). `exec` has that of its command, once that runs.
 #[derive(Debug, Parser)]
 #[command(name = "etcd-locked", version, max_term_width = 110)]
 pub(crate) struct Options {

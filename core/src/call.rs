@@ -1,6 +1,6 @@
 //! Call: what each call wants and holds, from the moment it comes until its caller has been answered for the last time.
 //!
-//! Groups exist only here: a name knows which call is at its head, and this file which names a call has.
+//! Only this file knows which names a call has. Its contenders know whether they belong to a group.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

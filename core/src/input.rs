@@ -15,7 +15,7 @@ pub struct Settings {
     pub prefix: Arc<str>,
     /// How long a call waits for an etcd that is lost.
     pub connect_timeout: Duration,
-    /// What a call is refused with that etcd has not served in time, if no exchange has failed.
+    /// Why a call is refused that etcd has not served in time, if no exchange has failed.
     pub silence: Cause,
     /// What a call's record says once the call has held its lock for a second, after it had waited for so long.
     pub describe: fn(&[u8], Duration) -> Arc<[u8]>,

@@ -80,7 +80,7 @@ pub struct Name {
     /// The record of another process that was last seen to own the name, while a contender of this process waits.
     pub owner: Option<Owner>,
     /// When etcd last answered about the name.
-    pub heard: Option<Moment>,
+    pub answered: Option<Moment>,
     /// When another process's contender was last seen.
     foreign: Option<Moment>,
     /// Many keys of other names are below it, so it is not read before this moment.
@@ -146,7 +146,7 @@ impl Name {
         let stays = sound && alone && ownership.may_pass(now);
         let foreign = self.foreign.is_some_and(|at| now - at < CONTENDED);
         let lingers = mode == Mode::Exclusive && !foreign && ownership.stays > Some(now);
-        // An heir wants just this name, and wants it alike.
+        // An heir wants just this name, in the same mode and with the same TTL.
         let inherits = |head: &Call| !head.is_group() && head.wish == contender.wish;
         match self.head(calls) {
             Some((heir, head)) if stays && mode != Mode::Shared && inherits(head) => {
@@ -161,7 +161,7 @@ impl Name {
     fn step_of(&self, id: CallId, head: &Call, now: Moment, sessions: &Sessions) -> Step {
         let mode = head.wish.mode;
         if mode == Mode::Shared && !head.is_group() {
-            // The youngest key of readers who want the name alike.
+            // The youngest key of readers with the same TTL.
             let fits = |(_, it): &(u64, &Contender)| {
                 step();
                 let accepts = sessions.all.get(&it.session).is_some_and(Session::accepts);
@@ -356,12 +356,12 @@ impl Name {
 
     /// etcd has shown whether other processes have contenders.
     pub fn see(&mut self, now: Moment, foreign: bool) {
-        self.heard = Some(now);
+        self.answered = Some(now);
         self.foreign = foreign.then_some(now).or(self.foreign);
     }
 }
 
-/// Has an item in a list, or not.
+/// Puts an item into a list, or takes it out.
 fn list<T: Ord>(all: &mut BTreeSet<T>, item: T, belongs: bool) {
     match belongs {
         true => all.insert(item),

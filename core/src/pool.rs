@@ -55,7 +55,7 @@ impl Sessions {
         let id = SessionId::from(self.last);
         self.all.insert(id, Session::new(now, ttl_secs));
         self.awake.insert(id);
-        self.mind_room(id);
+        self.note_room(id);
         id
     }
 
@@ -66,7 +66,7 @@ impl Sessions {
     }
 
     /// Notes whether a session takes more calls.
-    pub fn mind_room(&mut self, id: SessionId) {
+    pub fn note_room(&mut self, id: SessionId) {
         let Some(session) = self.all.get(&id) else { return };
         let (of, keys) = ((session.ttl_secs, id), session.contenders.len());
         match session.accepts() && self.limit.is_none_or(|limit| keys < limit) {
@@ -85,7 +85,7 @@ impl Sessions {
         session.puts.tidy(wanted.len(), |unit| unit.iter().all(|id| wanted.contains(id)));
         session.puts.pending.push_back(contenders);
         self.awake.extend(session.has_puts().then_some(id));
-        self.mind_room(id);
+        self.note_room(id);
     }
 
     /// A contender has no key under its session any more.
@@ -94,7 +94,7 @@ impl Sessions {
         session.last_used = now;
         session.contenders.remove(&contender);
         session.ambiguous.remove(&contender);
-        self.mind_room(id);
+        self.note_room(id);
     }
 
     /// A body has been dropped.

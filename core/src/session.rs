@@ -19,7 +19,7 @@ use crate::moment::{Deadline, Moment};
 use crate::outbox::Line;
 use crate::output::Refused;
 use crate::request::{Compare, Failure, Refusal, Request, Response};
-use crate::timers::{Jitter, SLOWLY};
+use crate::timers::{Jitter, LONGEST_PAUSE};
 use crate::transactions;
 
 /// How far this process's clock and etcd's may drift apart within one TTL (rule P28).
@@ -32,7 +32,7 @@ const RENEWAL: Duration = Duration::from_millis(2500);
 /// How often the keys of a lease are listed while calls hold some, although their watches are silent (rule P17).
 pub const LIST: Duration = Duration::from_secs(60);
 
-/// The TTLs for which no contender has used a session when it retires: the last one of a TTL with room, and any other.
+/// After how many TTLs without a contender a session retires: the last one of its TTL that has room, and any other.
 const IDLE: [u32; 2] = [20, 1];
 
 /// A request that is sent until etcd has answered it, one at a time.
@@ -59,7 +59,7 @@ impl Attempt {
     /// It is sent again: the first time at once (rule P30), then after a pause; if etcd has refused it, after the longest (rule P34).
     fn failed(&mut self, now: Moment, refused: bool, jitter: &mut Jitter) {
         let pause = match self.failures {
-            _ if refused => jitter.pause(SLOWLY),
+            _ if refused => jitter.pause(LONGEST_PAUSE),
             0 => Duration::ZERO,
             failures => jitter.pause(failures),
         };

@@ -8,7 +8,7 @@ use crate::ids::{CallId, ContenderId, NameId, SessionId};
 use crate::moment::Moment;
 
 /// What etcd refused is sent again after the pause of this many failures (rule P34).
-pub const SLOWLY: u32 = 4;
+pub const LONGEST_PAUSE: u32 = 4;
 
 /// Makes pauses a tenth longer or shorter, so that processes do not act in step.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Jitter {
 
     /// How long to wait before what failed this often in a row is sent again (rule P34).
     pub fn pause(&mut self, failures: u32) -> Duration {
-        self.of(Duration::from_millis(50 << failures.min(SLOWLY)))
+        self.of(Duration::from_millis(50 << failures.min(LONGEST_PAUSE)))
     }
 }
 

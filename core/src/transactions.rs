@@ -97,7 +97,7 @@ pub struct Deletion {
     pub created: Option<Revision>,
 }
 
-/// Deletes these keys if all of them are there, and none of which that is not known; else reads them.
+/// Deletes these keys if each whose create revision is known is there, and no other is; else reads them.
 pub fn delete(deletions: &[Deletion]) -> Txn {
     let mut txn = Txn::default();
     for Deletion { key, created, .. } in deletions {

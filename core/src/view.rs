@@ -19,13 +19,13 @@ const FRESH: Duration = Duration::from_millis(150);
 const EARLY: Duration = Duration::from_millis(5);
 
 /// How long a waiter relies on its watch before its first read, which learns who owns the name.
-pub const RELIES: Duration = Duration::from_secs(1);
+pub const FIRST_READ: Duration = Duration::from_secs(1);
 
 /// The shortest pause between two reads of a waiter whose watch is not fresh.
-pub const OFTEN: Duration = Duration::from_millis(50);
+pub const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// How often a contender that waits is read although its watch is silent (rule P17).
-pub const WAITER: Duration = Duration::from_secs(5);
+pub const READ_AGAIN: Duration = Duration::from_secs(5);
 
 /// How long a watch stays open after its name was last wanted (rule P15).
 pub const WARM: Duration = Duration::from_secs(5);

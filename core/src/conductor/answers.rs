@@ -12,9 +12,9 @@ use crate::output::{Output, Owner, Refused};
 use crate::request::{Event, Failure, Kv, Refusal, Request, Txn, TxnAnswer};
 use crate::seat::Seat;
 use crate::steps::step;
-use crate::timers::SLOWLY;
+use crate::timers::LONGEST_PAUSE;
 use crate::transactions::{self, Deletion, Description, LOCKS, Placement};
-use crate::view::{OFTEN, RELIES, Read, WAITER, Watch, Whose};
+use crate::view::{FIRST_READ, READ_AGAIN, Read, SHORTEST_PAUSE, Watch, Whose};
 
 /// Puts and deletes.
 impl Core {
@@ -161,7 +161,7 @@ impl Core {
         let mut owner = None;
         for (at, (id, found)) in ids.iter().zip(answer.firsts()).enumerate() {
             let Some(name) = self.names.get_mut(id.name) else { continue };
-            name.heard = Some(self.now);
+            name.answered = Some(self.now);
             let owns = |kv: &Kv| {
                 contends(&name.family, &kv.key) && !name.is_going(&kv.key, kv.lease, &self.sessions)
             };
@@ -236,14 +236,14 @@ impl Core {
             return self.are_gone(vec![deletion]);
         }
         self.outbox.refused.push_back(deletion);
-        let pause = self.jitter.pause(SLOWLY);
+        let pause = self.jitter.pause(LONGEST_PAUSE);
         self.outbox.retry_at.get_or_insert(self.now + pause);
     }
 
     /// The keys of these are gone.
     fn are_gone(&mut self, deletions: Vec<Deletion>) {
         for Deletion { contender: id, .. } in deletions {
-            self.names.get_mut(id.name).into_iter().for_each(|name| name.heard = Some(self.now));
+            self.names.get_mut(id.name).into_iter().for_each(|name| name.answered = Some(self.now));
             self.remove(id);
             self.outbox.deleted(id);
         }
@@ -256,14 +256,13 @@ impl Core {
     pub(super) fn flush_reads(&mut self) {
         for urgent in [true, false] {
             // As two keys: each is read by two operations.
-            while self.may_send()
-                && let Some(ids) =
-                    self.view.line(urgent).next(|id| self.names.contender(*id)?.to_read.map(|_| 2))
+            while let Some(ids) =
+                self.view.line(urgent).next(|id| self.names.contender(*id)?.to_read.map(|_| 2))
             {
                 let read = |id: ContenderId| {
                     let contender = self.names.contender_mut(id)?;
                     contender.to_read = None;
-                    contender.read_at.get_or_insert(self.now + RELIES); // it is being read
+                    contender.read_at.get_or_insert(self.now + FIRST_READ); // it is being read
                     Read::of(id, contender)
                 };
                 let reads: Vec<Read> = ids.into_iter().filter_map(read).collect();
@@ -342,8 +341,9 @@ impl Core {
         // A single try is refused once nothing was read for the connect time-out, which may be shorter than the pause of others.
         let owned = name.owner.is_some() && !head.is_some_and(Call::is_try);
         let known = owned || contender.admitted.is_some();
-        let half = until.map_or(RELIES, |until| ((until - self.now) / 2).clamp(OFTEN, RELIES));
-        let after = early.unwrap_or_else(|| if known { self.jitter.of(WAITER) } else { half });
+        let half = until
+            .map_or(FIRST_READ, |until| ((until - self.now) / 2).clamp(SHORTEST_PAUSE, FIRST_READ));
+        let after = early.unwrap_or_else(|| if known { self.jitter.of(READ_AGAIN) } else { half });
         if let Some(contender) = self.names.contender_mut(id) {
             contender.read_at = Some(self.now + after);
         }
@@ -362,7 +362,7 @@ impl Core {
                 return;
             }
             Ok(_) => (true, 0),
-            Err(Failure::Refused(..)) => (false, SLOWLY),
+            Err(Failure::Refused(..)) => (false, LONGEST_PAUSE),
             Err(_) => (false, 0),
         };
         for read in reads {
@@ -470,9 +470,7 @@ impl Core {
 impl Core {
     /// Sends the records of held keys that are to be written.
     pub(super) fn flush_descriptions(&mut self) {
-        while self.may_send()
-            && let Some(ids) = self.outbox.records.next(|_| Some(2))
-        {
+        while let Some(ids) = self.outbox.records.next(|_| Some(2)) {
             // One that was read meanwhile may stand there twice.
             let contenders: BTreeSet<&ContenderId> = ids.iter().collect();
             let keys = contenders.into_iter().filter_map(|id| self.description(*id));

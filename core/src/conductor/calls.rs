@@ -162,7 +162,7 @@ impl Core {
             session.is_some_and(|it| it.opens_since(lately))
         };
         let mut names = self.names_of(id);
-        names.any(|(_, name)| name.in_line().any(goes_on) || name.heard >= Some(lately))
+        names.any(|(_, name)| name.in_line().any(goes_on) || name.answered >= Some(lately))
     }
 
     /// The names of a call, with the place of each.
@@ -174,10 +174,11 @@ impl Core {
     /// The name that keeps a call waiting, of those that etcd has answered about since then, and its owner: the first with a known
     /// owner, else the first in whose queue others are before it, else any.
     fn obstacle(&self, id: CallId, since: Option<Moment>) -> Option<(usize, Option<Owner>)> {
-        // Silence is never taken for held. A name whose put has a response was heard of, though lately nothing came.
-        let heard =
-            |name: &Name| name.heard >= since || name.in_line().all(|(_, it)| it.created.is_some());
-        let names = || self.names_of(id).filter(|(_, name)| heard(name));
+        // A name of which etcd has said nothing is not reported as held. The response to a put counts, though lately nothing came.
+        let answered = |name: &Name| {
+            name.answered >= since || name.in_line().all(|(_, it)| it.created.is_some())
+        };
+        let names = || self.names_of(id).filter(|(_, name)| answered(name));
         // A call of this process that has not lost it, or another process.
         let owner = |name: &Name| {
             let own = name.held().find_map(|(_, it)| self.record_of(it.held()?));

@@ -1,6 +1,6 @@
 //! Conductor: routes each input to the machine it is about, and looks at every machine that has changed.
 //!
-//! It is the only one that knows several machines. This file has the state, the loop, and the dispatch of responses; [`calls`] has
+//! It is the only one that changes several machines. This file has the state, the loop, and the dispatch of responses; [`calls`] has
 //! the way of a call through its names, [`answers`] what responses and events mean, [`sessions`] what sessions need. Nothing
 //! recurses: a name that has changed is looked at from one list.
 

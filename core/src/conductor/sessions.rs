@@ -138,7 +138,7 @@ impl Core {
         let Some(lease) = lease else { return };
         // What a body has seen first stands.
         let lost = lost.map(|cause| lease.deadline.lose(cause));
-        self.sessions.mind_room(id);
+        self.sessions.note_room(id);
         for id in self.under(id, |_, _| true) {
             let Some(contender) = self.names.contender(id) else { continue };
             match (&contender.state, lost) {

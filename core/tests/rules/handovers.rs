@@ -195,7 +195,7 @@ fn hand_overs_end_when_another_process_waits() {
     assert_eq!(rig.under_way(reads), 0);
     rig.pass(millis(10)).pass_on(1);
     assert_eq!(rig.under_way(reads), 1);
-    rig.pass_on(2); // not heard yet
+    rig.pass_on(2); // its event has not come yet
     rig.serve().ends_for_good(3);
     rig.serve().nothing_about(4); // it queues behind the other
     rig.delete_unseen("locks/a/zz").live(SOON);
