@@ -326,9 +326,11 @@ impl Core {
         let Some(watched) = contender.watched(near) else { return };
         let is_held = contender.ownership().is_some();
         let whose = if is_held { Whose::Holds(contender.session) } else { Whose::Waits };
+        let holding = name.held().inspect(|_| step()).map(|(_, it)| it.session);
+        let holding: BTreeSet<SessionId> = holding.collect();
         let closed = self.view.close(id.name, |whose| match whose {
             Whose::Waits => name.in_line().next().is_none(),
-            Whose::Holds(session) => !name.held().any(|(_, it)| it.session == session),
+            Whose::Holds(session) => !holding.contains(&session),
         });
         self.outputs.extend(closed);
         self.outputs.extend(self.view.open(self.now, (id.name, whose), watched));
