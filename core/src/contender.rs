@@ -208,6 +208,11 @@ impl Contender {
         self.ownership().filter(|ownership| !ownership.lost)
     }
 
+    /// Returns true if it neither waits to be read nor is to be read at some moment.
+    pub fn is_unread(&self) -> bool {
+        self.read_at.is_none() && self.to_read.is_none()
+    }
+
     /// What it needs now, to know about its name. `observed`: its name may turn to it next; `guarded`: what calls hold of the name
     /// under its session is watched.
     pub fn need(&mut self, now: Moment, observed: bool, guarded: bool) -> Need {

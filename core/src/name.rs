@@ -104,8 +104,7 @@ impl Name {
                 _ => {}
             }
         }
-        let unread =
-            |it: &Contender| it.read_at.is_none() && it.to_read.is_none() && it.admitted.is_none();
+        let unread = |it: &Contender| it.is_unread() && it.admitted.is_none();
         if let Some((number, _)) = self.fronts().find(|(_, it)| unread(it)) {
             return Step::Read(number);
         }

@@ -209,10 +209,12 @@ impl Core {
             Step::Grant(number, call) => self.grant(at(number), call),
             Step::GiveUp(number) => self.give_up(at(number)),
             Step::Read(number) => {
-                let contender = self.names.contender_mut(at(number));
-                let ownership = contender.and_then(Contender::ownership_mut);
-                if ownership.is_none_or(|it| it.ask(self.now)) {
+                let Some(contender) = self.names.contender_mut(at(number)) else { return };
+                let unread = contender.is_unread();
+                if contender.ownership_mut().is_none_or(|it| it.ask(self.now)) {
                     self.want_read(at(number), true);
+                    // Others may have come to the front with it, and go in the same transaction.
+                    self.names.dirty.extend(unread.then_some(id));
                 }
             }
             Step::RefuseTries => {

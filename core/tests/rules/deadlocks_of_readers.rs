@@ -1,6 +1,9 @@
 //! Deadlocks by way of readers: a cycle as long as a writer waits behind them, which later readers wait for (rules P37, P38).
 
+use std::collections::BTreeSet;
+
 use crate::readers::{LATER, read_in_one_of};
+use crate::rig::operations;
 use crate::*;
 
 /// Call 1 reads in process 0, call 5 of the same process holds `x`, and a writer of process 1 waits.
@@ -107,4 +110,25 @@ fn no_call_is_refused_if_the_writer_goes_during_the_abort() {
     town.withholds(is_abort);
     town.cancel(2).let_through().grants(15);
     assert!(town.refusals().is_empty(), "{:?}", town.refusals());
+}
+
+/// Behind a nested writer of their process they are not read; once it gives up, one round trip shows what is ahead of each.
+#[test]
+fn nested_readers_that_come_to_the_front_are_read_together() {
+    let mut rig = Rig::new();
+    rig.contend("locks/a/zz");
+    for call in 1..=7 {
+        let mode = if call == 1 { Mode::Exclusive } else { Mode::Shared };
+        rig.hold(10 + call, &format!("locks/{call}"));
+        let holds = vec![(10 + call).into()];
+        rig.submit(Input::Acquire(Acquire { mode, holds, ..ask(call, &[A]) })).serve();
+    }
+    rig.live(3 * SECOND);
+    rig.cancel(1).serve_all(deletes);
+    let asked: Vec<_> = rig.sent.iter().flat_map(|(_, request)| operations(request)).collect();
+    let bounds = asked.iter().filter_map(|op| match op {
+        Op::Range { prefix, up_to, .. } if &**prefix == "locks/a/" => Some(up_to),
+        _ => None,
+    });
+    assert_eq!(bounds.collect::<BTreeSet<_>>().len(), 6, "{asked:?}");
 }
