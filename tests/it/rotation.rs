@@ -116,8 +116,11 @@ async fn password_that_changes_in_its_file_costs_no_lock() {
     let refused = scene.asked("lock orders/2", &["locked ", "failed "]).await;
     assert!(refused.contains("Backend"), "{refused}");
     std::fs::remove_file(&file).expect("the file");
-    let refused = scene.asked("lock orders/2", &["locked ", "failed "]).await;
-    assert!(refused.contains("Backend"), "{refused}");
+    // The first may share a connection that was being opened before, for the record of what is held: the second reads for certain.
+    for _ in 0..2 {
+        let refused = scene.asked("lock orders/2", &["locked ", "failed "]).await;
+        assert!(refused.contains("Backend"), "{refused}");
+    }
     assert_eq!(scene.logged("credentials.unreadable").len(), 1);
     write(PASSWORDS[2]);
     scene.locks("orders/2").await;
