@@ -1,5 +1,4 @@
-//! Outbox: which operations of a kind go in one transaction, and how many such transactions are under way (rules P6, P7, P9): the
-//! puts of a session, and the deletions and records of all.
+//! Outbox: which operations of a kind go in one transaction, and how many such transactions are under way (rules P6, P7, P9).
 //!
 //! While transactions of a kind travel, the next one fills. No number of them fits both a few calls and thousands: a few want to go
 //! at once, and many want full transactions, because each costs etcd something of its own. So the next one goes once it would carry
@@ -8,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::ContenderId;
+use crate::ids::{ContenderId, Unit};
 use crate::moment::Moment;
 use crate::transactions::{Deletion, LOCKS};
 
@@ -32,13 +31,6 @@ impl<T> Default for Line<T> {
 }
 
 impl<T> Line<T> {
-    /// Removes what is not wanted any more, once that is most of what waits.
-    pub fn tidy(&mut self, wanted: usize, is_wanted: impl Fn(&T) -> bool) {
-        if self.pending.len() > LOCKS + 2 * wanted {
-            self.pending.retain(is_wanted);
-        }
-    }
-
     /// Returns true if elements wait and a transaction of them may be sent.
     pub fn is_ready(&self) -> bool {
         let waiting = self.pending.len();
@@ -52,7 +44,7 @@ impl<T> Line<T> {
 
     /// Takes the elements of the next transaction, if one may be sent. `keys` returns how many keys an element has, [`LOCKS`] if it
     /// goes alone, `None` if it is not wanted any more. No element is split.
-    pub fn next(&mut self, keys: impl Fn(&T) -> Option<usize>) -> Option<Vec<T>> {
+    pub fn next(&mut self, mut keys: impl FnMut(&T) -> Option<usize>) -> Option<Vec<T>> {
         if !self.is_ready() {
             return None;
         }
@@ -98,6 +90,8 @@ impl<T> Line<T> {
 /// What waits to be sent for all sessions.
 #[derive(Debug, Default)]
 pub struct Outbox {
+    /// Contenders to be put, those of a call together. Their sessions are open, or were lately.
+    pub puts: Line<Unit>,
     pub deletions: Line<Deletion>,
     /// Deletions that etcd has refused: one at a time is sent again, alone, and all once it is carried out (rule P34).
     pub refused: VecDeque<Deletion>,
@@ -109,6 +103,11 @@ pub struct Outbox {
 }
 
 impl Outbox {
+    /// Returns true if puts or deletions may be sent.
+    pub fn is_ready(&self) -> bool {
+        self.puts.is_ready() || self.deletions.is_ready()
+    }
+
     /// Sends one of the deletions again that etcd has refused.
     pub fn retry_refused(&mut self) {
         self.retry_at = None;

@@ -1,6 +1,7 @@
 //! Pool: all sessions of a process, which of them a call uses, and which leases are over (rule P27).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::take;
 
 use crate::ids::{CallId, ContenderId, LeaseId, SessionId, Unit};
@@ -8,9 +9,13 @@ use crate::moment::Moment;
 use crate::request::{Failure, Response};
 use crate::session::{Asked, Need, Session};
 use crate::timers::Jitter;
+use crate::transactions::LOCKS;
 
 /// How many leases are remembered that are over: more than sessions end in the time of a read.
 const OVER: usize = 1_024;
+
+/// For how many names it is remembered which session they have used last.
+const RECENT: u64 = 4_096;
 
 /// All sessions of a process: one for each TTL in use, or as many as its contenders need where a session takes only some (rule P27).
 #[derive(Debug, Default)]
@@ -23,6 +28,8 @@ pub struct Sessions {
     limit: Option<usize>,
     /// Those that have room, by their TTL.
     with_room: BTreeSet<(i64, SessionId)>,
+    /// The sessions that were used last, by a number that their name has, and some other names.
+    recent: HashMap<u64, SessionId>,
     /// Those that may need something.
     pub awake: BTreeSet<SessionId>,
     /// Callers that wait until a session of this TTL is open, and since when.
@@ -46,11 +53,29 @@ impl Sessions {
         self.all.get_mut(&id)
     }
 
-    /// The session that a call of this TTL is to use: the oldest that has room, so that the others come to rest, or a new one.
-    pub fn choose(&mut self, now: Moment, ttl_secs: i64) -> SessionId {
-        if let Some(oldest) = self.with_room(ttl_secs).next() {
-            return oldest;
-        }
+    /// The session that a call of this name and TTL is to use: the one that the name has used last, if that is in use and has room. Then
+    /// its key is the one that etcd knows: etcd keeps deleted keys until a compaction, and a range passes each of them. Else the oldest
+    /// that has room, so that the others come to rest, or a new one.
+    pub fn choose(&mut self, now: Moment, ttl_secs: i64, name: &str) -> SessionId {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let slot = hasher.finish() % RECENT;
+        let in_use = |id: &&SessionId| {
+            self.all.get(id).filter(|it| it.ttl_secs == ttl_secs && it.accepts()).is_some_and(
+                |it| {
+                    let keys = it.contenders.len();
+                    keys > 0 && self.limit.is_none_or(|limit| keys < 2 * limit)
+                },
+            )
+        };
+        let recent = self.recent.get(&slot).filter(in_use).copied();
+        let id = recent.or_else(|| self.with_room(ttl_secs).next());
+        let id = id.unwrap_or_else(|| self.open(now, ttl_secs));
+        self.recent.insert(slot, id);
+        id
+    }
+
+    fn open(&mut self, now: Moment, ttl_secs: i64) -> SessionId {
         self.last += 1;
         let id = SessionId::from(self.last);
         self.all.insert(id, Session::new(now, ttl_secs));
@@ -75,17 +100,26 @@ impl Sessions {
         };
     }
 
-    /// The contenders of a call are to be put under a session, in one transaction.
-    pub fn attach(&mut self, now: Moment, id: SessionId, contenders: Unit) {
-        let Some(session) = self.all.get_mut(&id) else { return };
+    /// The contenders of a call are to be put under a session, in one transaction. Returns them if that may be now.
+    pub fn attach(
+        &mut self,
+        now: Moment,
+        id: SessionId,
+        contenders: Unit,
+        sends: bool,
+    ) -> Option<Unit> {
+        let session = self.all.get_mut(&id)?;
         session.last_used = now;
         session.contenders.extend(&*contenders);
-        // Those that gave up while etcd was away are still in the line.
+        // Those that gave up while etcd was away are still there.
         let wanted = &session.contenders;
-        session.puts.tidy(wanted.len(), |unit| unit.iter().all(|id| wanted.contains(id)));
-        session.puts.pending.push_back(contenders);
-        self.awake.extend(session.has_puts().then_some(id));
+        if session.units.len() > LOCKS + 2 * wanted.len() {
+            session.units.retain(|unit| unit.iter().all(|id| wanted.contains(id)));
+        }
+        let ready = sends && session.is_open();
+        session.units.extend((!ready).then(|| contenders.clone()));
         self.note_room(id);
+        ready.then_some(contenders)
     }
 
     /// A contender has no key under its session any more.
@@ -137,7 +171,7 @@ impl Sessions {
     pub fn warmed(&mut self, now: Moment) -> Vec<CallId> {
         let mut open = Vec::new();
         for (since, call, ttl_secs) in take(&mut self.warming) {
-            let id = self.choose(now, ttl_secs);
+            let id = self.choose(now, ttl_secs, "");
             match self.all.get(&id).is_some_and(Session::is_open) {
                 true => open.push(call),
                 false => self.warming.push((since, call, ttl_secs)),

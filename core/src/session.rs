@@ -16,9 +16,8 @@ use std::time::Duration;
 use crate::ids::{ContenderId, Incarnation, Key, LeaseId, NameId, Revision, Unit, session_key};
 use crate::loss::LossCause;
 use crate::moment::{Deadline, Moment};
-use crate::outbox::Line;
 use crate::output::Refused;
-use crate::request::{Compare, Failure, Refusal, Request, Response};
+use crate::request::{Failure, Refusal, Request, Response};
 use crate::timers::{Jitter, LONGEST_PAUSE};
 use crate::transactions;
 
@@ -154,8 +153,8 @@ pub struct Session {
     list: Moment,
     /// The contenders whose keys are, or may be, under its lease.
     pub contenders: BTreeSet<ContenderId>,
-    /// Of these, those that wait to be put, and the puts under way.
-    pub puts: Line<Unit>,
+    /// Of these, those that are to be put once it is open.
+    pub units: Vec<Unit>,
     /// Of these, those whose put had no answer.
     pub ambiguous: BTreeSet<ContenderId>,
     /// How many have a body.
@@ -178,7 +177,7 @@ impl Session {
             barrier: None,
             list: now + LIST,
             contenders: BTreeSet::new(),
-            puts: Line::default(),
+            units: Vec::new(),
             ambiguous: BTreeSet::new(),
             bodies: 0,
             last_used: now,
@@ -193,15 +192,10 @@ impl Session {
         Some(self.lease.as_ref()?.id)
     }
 
-    /// The lease of its puts, and what they compare; `None` unless it is open.
-    pub fn fence(&self) -> Option<(LeaseId, Compare)> {
+    /// Its key and the mod revision of that, which its puts compare; `None` unless it is open.
+    pub fn fence(&self) -> Option<(Key, Revision)> {
         let lease = self.lease.as_ref().filter(|_| self.is_open())?;
-        Some((lease.id, Compare::Modified(lease.session_key.clone(), lease.modified?)))
-    }
-
-    /// Whether puts are to be sent under it now.
-    pub fn has_puts(&self) -> bool {
-        self.is_open() && self.puts.is_ready()
+        Some((lease.session_key.clone(), lease.modified?))
     }
 
     /// Whether acquisitions may be sent under it now.
@@ -397,9 +391,8 @@ impl Session {
         needs
     }
 
-    /// etcd answers again. What is under way may never be answered, and holds no put back any more.
+    /// etcd answers again. A barrier under way may never be answered.
     pub fn back(&mut self, now: Moment) {
-        self.puts.reopen_window();
         self.barrier.iter_mut().for_each(|it| it.attempt.due = now);
         if self.bodies > 0 {
             self.hurry(now);
@@ -416,6 +409,13 @@ impl Session {
     pub fn bar(&mut self, now: Moment, suspected: bool) {
         let barrier = || Barrier { attempt: Attempt::at(now), since: None, suspected: false };
         self.barrier.get_or_insert_with(barrier).suspected |= suspected;
+    }
+
+    /// Its puts were not applied, and its session key was read with that: if it is not as it was, new puts need to know how it is.
+    pub fn compare(&mut self, now: Moment, modified: Option<Revision>) {
+        if self.lease.as_ref().is_some_and(|it| it.modified != modified) {
+            self.bar(now, false);
+        }
     }
 
     /// A contender's put had no answer: a barrier is to settle that.

@@ -20,19 +20,23 @@ pub const READS: usize = 32;
 #[derive(Debug)]
 pub struct Placement {
     pub key: Key,
+    pub lease: LeaseId,
     pub family: Key,
     pub record: Arc<[u8]>,
     /// Read all contenders of the name (up to [`MANY`]), not only the oldest one: others are expected.
     pub all: bool,
 }
 
-/// Puts all these keys unless the session was barred since: `fence` is its key as it was (rules P6, P8, P10). A single try puts
-/// them only if no key at all is below any of their names, and else reads who owns these (rule P11). `txn` has the [`delete`] of
-/// other keys that goes first, so that the ranges do not show those.
-pub fn put(fence: Compare, lease: LeaseId, keys: &[Placement], tries: bool, mut txn: Txn) -> Txn {
-    txn.when.push(fence);
-    for Placement { key, family, record, all } in keys {
-        txn.then.push(Op::Put { key: key.clone(), value: record.clone(), lease });
+/// Puts all these keys unless one of their sessions was barred since: `fences` are the keys of these as they were, and are read if
+/// nothing is put (rules P6, P8, P10). A single try puts them only if no key at all is below any of their names, and else reads who
+/// owns these too (rule P11). `txn` has the [`delete`] of other keys that goes first, so that the ranges do not show those.
+pub fn put(fences: Vec<(Key, Revision)>, keys: &[Placement], tries: bool, mut txn: Txn) -> Txn {
+    for (session, modified) in fences {
+        txn.or_else.push(get(&session));
+        txn.when.push(Compare::Modified(session, modified));
+    }
+    for Placement { key, lease, family, record, all } in keys {
+        txn.then.push(Op::Put { key: key.clone(), value: record.clone(), lease: *lease });
         if tries {
             txn.when.push(Compare::NoneUnder(family.clone()));
             txn.or_else.push(oldest(family, 1, true));

@@ -1,6 +1,6 @@
 //! Answers: what etcd's responses and events mean for contenders, and what is read and watched because of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Core, Exchange, Timer};
 use crate::call::{Call, Stage};
@@ -18,32 +18,42 @@ use crate::view::{FIRST_READ, READ_AGAIN, Read, SHORTEST_PAUSE, Watch, Whose};
 
 /// Puts and deletes.
 impl Core {
-    /// Sends the puts of a session that are ready.
-    pub(super) fn flush_puts(&mut self, id: SessionId) {
-        while self.may_send() {
-            let Some(session) = self.sessions.all.get_mut(&id) else { return };
-            let Some((lease, fence)) = session.fence() else { return };
-            let narrow = session.puts.is_narrow();
-            let names = &self.names;
-            let room = |id: &ContenderId| names.contender(*id)?.room(LOCKS);
-            let Some(units) = session.puts.next(|unit| unit.iter().map(room).sum()) else {
-                return;
+    /// Sends the puts that are ready. Those of a session that is not open wait there until it is.
+    pub(super) fn flush_puts(&mut self) {
+        while !self.waits_for_more(self.outbox.puts.is_ready()) {
+            let narrow = self.outbox.puts.is_narrow();
+            let (names, sessions) = (&self.names, &mut self.sessions);
+            let room = |unit: &Unit| {
+                let first = names.contender(*unit.first()?)?;
+                let session = sessions.all.get_mut(&first.session)?;
+                if !session.is_open() {
+                    session.units.push(unit.clone());
+                    return None;
+                }
+                unit.iter().map(|id| names.contender(*id)?.room(LOCKS)).sum()
             };
+            let Some(units) = self.outbox.puts.next(room) else { return };
             let ids = units.concat();
-            let first = ids.first().and_then(|id| names.contender(*id));
-            let tries = first.is_some_and(|it| it.tries);
+            let mut placements = Vec::with_capacity(ids.len());
+            let (mut fences, mut tries) = (BTreeMap::new(), false);
             for id in &ids {
-                self.names.contender_mut(*id).into_iter().for_each(|it| it.sent(lease));
+                let Some(contender) = self.names.contender_mut(*id) else { continue };
+                let Some(session) = self.sessions.all.get(&contender.session) else { continue };
+                fences.entry(contender.session).or_insert_with(|| session.fence());
+                contender.sent(session.lease().unwrap_or_default());
+                tries |= contender.tries;
             }
-            let placements: Vec<Placement> =
-                ids.iter().filter_map(|id| self.placement(*id)).collect();
+            for id in &ids {
+                placements.extend(self.placement(*id));
+            }
             let deletions = match tries || narrow {
                 true => Vec::new(),
                 false => self.deletions_with_puts(placements.len()),
             };
             let before = transactions::delete(&deletions);
-            let txn = transactions::put(fence, lease, &placements, tries, before);
-            self.send(Request::Txn(txn), Exchange::Put(id, units, deletions));
+            let fences = fences.into_values().flatten().collect();
+            let txn = transactions::put(fences, &placements, tries, before);
+            self.send(Request::Txn(txn), Exchange::Put(units, deletions));
         }
     }
 
@@ -64,6 +74,7 @@ impl Core {
         let contender = name.contenders.get(&id.number)?;
         Some(Placement {
             key: contender.key.clone()?,
+            lease: contender.lease()?,
             record: self.value_of(contender, &contender.record),
             family: name.family.clone(),
             // Of the contenders of nested calls only the oldest is read, once it is that.
@@ -78,12 +89,13 @@ impl Core {
     /// A transaction of puts, and perhaps of deletions, was answered, or not (rules P8 to P11).
     pub(super) fn put(
         &mut self,
-        session: SessionId,
         units: Vec<Unit>,
         deletions: Vec<Deletion>,
         result: Result<TxnAnswer, Failure>,
     ) {
         let ids = units.concat();
+        let session = |id: &ContenderId| self.names.contender(*id).map(|it| it.session);
+        let sessions: BTreeSet<SessionId> = ids.iter().filter_map(session).collect();
         match result {
             Ok(answer) if answer.succeeded => {
                 let revision = answer.revision;
@@ -105,36 +117,38 @@ impl Core {
                 if !deletions.is_empty() =>
             {
                 let (puts, deletes) = (units.len(), deletions.len());
-                self.put_again(session, units, Some(puts));
+                self.put_again(units, Some(puts));
                 return self.outbox.deletions.again(deletions, Some(deletes));
             }
             Ok(answer) => {
-                self.put_again(session, units, None);
-                match self.sessions.all.get_mut(&session) {
-                    // Its key is not as it was.
-                    Some(session) if answer.answers.is_empty() => session.bar(self.now, false),
-                    _ => self.tried(&ids, answer),
+                self.put_again(units, None);
+                let mut found = answer.firsts();
+                for (id, shown) in sessions.into_iter().zip(&mut found) {
+                    let modified = shown.map(|kv| kv.mod_revision);
+                    let session = self.sessions.wake(id);
+                    session.into_iter().for_each(|it| it.compare(self.now, modified));
                 }
+                self.tried(&ids, found);
             }
-            Err(Failure::Unavailable(_)) => self.put_again(session, units, None),
+            Err(Failure::Unavailable(_)) => self.put_again(units, None),
             Err(Failure::Unknown(_)) => {
                 for id in ids {
-                    let contender = self.names.contender_mut(id);
-                    contender.into_iter().for_each(|it| it.state = State::Unsettled);
-                    match self.sessions.all.get_mut(&session) {
+                    let Some(contender) = self.names.contender_mut(id) else { continue };
+                    contender.state = State::Unsettled;
+                    match self.sessions.wake(contender.session) {
                         Some(session) => session.doubt(self.now, id),
                         None => self.remove(id), // it goes with its lease
                     }
                 }
             }
-            Err(Failure::Refused(Refusal::LeaseNotFound, _)) => {
-                self.put_again(session, units, None);
-                self.leave_session(session, Some(LossCause::Gone));
+            Err(Failure::Refused(Refusal::LeaseNotFound, _)) if sessions.len() == 1 => {
+                self.put_again(units, None);
+                sessions.into_iter().for_each(|id| self.leave_session(id, Some(LossCause::Gone)));
             }
             // One bad name fails all: they go in smaller transactions, but no group is torn (rules P9, P13).
             Err(Failure::Refused(kind, _)) if units.len() > 1 && kind != Refusal::NoSpace => {
                 let half = units.len() / 2;
-                self.put_again(session, units, Some(half));
+                self.put_again(units, Some(half));
             }
             Err(failure @ Failure::Refused(kind, _)) => {
                 let calls: Vec<_> = ids.iter().filter_map(|id| self.served_by(*id)).collect();
@@ -157,9 +171,9 @@ impl Core {
 
     /// A single try has met keys below its names (rule P11). It is refused if one of them is an owner's: not a deeper key, and not one
     /// of this process that goes. Else the core puts again, plainly.
-    fn tried(&mut self, ids: &[ContenderId], answer: TxnAnswer) {
+    fn tried(&mut self, ids: &[ContenderId], found: impl Iterator<Item = Option<Kv>>) {
         let mut owner = None;
-        for (at, (id, found)) in ids.iter().zip(answer.firsts()).enumerate() {
+        for (at, (id, found)) in ids.iter().zip(found).enumerate() {
             let Some(name) = self.names.get_mut(id.name) else { continue };
             name.answered = Some(self.now);
             let owns = |kv: &Kv| {
@@ -181,7 +195,7 @@ impl Core {
     }
 
     /// Nothing of these puts was applied: those that are still wanted are put again, with at most `room` keys in a transaction.
-    fn put_again(&mut self, session: SessionId, units: Vec<Unit>, room: Option<usize>) {
+    fn put_again(&mut self, units: Vec<Unit>, room: Option<usize>) {
         let mut wanted = Vec::new();
         for unit in units {
             for id in &*unit {
@@ -195,9 +209,7 @@ impl Core {
                 false => wanted.push(unit),
             }
         }
-        if let Some(session) = self.sessions.all.get_mut(&session) {
-            session.puts.again(wanted, room);
-        }
+        self.outbox.puts.again(wanted, room);
     }
 
     /// Deletes were answered, or not (rules P24, P34).

@@ -244,7 +244,9 @@ impl Core {
         let outer = self.calls.outer(id).filter(|_| call.is_shown);
         let lists = outer.flat_map(|(_, it)| it.holding().iter().copied()).take(HELD);
         let lists: Vec<ContenderId> = lists.collect();
-        let session = self.sessions.choose(self.now, call.wish.ttl_secs);
+        let first = call.names.first().and_then(|name| self.names.get(*name));
+        let text = first.map_or("", |name| &name.text);
+        let session = self.sessions.choose(self.now, call.wish.ttl_secs, text);
         let put = |(name, seat): (&NameId, Seat)| {
             let family = self.names.get(*name)?.family.clone();
             let mut contender = Contender::new(family, session, call.wish, seat);
@@ -256,7 +258,8 @@ impl Core {
             Some(self.names.add(*name, contender))
         };
         let ids: Unit = call.names.iter().zip(seats).filter_map(put).collect();
-        self.sessions.attach(self.now, session, ids.clone());
+        let ready = self.sessions.attach(self.now, session, ids.clone(), self.lost.is_none());
+        self.outbox.puts.pending.extend(ready);
         if let Some(call) = self.calls.get_mut(id).filter(|_| bound.is_some()) {
             call.own = ids;
         }

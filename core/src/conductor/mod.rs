@@ -29,7 +29,7 @@ use crate::session::{Asked, Need};
 use crate::shutdown::Shutdown;
 use crate::steps::step;
 use crate::timers::{Jitter, Timer, Timers};
-use crate::transactions::{self, Deletion, Description};
+use crate::transactions::{self, Deletion, Description, LOCKS};
 use crate::view::{Read, View};
 
 /// Timers that one input fires at most, where one that concerns many calls counts as many. That keeps a step below some milliseconds.
@@ -43,7 +43,7 @@ enum Exchange {
     Session(SessionId, (Moment, Asked)),
     Revocation(LeaseId),
     /// Puts, and deletions of others in the same transaction (rule P7).
-    Put(SessionId, Vec<Unit>, Vec<Deletion>),
+    Put(Vec<Unit>, Vec<Deletion>),
     Delete(Vec<Deletion>),
     /// Urgent ones, or others.
     Read(bool, Vec<Read>),
@@ -154,7 +154,7 @@ impl Core {
 
     /// When to call `handle` again at the latest; a moment that has passed if timers are due that the last input has left.
     pub fn next_timeout(&self) -> Option<Moment> {
-        let ready = self.outbox.deletions.is_ready() || !self.sessions.awake.is_empty();
+        let ready = self.outbox.is_ready() || !self.sessions.awake.is_empty();
         let of_all = [
             self.timers.next(),
             self.waits_for_more(ready && self.may_send()).then_some(self.now),
@@ -237,10 +237,9 @@ impl Core {
                 let again = unanswered && self.shutdown != Shutdown::Finished;
                 self.sessions.revocations.extend(again.then_some(lease));
             }
-            Exchange::Put(session, units, deletions) => {
-                let session_of = self.sessions.wake(session);
-                session_of.into_iter().for_each(|it| it.puts.done(units.len(), result.is_ok()));
-                self.put(session, units, deletions, result.and_then(Response::txn));
+            Exchange::Put(units, deletions) => {
+                self.outbox.puts.done(units.len(), result.is_ok());
+                self.put(units, deletions, result.and_then(Response::txn));
             }
             Exchange::Delete(deletions) => {
                 self.outbox.deletions.done(deletions.len(), result.is_ok());
@@ -267,6 +266,13 @@ impl Core {
         if !self.may_send() {
             return;
         }
+        if self.outbox.puts.is_ready() {
+            // What has lingered would soon be deleted in a transaction of its own: a commit more.
+            self.names.end_lingering(self.now, LOCKS);
+            self.settle();
+            self.flush_sessions();
+        }
+        self.flush_puts();
         while !self.waits_for_more(self.outbox.deletions.is_ready())
             && let Some(deletions) = self.outbox.deletions.next(|_| Some(1))
         {
@@ -296,6 +302,7 @@ impl Core {
             session.back(self.now);
             self.sessions.awake.insert(*id);
         }
+        self.outbox.puts.reopen_window();
         self.outbox.deletions.reopen_window();
         self.outbox.records.reopen_window();
         self.view.line(true).reopen_window();

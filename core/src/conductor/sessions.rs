@@ -1,15 +1,16 @@
 //! Sessions: what they need is sent, and what follows from etcd's answers is carried out.
 
 use std::collections::BTreeSet;
+use std::mem::take;
 
 use super::{Core, Exchange, Timer};
 use crate::contender::{Contender, State};
 use crate::ids::{ContenderId, SessionId};
 use crate::loss::LossCause;
 use crate::output::{Output, Refused};
-use crate::session::{Asked, LIST, Need, Session};
+use crate::session::{Asked, LIST, Need};
 use crate::steps::step;
-use crate::transactions::{LOCKS, READS};
+use crate::transactions::READS;
 use crate::view::Whose;
 
 impl Core {
@@ -29,15 +30,15 @@ impl Core {
                 Some(need) => self.meet(id, need),
                 None => {
                     self.sessions.awake.remove(&id);
-                    if self.may_send() && self.sessions.all.get(&id).is_some_and(Session::has_puts)
-                    {
-                        // What has lingered would soon be deleted in a transaction of its own: a commit more.
-                        self.names.end_lingering(self.now, LOCKS);
-                        self.settle();
-                    }
-                    self.flush_puts(id);
-                    let due = self.sessions.all.get(&id).and_then(|session| session.due(self.now));
+                    let sends = self.may_send();
+                    let session = self.sessions.all.get_mut(&id);
+                    let due = session.as_ref().and_then(|session| session.due(self.now));
                     self.timers.set(Timer::Session(id), due);
+                    let open = session.filter(|it| sends && it.is_open());
+                    self.outbox
+                        .puts
+                        .pending
+                        .extend(open.into_iter().flat_map(|it| take(&mut it.units)));
                 }
             }
         }

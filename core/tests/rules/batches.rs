@@ -118,6 +118,19 @@ fn put_is_sent_though_the_next_call_needs_another_session() {
     rig.tick().serves(1);
 }
 
+/// Those of other sessions in the same transaction go on (rules P9, P27).
+#[test]
+fn lease_that_is_gone_takes_only_its_own_puts_along() {
+    let mut rig = deferring(Some(1));
+    rig.hold_deferred(1, A).hold_deferred(2, B).release(1).release(2).tick().serve();
+    let leases: Vec<_> = rig.sessions().iter().map(|it| it.lease()).collect();
+    rig.store.revoke(leases[0].expect("a value"));
+    rig.acquire(3, A).acquire(4, B).tick().travelling(&[2]);
+    rig.serve().granted(3).granted(4);
+    let left: Vec<_> = rig.sessions().iter().map(|it| it.lease()).collect();
+    assert!(left.contains(&leases[1]) && !left.contains(&leases[0]));
+}
+
 #[test]
 fn call_after_a_silence_asks_etcd_for_its_lock_alone() {
     let mut rig = deferring(None);

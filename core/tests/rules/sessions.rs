@@ -281,6 +281,15 @@ fn locks_of_a_user_are_spread_over_sessions() {
     }
 }
 
+/// etcd keeps a deleted key until a compaction, and a range passes it (rule P27).
+#[test]
+fn name_goes_back_to_the_session_that_it_has_used() {
+    let mut rig = spread(Some(2), 4);
+    let key = rig.owned(2).key;
+    rig.give_back(0).give_back(2).hold(4, "locks/2");
+    assert_eq!(rig.owned(4).key, key, "not in the oldest session, which has room too");
+}
+
 #[test]
 fn idle_sessions_are_revoked_in_the_end() {
     let mut rig = spread(Some(3), 20);

@@ -30,7 +30,7 @@ use crate::transport::watch::{self, Report};
 use crate::values::{Config, Drained, KEY, LossCause, Name, Token, held_after, shown};
 
 /// Keys under one session where etcd checks a user's right to each of them with each put (rule P27).
-const KEYS_PER_SESSION: usize = 32;
+const KEYS_PER_SESSION: usize = 8;
 /// Up to so many predecessors a waiter watches all of a name's keys, behind more only the last of them (rule P15). Watching only the
 /// last cost 16 processes 6 to 8 % of their calls a second.
 const NEAR: usize = 16;
