@@ -73,7 +73,7 @@ pub enum Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     Nothing,
-    Read { urgent: bool },
+    Read,
     Watch,
 }
 
@@ -107,8 +107,8 @@ pub struct Contender {
     pub confirms: Option<CallId>,
     /// When it is read next, or begins to be watched.
     pub read_at: Option<Moment>,
-    /// It waits to be read; true if that is urgent.
-    pub to_read: Option<bool>,
+    /// It stands in the line of reads.
+    pub to_read: bool,
     /// Named after its session's lease once its put is sent.
     pub key: Option<Key>,
     /// The create revision of its key, once that is known to exist.
@@ -180,7 +180,7 @@ impl Contender {
                 // Then the response to its put has shown no younger contender.
                 let alone = self.admitted.filter(|at| *at == created);
                 self.state = State::Held(Ownership::begin(now, call, alone));
-                (self.read_at, self.to_read) = (None, None);
+                (self.read_at, self.to_read) = (None, false);
                 false
             }
         };
@@ -192,7 +192,7 @@ impl Contender {
     /// It is to be deleted.
     pub fn part(&mut self) {
         self.state = State::Parting;
-        (self.read_at, self.to_read) = (None, None);
+        (self.read_at, self.to_read) = (None, false);
     }
 
     pub fn ownership(&self) -> Option<&Ownership> {
@@ -210,7 +210,7 @@ impl Contender {
 
     /// Returns true if it neither waits to be read nor is to be read at some moment.
     pub fn is_unread(&self) -> bool {
-        self.read_at.is_none() && self.to_read.is_none()
+        self.read_at.is_none() && !self.to_read
     }
 
     /// What it needs now, to know about its name. `observed`: its name may turn to it next; `guarded`: what calls hold of the name
@@ -222,17 +222,13 @@ impl Contender {
                 self.read_at = None;
                 Need::Nothing
             }
-            State::Waiting if due || self.ahead.is_none() => Need::Read { urgent: true },
+            State::Waiting if due || self.ahead.is_none() => Need::Read,
             // One of a group that is admitted waits for the others.
             State::Waiting if self.admitted.is_none() || self.is_group => Need::Watch,
             State::Held(it) if it.lost => Need::Nothing,
-            State::Held(it) if due && (guarded || it.asked.is_some()) => {
-                Need::Read { urgent: it.asked.is_some() }
-            }
+            State::Held(it) if due && (guarded || it.asked.is_some()) => Need::Read,
             // Its record cannot be written before.
-            State::Held(_) if self.modified.is_none() && self.read_at.is_none() => {
-                Need::Read { urgent: true }
-            }
+            State::Held(_) if self.modified.is_none() && self.read_at.is_none() => Need::Read,
             State::Held(it) if due || it.since + SETTLED <= now => Need::Watch,
             State::Held(it) if !guarded => {
                 let settled = it.since + SETTLED;

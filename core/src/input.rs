@@ -83,7 +83,7 @@ pub enum Release {
 /// How long a call queues for its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// One try, which waits for no holder; and for etcd, where that does not go on, not for much longer than the connect time-out.
+    /// One try, which waits for no holder; and for etcd at most for the connect time-out.
     Once,
     /// At most this long.
     For(Duration),

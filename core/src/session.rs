@@ -203,12 +203,6 @@ impl Session {
         self.accepts() && self.barrier.is_none()
     }
 
-    /// Whether etcd works on it for acquisitions: it is open, or its barrier was not sent before this moment.
-    pub fn opens_since(&self, then: Moment) -> bool {
-        let late = |it: &Barrier| it.since.is_some_and(|since| since < then);
-        self.accepts() && self.lease.is_some() && !self.barrier.as_ref().is_some_and(late)
-    }
-
     /// Whether acquisitions may use it, now or later.
     pub fn accepts(&self) -> bool {
         self.life == Life::Serving

@@ -1,6 +1,6 @@
 //! View: which contenders are to be read, and which keys are watched for a name (rules P14 to P18).
 //!
-//! A contender that waits is read before one that is held. What is read goes together in one transaction, as much as fits.
+//! What is read goes together in one transaction, as much as fits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -109,9 +109,8 @@ impl Watch {
 /// What is read and watched.
 #[derive(Debug, Default)]
 pub struct View {
-    /// Contenders to be read: those that wait; then those that are held. One that becomes urgent stands in both.
-    urgent: Line<ContenderId>,
-    later: Line<ContenderId>,
+    /// Contenders to be read.
+    pub reads: Line<ContenderId>,
     watches: BTreeMap<(NameId, Whose), Watch>,
     /// The name that each watch is for, and for whom.
     pub names: BTreeMap<WatchId, (NameId, Whose)>,
@@ -119,10 +118,6 @@ pub struct View {
 }
 
 impl View {
-    pub fn line(&mut self, urgent: bool) -> &mut Line<ContenderId> {
-        if urgent { &mut self.urgent } else { &mut self.later }
-    }
-
     pub fn get(&self, name: NameId, whose: Whose) -> Option<&Watch> {
         self.watches.get(&(name, whose))
     }
@@ -164,6 +159,6 @@ impl View {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.watches.is_empty() && self.urgent.pending.is_empty() && self.later.pending.is_empty()
+        self.watches.is_empty() && self.reads.pending.is_empty()
     }
 }

@@ -1,6 +1,7 @@
 //! Answers: what etcd's responses and events mean for contenders, and what is read and watched because of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::replace;
 
 use super::{Core, Exchange, Timer};
 use crate::call::{Call, Stage};
@@ -8,6 +9,7 @@ use crate::contender::{Contender, Need, State};
 use crate::ids::{CallId, ContenderId, NameId, Revision, SessionId, Unit, WatchId, contends};
 use crate::loss::LossCause;
 use crate::moment::Moment;
+use crate::name::Names;
 use crate::output::{Output, Owner, Refused};
 use crate::request::{Event, Failure, Kv, Refusal, Request, Txn, TxnAnswer};
 use crate::seat::Seat;
@@ -264,38 +266,34 @@ impl Core {
 
 /// Reads and watches.
 impl Core {
-    /// Sends the reads that are wanted, those of contenders that wait first.
+    /// Sends the reads that are wanted.
     pub(super) fn flush_reads(&mut self) {
-        for urgent in [true, false] {
-            // As two keys: each is read by two operations.
-            while let Some(ids) =
-                self.view.line(urgent).next(|id| self.names.contender(*id)?.to_read.map(|_| 2))
-            {
-                let read = |id: ContenderId| {
-                    let contender = self.names.contender_mut(id)?;
-                    contender.to_read = None;
-                    contender.read_at.get_or_insert(self.now + FIRST_READ); // it is being read
-                    Read::of(id, contender)
-                };
-                let reads: Vec<Read> = ids.into_iter().filter_map(read).collect();
-                let then = reads.iter().flat_map(Read::ops).collect();
-                let txn = Txn { then, ..Txn::default() };
-                self.send(Request::Txn(txn), Exchange::Read(urgent, reads));
-            }
+        // As two keys: each is read by two operations.
+        let keys = |names: &Names, id| names.contender(id)?.to_read.then_some(2);
+        while let Some(ids) = self.view.reads.next(|id| keys(&self.names, *id)) {
+            let read = |id: ContenderId| {
+                let contender = self.names.contender_mut(id)?;
+                contender.to_read = false;
+                contender.read_at.get_or_insert(self.now + FIRST_READ); // it is being read
+                Read::of(id, contender)
+            };
+            let reads: Vec<Read> = ids.into_iter().filter_map(read).collect();
+            let then = reads.iter().flat_map(Read::ops).collect();
+            let txn = Txn { then, ..Txn::default() };
+            self.send(Request::Txn(txn), Exchange::Read(reads));
         }
     }
 
     /// Has a contender read as soon as may be; of a name with very many keys below it, at most once a second.
-    pub(super) fn want_read(&mut self, id: ContenderId, urgent: bool) {
+    pub(super) fn want_read(&mut self, id: ContenderId) {
         let Some(name) = self.names.get_mut(id.name) else { return };
         if let Some(at) = name.rests_until.filter(|at| *at > self.now) {
             return self.read_at(id, at);
         }
         let Some(contender) = name.contenders.get_mut(&id.number) else { return };
         let readable = matches!(contender.state, State::Waiting | State::Held(_));
-        if readable && contender.to_read < Some(urgent) {
-            contender.to_read = Some(urgent);
-            self.view.line(urgent).pending.push_back(id);
+        if readable && !replace(&mut contender.to_read, true) {
+            self.view.reads.pending.push_back(id);
         }
     }
 
@@ -311,7 +309,7 @@ impl Core {
             self.outbox.records.pending.push_back(id);
         }
         match contender.need(self.now, observed, guarded) {
-            Need::Read { urgent } => self.want_read(id, urgent),
+            Need::Read => self.want_read(id),
             Need::Watch => self.watch(id),
             Need::Nothing => {}
         }
@@ -396,7 +394,7 @@ impl Core {
         let id = read.contender;
         let Some(name) = self.names.get_mut(id.name) else { return };
         name.note_below(self.now, &seen);
-        if name.rests_until.is_some() && !std::mem::replace(&mut self.has_met_crowd, true) {
+        if name.rests_until.is_some() && !replace(&mut self.has_met_crowd, true) {
             self.outputs.push_back(Output::Crowded(name.text.clone()));
         }
         let Some(contender) = name.contenders.get_mut(&id.number) else { return };
@@ -412,7 +410,7 @@ impl Core {
             return self.own_key_gone(id, cause);
         }
         if contender.modified.is_none() {
-            return self.want_read(id, true);
+            return self.want_read(id);
         }
         // Else it was granted after the read was sent, so the rest of the read is about another state.
         if waits == read.up_to.is_some() {
@@ -444,7 +442,7 @@ impl Core {
                 let name = self.names.get(id).into_iter();
                 let all = name.flat_map(|name| name.held().chain(name.in_line()));
                 for number in all.map(|(number, _)| number).collect::<Vec<_>>() {
-                    self.want_read(ContenderId { name: id, number }, true);
+                    self.want_read(ContenderId { name: id, number });
                 }
             }
         }
@@ -469,7 +467,7 @@ impl Core {
                 let waits =
                     |it: &mut Contender| it.deleted(key, *revision) && it.admitted.is_none();
                 if contender.is_some_and(waits) && !watched_whole {
-                    self.want_read(id, true);
+                    self.want_read(id);
                 }
             }
         }

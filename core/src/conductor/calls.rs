@@ -28,9 +28,6 @@ const CONFIRM: Duration = Duration::from_secs(2);
 /// milliseconds more.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// When to see again whether etcd works on a single try that has waited for long.
-const AGAIN: Duration = Duration::from_millis(500);
-
 /// From arrival to grant, or refusal.
 impl Core {
     /// A call has come.
@@ -74,7 +71,7 @@ impl Core {
         let mut taken = false;
         for name in &*names {
             if let Some(name) = self.names.get_mut(*name) {
-                taken |= tries && name.is_taken_for(&call);
+                taken |= tries && name.is_taken_for(&call, &self.calls);
                 name.enter(id, &call);
             }
         }
@@ -139,30 +136,13 @@ impl Core {
             let why = refused.take().unwrap_or_else(|| self.silence());
             return self.released(id, Err(why));
         }
-        // That of a single try is over only if etcd does nothing for it.
         let (since, tries) = (call.since, call.is_try());
-        if tries && self.is_worked_on(id) {
-            let again = Some(self.now + AGAIN);
-            self.calls.get_mut(id).into_iter().for_each(|call| call.until = again);
-            return self.set_call_timer(id);
-        }
+        // A single try waits for no holder, so etcd was too slow.
         let why = match self.obstacle(id, Some(since)).filter(|_| !tries) {
             Some((name, owner)) => Refused::Timeout { name, owner, waited: self.now - since },
             None => self.silence(),
         };
         self.refuse(id, why);
-    }
-
-    /// Whether etcd works on a name of a waiting call. It does if a put for the name is under way, in line, or behind a recent
-    /// barrier. It does too if it lately answered about the name.
-    fn is_worked_on(&self, id: CallId) -> bool {
-        let lately = self.now - self.settings.connect_timeout;
-        let goes_on = |(_, it): (u64, &Contender)| {
-            let session = self.sessions.all.get(&it.session).filter(|_| it.created.is_none());
-            session.is_some_and(|it| it.opens_since(lately))
-        };
-        let mut names = self.names_of(id);
-        names.any(|(_, name)| name.in_line().any(goes_on) || name.answered >= Some(lately))
     }
 
     /// The names of a call, with the place of each.
@@ -172,7 +152,7 @@ impl Core {
     }
 
     /// The name that keeps a call waiting, of those that etcd has answered about since then, and its owner: the first with a known
-    /// owner, else the first in whose queue others are before it, else any.
+    /// owner, else the first.
     fn obstacle(&self, id: CallId, since: Option<Moment>) -> Option<(usize, Option<Owner>)> {
         // A name of which etcd has said nothing is not reported as held. The response to a put counts, though lately nothing came.
         let answered = |name: &Name| {
@@ -186,9 +166,7 @@ impl Core {
             own.or_else(|| name.owner.clone())
         };
         let owned = names().find_map(|(at, name)| Some((at, Some(owner(name)?))));
-        let behind = |name: &Name| name.head(&self.calls).is_some_and(|(head, _)| head != id);
-        let queued = || names().find(|(_, name)| behind(name)).or_else(|| names().next());
-        owned.or_else(|| Some((queued()?.0, None)))
+        owned.or_else(|| Some((names().next()?.0, None)))
     }
 
     /// The record of the first holder; once that call has held its lock for a second, it says since when.
@@ -212,7 +190,7 @@ impl Core {
                 let Some(contender) = self.names.contender_mut(at(number)) else { return };
                 let unread = contender.is_unread();
                 if contender.ownership_mut().is_none_or(|it| it.ask(self.now)) {
-                    self.want_read(at(number), true);
+                    self.want_read(at(number));
                     // Others may have come to the front with it, and go in the same transaction.
                     self.names.dirty.extend(unread.then_some(id));
                 }
@@ -294,7 +272,7 @@ impl Core {
             let released = self.names.contender_mut(*of).and_then(|it| it.confirms.take());
             self.confirm(released, 1);
             if asks {
-                self.want_read(*of, true);
+                self.want_read(*of);
             }
             self.attend(*of);
         }

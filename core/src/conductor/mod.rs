@@ -45,8 +45,7 @@ enum Exchange {
     /// Puts, and deletions of others in the same transaction (rule P7).
     Put(Vec<Unit>, Vec<Deletion>),
     Delete(Vec<Deletion>),
-    /// Urgent ones, or others.
-    Read(bool, Vec<Read>),
+    Read(Vec<Read>),
     Describe(usize, Vec<Description>),
     /// Ranges that searches for cycles want.
     Search(Vec<(CallId, Key)>),
@@ -245,8 +244,8 @@ impl Core {
                 self.outbox.deletions.done(deletions.len(), result.is_ok());
                 self.deleted(deletions, result.and_then(Response::txn));
             }
-            Exchange::Read(urgent, reads) => {
-                self.view.line(urgent).done(reads.len(), result.is_ok());
+            Exchange::Read(reads) => {
+                self.view.reads.done(reads.len(), result.is_ok());
                 self.read(reads, result.and_then(Response::txn));
             }
             Exchange::Describe(count, keys) => {
@@ -305,8 +304,7 @@ impl Core {
         self.outbox.puts.reopen_window();
         self.outbox.deletions.reopen_window();
         self.outbox.records.reopen_window();
-        self.view.line(true).reopen_window();
-        self.view.line(false).reopen_window();
+        self.view.reads.reopen_window();
         self.searches.reads.reopen_window();
     }
 

@@ -67,7 +67,7 @@ impl Core {
                     let late = it.held().is_some_and(|held| held.since > since);
                     !late && it.key.as_ref().is_some_and(|key| !but.contains(key.as_bytes()))
                 });
-                missing.into_iter().for_each(|of| self.want_read(of, false));
+                missing.into_iter().for_each(|of| self.want_read(of));
             }
             Need::ReadInTurn => {
                 let watched = |of: ContenderId| self.view.get(of.name, Whose::Holds(id)).is_some();
