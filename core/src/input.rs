@@ -95,7 +95,7 @@ pub enum Wait {
 #[derive(Debug)]
 pub struct Acquire {
     pub call: CallId,
-    /// At least one, at most [`NAMES`](crate::NAMES), each once, without a trailing `/`.
+    /// At most [`NAMES`](crate::NAMES), each once, without a trailing `/`.
     pub names: Vec<Key>,
     pub ttl_secs: i64,
     /// How it shares all its names.
@@ -105,4 +105,12 @@ pub struct Acquire {
     pub record: Arc<[u8]>,
     /// The calls whose locks the calling task holds; where there are any, the call is nested.
     pub holds: Vec<CallId>,
+}
+
+impl Acquire {
+    /// A call without names waits until a session of its TTL is open.
+    pub(crate) fn of_session(call: CallId, ttl_secs: i64) -> Self {
+        let (mode, wait, record) = (Mode::Exclusive, Wait::Forever, Arc::default());
+        Self { call, names: Vec::new(), ttl_secs, mode, wait, record, holds: Vec::new() }
+    }
 }

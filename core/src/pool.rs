@@ -32,8 +32,8 @@ pub struct Sessions {
     recent: HashMap<u64, SessionId>,
     /// Those that may need something.
     pub awake: BTreeSet<SessionId>,
-    /// Callers that wait until a session of this TTL is open, and since when.
-    pub warming: Vec<(Moment, CallId, i64)>,
+    /// Calls that wait until a session of this TTL is open.
+    pub warming: Vec<(i64, CallId)>,
     /// Leases to be revoked.
     pub revocations: Vec<LeaseId>,
     /// The leases of all of them, and the last that are over: their keys may be seen until etcd has answered, and a little later.
@@ -167,16 +167,16 @@ impl Sessions {
         needs
     }
 
-    /// Takes out the callers that a session is open for now; sees to it that there will be one for the others.
-    pub fn warmed(&mut self, now: Moment) -> Vec<CallId> {
-        let mut open = Vec::new();
-        for (since, call, ttl_secs) in take(&mut self.warming) {
-            let id = self.choose(now, ttl_secs, "");
-            match self.all.get(&id).is_some_and(Session::is_open) {
-                true => open.push(call),
-                false => self.warming.push((since, call, ttl_secs)),
-            }
-        }
+    /// Takes out the calls that a session is open for now; sees to it that there will be one for the others that wait.
+    pub fn warmed(&mut self, now: Moment, waits: impl Fn(CallId) -> bool) -> Vec<CallId> {
+        let mut warming = take(&mut self.warming);
+        warming.retain(|(_, call)| waits(*call));
+        let is_open = |of: &mut (i64, CallId)| {
+            let id = self.choose(now, of.0, "");
+            self.all.get(&id).is_some_and(Session::is_open)
+        };
+        let open = warming.extract_if(.., is_open).map(|(_, call)| call).collect();
+        self.warming = warming;
         open
     }
 

@@ -76,6 +76,9 @@ impl Core {
             }
         }
         self.calls.add(id, call);
+        if names.is_empty() {
+            self.sessions.warming.push((acquire.ttl_secs, id));
+        }
         if taken {
             return self.refuse_try(id);
         }

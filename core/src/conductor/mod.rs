@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::call::Calls;
 use crate::deadlock::{Cycle, Searches};
 use crate::ids::{CallId, ContenderId, Key, LeaseId, RequestId, SessionId, Unit, session_root};
-use crate::input::{Input, Settings};
+use crate::input::{Acquire, Input, Settings};
 use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::name::{Name, Names};
@@ -117,10 +117,7 @@ impl Core {
             Input::Acquire(acquire) => self.acquire(acquire),
             Input::Cancel(call) => self.stop_waiting(call, None),
             Input::Release { call, how, fenced } => self.release(call, how, fenced),
-            Input::Warm { call, .. } if self.shutdown != Shutdown::Not => {
-                self.turn_down(call, Refused::ShuttingDown);
-            }
-            Input::Warm { call, ttl_secs } => self.sessions.warming.push((now, call, ttl_secs)),
+            Input::Warm { call, ttl_secs } => self.acquire(Acquire::of_session(call, ttl_secs)),
             Input::Answer { request, result } => self.answer(request, result),
             Input::Lost { since, cause } => self.lost = Some((since, cause)),
             Input::Back => self.back(),
@@ -328,12 +325,12 @@ impl Core {
     /// When those are refused that have waited for longest for an etcd that is lost (rule P32).
     fn silence_due(&self) -> Option<Moment> {
         let (since, _) = self.lost.as_ref()?;
-        Some(self.first_waiting()?.max(*since) + self.settings.connect_timeout)
+        Some(self.calls.first_waiting()?.max(*since) + self.settings.connect_timeout)
     }
 
     /// Returns true if calls wait: then the transport finds out whether etcd is silent.
     pub fn has_waiters(&self) -> bool {
-        self.first_waiting().is_some()
+        self.calls.first_waiting().is_some()
     }
 
     /// Whether any key is to be deleted that etcd has not refused to delete.
@@ -346,30 +343,13 @@ impl Core {
         !self.outbox.deletions.pending.is_empty() || self.under_way.values().any(is_delete)
     }
 
-    /// When the first caller came that waits for a lock, or for a session.
-    fn first_waiting(&self) -> Option<Moment> {
-        let warming = self.sessions.warming.first().map(|(since, ..)| *since);
-        self.calls.first_waiting().into_iter().chain(warming).min()
-    }
-
-    /// Refuses the callers that wait for a session of this TTL, or of any, and came by then.
-    fn refuse_warming(&mut self, then: Moment, ttl_secs: Option<i64>, why: &Refused) {
-        let stops = |(since, _, of): &mut (Moment, CallId, i64)| {
-            *since <= then && ttl_secs.is_none_or(|ttl_secs| ttl_secs == *of)
-        };
-        let stopped: Vec<_> = self.sessions.warming.extract_if(.., stops).collect();
-        stopped.into_iter().for_each(|(_, call, _)| self.turn_down(call, why.clone()));
-    }
-
-    /// Refuses those that have waited since then for a session, or for a lock: at most this many calls, and those of tasks that hold
-    /// a lock only if `nested`.
+    /// Refuses calls that have waited since then: at most this many, and those of tasks that hold a lock only if `nested`.
     fn turn_away(&mut self, then: Moment, most: usize, nested: bool, why: &Refused) {
         for call in self.calls.waiting_since(then, most) {
             if nested || !self.calls.is_nested(call) {
                 self.refuse(call, why.clone());
             }
         }
-        self.refuse_warming(then, None, why);
     }
 
     /// Once no body is left that can rely on a session, or the grace is over, ends the sessions; once that is done, reports it.

@@ -5,7 +5,7 @@ use std::mem::take;
 
 use super::{Core, Exchange, Timer};
 use crate::contender::{Contender, State};
-use crate::ids::{ContenderId, SessionId};
+use crate::ids::{CallId, ContenderId, SessionId};
 use crate::loss::LossCause;
 use crate::output::{Output, Refused};
 use crate::session::{Asked, LIST, Need};
@@ -16,8 +16,10 @@ use crate::view::Whose;
 impl Core {
     /// Sends what sessions need: renewals even while etcd is not reached.
     pub(super) fn flush_sessions(&mut self) {
-        let warmed = self.sessions.warmed(self.now);
-        self.outputs.extend(warmed.into_iter().map(Output::Ready));
+        for call in self.sessions.warmed(self.now, |call| self.calls.waiting(call).is_some()) {
+            self.calls.go_on(call, None, None);
+            self.outputs.push_back(Output::Ready(call));
+        }
         while !self.waits_for_more(self.may_send() && !self.sessions.awake.is_empty()) {
             self.settle();
             let Some(id) = self.sessions.awake.first().copied() else { return };
@@ -121,7 +123,8 @@ impl Core {
     /// meet the same.
     fn give_up_session(&mut self, id: SessionId, why: &Refused) {
         let Some(session) = self.sessions.end(id) else { return };
-        let mut calls = Vec::new();
+        let warming = self.sessions.warming.iter().filter(|(of, _)| *of == session.ttl_secs);
+        let mut calls: Vec<CallId> = warming.map(|(_, call)| *call).collect();
         for id in session.contenders {
             let waiters = self.names.get(id.name).into_iter().flat_map(|it| it.waiters.values());
             let ttl_secs = |call| self.calls.get(call).map(|it| it.wish.ttl_secs);
@@ -129,7 +132,6 @@ impl Core {
             self.remove(id);
         }
         calls.into_iter().for_each(|call| self.refuse(call, why.clone()));
-        self.refuse_warming(self.now, Some(session.ttl_secs), why);
     }
 
     /// The session takes no acquisitions any more (rule P10). If it is lost, its bodies stop too, and its waiters queue again under
