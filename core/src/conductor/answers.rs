@@ -485,8 +485,16 @@ impl Core {
         while let Some(ids) = self.outbox.records.next(|_| Some(2)) {
             // One that was read meanwhile may stand there twice.
             let contenders: BTreeSet<&ContenderId> = ids.iter().collect();
-            let keys = contenders.into_iter().filter_map(|id| self.description(*id));
-            let keys: Vec<Description> = keys.collect();
+            let mut keys: Vec<Description> = Vec::new();
+            for id in contenders {
+                let key = self.description(*id);
+                if key.is_none() {
+                    let ownership =
+                        self.names.contender_mut(*id).and_then(Contender::ownership_mut);
+                    ownership.into_iter().for_each(|it| it.named = None);
+                }
+                keys.extend(key);
+            }
             match keys.is_empty() {
                 true => self.outbox.records.done(ids.len(), true),
                 false => {

@@ -76,6 +76,8 @@ pub struct Core {
     /// Requests without an answer.
     under_way: BTreeMap<RequestId, Exchange>,
     last_request: u64,
+    /// Until then nothing but what sessions need is sent: etcd was too busy for something (rule P34).
+    rests_until: Option<Moment>,
     /// Since when etcd is lost, if it is, and why.
     lost: Option<(Moment, Option<Cause>)>,
     shutdown: Shutdown,
@@ -101,6 +103,7 @@ impl Core {
             timers: Timers::default(),
             under_way: BTreeMap::new(),
             last_request: 0,
+            rests_until: None,
             lost: None,
             shutdown: Shutdown::default(),
             outputs: VecDeque::new(),
@@ -155,6 +158,7 @@ impl Core {
             self.timers.next(),
             self.waits_for_more(ready && self.may_send()).then_some(self.now),
             self.silence_due(),
+            self.rests_until,
             self.names.lingering_until(),
             self.outbox.retry_at,
             self.shutdown.due(),
@@ -220,6 +224,10 @@ impl Core {
     /// etcd answered a request, or did not.
     fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
         let Some(exchange) = self.under_way.remove(&request) else { return };
+        if matches!(result, Err(Failure::Unavailable(_))) {
+            let pause = self.jitter.pause(0);
+            self.rests_until.get_or_insert(self.now + pause);
+        }
         match exchange {
             Exchange::Session(id, asked) => {
                 for need in self.sessions.answered(self.now, id, asked, result, &mut self.jitter) {
@@ -259,7 +267,8 @@ impl Core {
     /// Sends what is ready, as much in one transaction as fits, and as many as the windows allow: first what others wait for.
     fn flush(&mut self) {
         self.flush_sessions();
-        if !self.may_send() {
+        self.rests_until.take_if(|until| *until <= self.now);
+        if !self.may_send() || self.rests_until.is_some() {
             return;
         }
         if self.outbox.puts.is_ready() {
@@ -293,7 +302,7 @@ impl Core {
     /// etcd answers again: what it was sent before, and may never answer, holds nothing back any more. Renewals go first, because
     /// they show whether it has been wiped meanwhile.
     fn back(&mut self) {
-        self.lost = None;
+        (self.lost, self.rests_until) = (None, None);
         for (id, session) in &mut self.sessions.all {
             session.back(self.now);
             self.sessions.awake.insert(*id);

@@ -118,6 +118,16 @@ fn put_is_sent_though_the_next_call_needs_another_session() {
     rig.tick().serves(1);
 }
 
+#[test]
+fn busy_etcd_gets_a_put_again_after_a_pause() {
+    let mut rig = Rig::warm();
+    rig.acquire(1, A).acquire(2, B);
+    let [(first, _), second] = [rig.take(puts), rig.take(puts)];
+    rig.pass(millis(1)).carry_out(second).granted(2);
+    rig.deliver((first, Err(unavailable()))).sends_nothing();
+    rig.pass(millis(60)).serves(1);
+}
+
 /// Those of other sessions in the same transaction go on (rules P9, P27).
 #[test]
 fn lease_that_is_gone_takes_only_its_own_puts_along() {
