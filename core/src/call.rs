@@ -27,8 +27,7 @@ pub enum Stage {
         /// It has lost them, and its caller has been notified.
         lost: bool,
     },
-    /// Its body is gone, and its caller waits until this number of contenders is too. etcd has refused to delete one, and is asked
-    /// again.
+    /// Its body is gone, and its caller waits for this number of contenders to go. `refused`: etcd has refused to delete one.
     Releasing { left: usize, refused: Option<Refused> },
 }
 

@@ -163,15 +163,13 @@ impl Contender {
         }
     }
 
-    /// How much of a transaction its put takes, while it waits for that. One beside another of its name takes the `whole` (rule P5), and
-    /// so does a single try.
+    /// How much of a transaction its put takes: the `whole` for a single try, or beside another of its name (rule P5).
     pub fn room(&self, whole: usize) -> Option<usize> {
         let alone = self.tries || matches!(self.seat, Seat::Nested { .. });
         matches!(self.state, State::Pending).then_some(if alone { whole } else { 1 })
     }
 
-    /// A call has it from now on: the first one, or one more. Returns the key as the call owns it, and true if a read has to show whether
-    /// another process waits.
+    /// A call has it from now on. Returns the key as the call owns it; true if a read has to show whether others wait.
     pub fn grant(&mut self, now: Moment, call: CallId) -> Option<(OwnedKey, bool)> {
         let (key, created) = self.incarnation()?;
         let asks = match &mut self.state {
@@ -213,8 +211,7 @@ impl Contender {
         self.read_at.is_none() && !self.to_read
     }
 
-    /// What it needs now, to know about its name. `observed`: its name may turn to it next; `guarded`: what calls hold of the name
-    /// under its session is watched.
+    /// What it needs to know of its name. `observed`: it may be next; `guarded`: what its session holds is watched.
     pub fn need(&mut self, now: Moment, observed: bool, guarded: bool) -> Need {
         let due = self.read_at.take_if(|at| *at <= now).is_some();
         match &self.state {
@@ -307,8 +304,7 @@ impl Contender {
         self.admit();
     }
 
-    /// Takes in that a watch reports a key deleted at this revision. Returns true if it was a predecessor. Of an earlier incarnation
-    /// it says nothing (rule P14).
+    /// Takes in that a key was deleted at this revision. Returns true if that was a predecessor (rule P14).
     pub fn deleted(&mut self, key: &[u8], revision: Revision) -> bool {
         let Some(ahead) = &mut self.ahead else {
             let at = self.gone.entry(key.to_vec()).or_insert(revision);
@@ -333,8 +329,7 @@ impl Contender {
         }
     }
 
-    /// The key that the next read includes with value and lease: its own if another client may have written it, else the predecessor
-    /// that most likely owns the name, the oldest one.
+    /// The key that the next read shows with its value: its own if that may have been written, else the oldest predecessor.
     pub fn key_to_read(&self) -> Option<&[u8]> {
         match &self.ahead {
             _ if self.modified.is_none() => self.key.as_deref().map(str::as_bytes),
@@ -391,8 +386,7 @@ impl Contender {
         None
     }
 
-    /// How it was lost, if it was, as an event of its key shows. An event of an earlier incarnation says nothing about this one
-    /// (rule P14).
+    /// How it was lost, if it was, as an event of its key shows that is not of an earlier incarnation (rule P14).
     pub fn lost_by(&self, event: &Event) -> Option<LossCause> {
         let created = self.created?;
         match event {
@@ -405,8 +399,7 @@ impl Contender {
         }
     }
 
-    /// Whether a key of another process waits behind it, which is held, as these keys of its family show (rule P23). What this
-    /// process itself has there keeps no other process waiting for long.
+    /// Whether a key of another process waits behind it, which is held (rule P23). What this process has there goes soon.
     pub fn is_contended(&self, keys: &[Kv], is_ours: impl Fn(&[u8]) -> bool) -> bool {
         let mode = self.wish.mode;
         let mut contenders = keys.iter().filter(|kv| contends(&self.family, &kv.key));

@@ -160,8 +160,7 @@ impl Search {
         self.read = read;
     }
 
-    /// The search comes to a key, and has found a cycle if that excludes one of the call. Returns false if it was there before, or goes
-    /// no further.
+    /// The search comes to a key: if that excludes one of the call, it has found a cycle. Returns true if it goes on.
     fn reach(&mut self, key: Incarnation, node: Node) -> bool {
         step();
         let family = family_of(&key.0).filter(|family| family.starts_with(&*self.prefix));

@@ -1,5 +1,4 @@
-//! Ids, names and keys: what calls, exchanges, watches and revisions are called; and how the keys and values that etcd has are
-//! written and read.
+//! Ids, names and keys; and how the keys and values that etcd has are written and read.
 
 use std::fmt;
 use std::num::NonZeroI64;
@@ -106,8 +105,7 @@ const ROOM: usize = 8192;
 /// Keys that a value lists as held.
 pub const HELD: usize = 64;
 
-/// A call's record, and other keys of its task: those of its group, whose create revision is that of the key itself (`None`), and
-/// those that the task holds.
+/// A call's record, with other keys of its task: those it holds, and those of its group, which are as old as the key (`None`).
 pub fn value_of(record: &Arc<[u8]>, keys: &[(Key, Option<Revision>)]) -> Arc<[u8]> {
     let plain = keys.iter().filter(|(key, _)| !key.contains(['"', '\\']));
     let entry = |(key, created): &(Key, Option<Revision>)| {

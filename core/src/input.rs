@@ -19,11 +19,9 @@ pub struct Settings {
     pub silence: Cause,
     /// What a call's record says once the call has held its lock for a second, after it had waited for so long.
     pub describe: fn(&[u8], Duration) -> Arc<[u8]>,
-    /// Keys under one session, be they waiting, held or being deleted; `None`: any number. For where etcd checks a user's rights to
-    /// each of them with each put (rule P27).
+    /// Keys under one session, in whatever state; `None`: any number. A user's puts cost more with each of them (rule P27).
     pub keys_per_session: Option<usize>,
-    /// With more predecessors than this a contender watches only the last of them (rule P15): a watch on all of them brings an
-    /// event for each.
+    /// With more predecessors than this a contender watches only the last of them, since each brings an event (rule P15).
     pub near: usize,
     /// Calls that may wait at a time; `None`: any number. Single tries do not count, nested calls are let in.
     pub max_waiters: Option<usize>,
@@ -41,19 +39,16 @@ pub enum Input {
     Acquire(Acquire),
     /// The caller of a waiting call has gone away.
     Cancel(CallId),
-    /// The body of a call has been dropped. If `fenced`, the holder relies on its keys going with the body: they are not handed over
-    /// (rule P22).
+    /// The body of a call has been dropped. If `fenced`, its keys are not handed over (rule P22).
     Release { call: CallId, how: Release, fenced: bool },
     /// Open a session of this TTL and report it: etcd can be reached, and this process may write there.
     Warm { call: CallId, ttl_secs: i64 },
     /// etcd answered a request, or did not.
     Answer { request: RequestId, result: Result<Response, Failure> },
-    /// etcd has not answered since the first exchange that began then: only renewals are sent until [`Back`](Self::Back), and calls are
-    /// refused once they and the outage have lasted for the connect time-out. It may come again with another cause, that of the last
-    /// exchange that failed.
+    /// etcd has not answered since the first exchange began then: only renewals are sent until [`Back`](Self::Back), and
+    /// calls are refused once they and the outage have lasted for the connect time-out. It may come again with another cause.
     Lost { since: Moment, cause: Option<Cause> },
-    /// etcd answers again, or answers over a new connection. It may have been wiped meanwhile, so leases under which bodies run
-    /// are renewed before anything else is sent.
+    /// etcd answers again, or over a new connection. It may have been wiped, so leases with bodies are renewed first.
     Back,
     /// etcd has lost its history, or is another cluster than before: all locks that were granted until now are lost (rule P35).
     Wiped,

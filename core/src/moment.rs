@@ -1,5 +1,4 @@
-//! Moments: points in time, as the time since boot; and the deadline of a session, one atomic that callers read before every
-//! poll (rule P28).
+//! Moments, as the time since boot; and the deadline of a session, one atomic that callers read before every poll (rule P28).
 
 use std::num::NonZeroU64;
 use std::ops::{Add, Sub};

@@ -125,8 +125,7 @@ impl Name {
         }
     }
 
-    /// Derives what becomes of a contender whose last body has gone: the next call of this process takes it over, or its key lingers,
-    /// or goes (rules P23, P26).
+    /// Derives whether a contender whose last body has gone passes to the next call, lingers, or goes (rules P23, P26).
     fn step_of_released(
         &self,
         number: u64,
@@ -193,8 +192,7 @@ impl Name {
         held.filter(move |(_, it)| mode.is_excluded_by(it.seat))
     }
 
-    /// The seat for a call of this mode that is at the head, while nothing is in line for others; `None`: it has to wait. `beside`: the
-    /// seat of a nested call that waits beside the others.
+    /// The seat for a call that is at the head, or of a nested call that waits `beside` the others; `None`: it has to wait.
     pub fn seat_for(&self, id: CallId, mode: Mode, beside: bool) -> Option<Seat> {
         let (_, head) = self.waiters.first_key_value()?;
         match mode {
@@ -422,8 +420,7 @@ impl Names {
         self.dirty.insert(id);
     }
 
-    /// A place behind all that wait: the same in all queues of a call, so that any two calls stand in one order wherever they meet
-    /// (rule P13).
+    /// A place behind all that wait, the same in all queues of a call: any two calls stand in one order (rule P13).
     pub fn ticket(&mut self) -> Ticket {
         self.tickets += 1;
         Ticket(self.tickets)

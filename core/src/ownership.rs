@@ -9,8 +9,7 @@ use std::time::Duration;
 use crate::ids::{CallId, Revision};
 use crate::moment::Moment;
 
-/// How long a key is handed over before a read has to show that no other process waits. A number of hand-overs instead would make
-/// short bodies read all the time.
+/// How long a key is handed over before a read has to show that no other process waits.
 const RUN: Duration = Duration::from_millis(10);
 
 /// How long to wait for that read: after that, another process is assumed to wait.
@@ -41,8 +40,7 @@ pub struct Ownership {
     contended: bool,
     /// The key is gone or its session is lost: no call can rely on it.
     pub lost: bool,
-    /// Until when the key lingers for the next call of this process, once the last body has gone. `None`: it goes with that body
-    /// (rule P22).
+    /// Until when the key lingers once the last body has gone. `None`: it goes with that body (rule P22).
     pub stays: Option<Moment>,
 }
 

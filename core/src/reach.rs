@@ -28,8 +28,7 @@ pub struct Reach {
     under_way: usize,
     /// When etcd answered last.
     pub answered: Option<Moment>,
-    /// When the first exchange began since etcd answered last; at the earliest then, where one is still under way. During an
-    /// outage, when that began.
+    /// When the first exchange began since etcd answered last; during an outage, when that began.
     pub silent: Option<Moment>,
     outage: Option<Outage>,
     /// The highest revision that a transaction returned in this history, and how many histories have ended.

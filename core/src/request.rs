@@ -62,8 +62,7 @@ pub enum Op {
     Put { key: Key, value: Arc<[u8]>, lease: LeaseId },
     /// Read one key.
     Get { key: Key, values: bool },
-    /// Read the keys that begin with the prefix, lowest create revision first: the owner. `limit`: how many at most; `up_to`: only those
-    /// created up to this revision.
+    /// Read the keys that begin with the prefix and were created up to a revision, the oldest first: the owner.
     Range { prefix: Key, limit: Option<u32>, values: bool, up_to: Option<Revision> },
     /// Delete the key.
     Delete(Key),

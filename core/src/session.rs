@@ -124,8 +124,7 @@ pub enum Need {
     Serve(BTreeSet<NameId>),
     /// Delete what is there of these: none of their puts can apply any more (rule P10).
     TakeBack(BTreeSet<ContenderId>),
-    /// Read its contenders, but not those that are held only since then, or have one of these keys: some may be gone. Only a read
-    /// proves that.
+    /// Read its contenders whose keys are not among these, unless they are held only since then: some may be gone.
     Read(Moment, HashSet<Vec<u8>>),
     /// Read what calls hold, all of it until the next list: its keys could not be listed.
     ReadInTurn,
@@ -160,8 +159,7 @@ pub struct Session {
     /// How many have a body.
     pub bodies: usize,
     pub last_used: Moment,
-    /// Names whose call would be served if the lease were fresh (rule P12): it is renewed, unless that has failed and is tried again
-    /// later.
+    /// Names whose call would be served if the lease were fresh (rule P12).
     pub unfresh: BTreeSet<NameId>,
 }
 

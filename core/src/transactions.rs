@@ -12,8 +12,7 @@ pub const LOCKS: usize = 64;
 /// Keys that a put reads where other contenders are expected. Where there are more, a later read finds out.
 const MANY: u32 = 256;
 
-/// Names in one read, two operations each, or keys whose records are written together, after which no other contender joins: the
-/// last one may have had 32.
+/// Names in one read, two operations each, or keys whose records are written together. The last contender may add 31.
 pub const READS: usize = 32;
 
 /// A key to put below a name.
@@ -81,8 +80,7 @@ pub fn barrier(
     }
 }
 
-/// Reads the answer to a barrier under this lease: the session key's mod revision now (`None`: it is gone, or another client's),
-/// and the create revision of the key that was read too.
+/// Reads the answer to a barrier: the session key's mod revision, if it is under this lease, and the other key's create revision.
 pub fn barred(answer: TxnAnswer, lease: LeaseId) -> (Option<Revision>, Option<Revision>) {
     let barrier = answer.succeeded.then_some(answer.revision);
     let mut answers = answer.firsts();

@@ -131,8 +131,7 @@ impl View {
         all.map_while(move |((watched, whose), _)| (*watched == name).then_some(*whose))
     }
 
-    /// Watches all keys that begin with this, from this revision onwards, in place of the earlier watch for the same contenders. Returns
-    /// the outputs for that; none if the same is watched already.
+    /// Watches all keys that begin with this, in place of what was watched for the same contenders. Returns the outputs.
     pub fn open(&mut self, now: Moment, of: (NameId, Whose), on: (Key, Revision)) -> Vec<Output> {
         let ((name, whose), (prefix, from)) = (of, on);
         if self.get(name, whose).is_some_and(|watch| watch.prefix == prefix) {

@@ -59,8 +59,7 @@ impl Core {
         }
     }
 
-    /// Takes the deletions that go in one transaction with this number of puts (rule P7). It stops at a key that may not be there: then
-    /// nothing would be put either.
+    /// Takes the deletions that go with this number of puts (rule P7), up to one that may fail, and so void the puts.
     fn deletions_with_puts(&mut self, puts: usize) -> Vec<Deletion> {
         let alive = |id| self.sessions.all.get(&id).is_some_and(|it| !it.is_lost());
         let likely = |it: &&Deletion| it.created.is_some() && alive(it.session);
@@ -171,8 +170,8 @@ impl Core {
         self.outbox.deletions.again(deletions, None);
     }
 
-    /// A single try has met keys below its names (rule P11). It is refused if one of them is an owner's: not a deeper key, and not one
-    /// of this process that goes. Else the core puts again, plainly.
+    /// A single try has met keys below its names (rule P11). It is refused if one of them is an owner's: not a deeper
+    /// key, and not one of this process that goes.
     fn tried(&mut self, ids: &[ContenderId], found: impl Iterator<Item = Option<Kv>>) {
         let mut owner = None;
         for (at, (id, found)) in ids.iter().zip(found).enumerate() {
@@ -505,8 +504,7 @@ impl Core {
         }
     }
 
-    /// What the key of a contender is to say of the call that has held it for a second; `None`: it was handed over, or its mod
-    /// revision, which guards the write, is not known any more.
+    /// What a contender's key is to say of its first holder; `None`: it was handed over, or its guard is unknown.
     fn description(&self, id: ContenderId) -> Option<Description> {
         let contender = self.names.contender(id)?;
         let ownership = contender.held().filter(|it| it.named == it.first())?;

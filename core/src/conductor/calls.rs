@@ -24,8 +24,7 @@ use crate::view::WARM;
 /// How long a release waits for its confirmation (rule P25).
 const CONFIRM: Duration = Duration::from_secs(2);
 
-/// How long at least a released key lingers for the next call of this process. Other processes wait that much longer, and up to two
-/// milliseconds more.
+/// How long at least a released key lingers for the next call of this process. Other processes wait for that.
 const LINGER: Duration = Duration::from_millis(1);
 
 /// From arrival to grant, or refusal.
@@ -154,8 +153,7 @@ impl Core {
         names.enumerate().filter_map(|(at, name)| Some((at, self.names.get(*name)?)))
     }
 
-    /// The name that keeps a call waiting, of those that etcd has answered about since then, and its owner: the first with a known
-    /// owner, else the first.
+    /// The name that keeps a call waiting, of those that etcd has answered about: the first with a known owner, or any.
     fn obstacle(&self, id: CallId, since: Option<Moment>) -> Option<(usize, Option<Owner>)> {
         // A name of which etcd has said nothing is not reported as held. The response to a put counts, though lately nothing came.
         let answered = |name: &Name| {
@@ -211,8 +209,7 @@ impl Core {
         }
     }
 
-    /// Puts contenders for a call, one for each of its names, unless it has to wait for a seat, or waits by others already. `beside`:
-    /// on seats of nested calls, beside what this process has there.
+    /// Puts contenders for a call unless it waits by others, or for a seat. `beside`: on seats of nested calls.
     pub(super) fn claim(&mut self, id: CallId, beside: bool) {
         let Some(call) = self.calls.get(id) else { return };
         let mode = call.wish.mode;
@@ -246,8 +243,7 @@ impl Core {
         }
     }
 
-    /// A call gets its locks: by contenders that were put for it, together with readers, or from a call before it. If the session is
-    /// not fresh, that is renewed first (rule P12).
+    /// A call gets its locks, by its own contenders or another call's; if the session is fresh, else later (rule P12).
     fn grant(&mut self, id: ContenderId, call_id: CallId) {
         let Some(call) = self.calls.waiting(call_id) else { return };
         let Some(contender) = self.names.contender(id) else { return };
@@ -352,8 +348,7 @@ impl Core {
         self.names.touch(id.name);
     }
 
-    /// No call wants a contender any more: its key goes, once it is known whether there is one; and so do all that were put for its
-    /// call, if that waits.
+    /// No call wants a contender any more: its key goes, and so do all that were put for its call, if that waits.
     pub(super) fn give_up(&mut self, id: ContenderId) {
         let bound = self.names.contender(id).and_then(|it| self.calls.waiting(it.bound?));
         let own = bound.map_or_else(|| [id].into(), |call| call.own.clone());

@@ -11,8 +11,7 @@ use crate::output::{Blocker, Output, Refused};
 use crate::request::{Failure, Request, TxnAnswer};
 
 impl Core {
-    /// A nested call has waited for another second: puts a key of its own, by which all processes see that its task waits; then looks
-    /// for a cycle.
+    /// A nested call has waited for another second: it puts a key, by which others see its wait; then it looks for a cycle.
     pub(super) fn look_for_cycle(&mut self, id: CallId) {
         let nested = self.calls.is_nested(id);
         let Some(call) = self.calls.get_mut(id) else { return };

@@ -32,8 +32,7 @@ use crate::timers::{Jitter, Timer, Timers};
 use crate::transactions::{self, Deletion, Description, LOCKS};
 use crate::view::{Read, View};
 
-/// Timers that one input fires at most, where one that concerns many calls counts as many. That keeps a step below some milliseconds.
-/// What is left is due at once.
+/// Timers that one input fires at most, so that a step takes a few milliseconds. What is left is due at once.
 const BUDGET: usize = 256;
 
 /// What a request is for.
@@ -166,8 +165,7 @@ impl Core {
         of_all.into_iter().flatten().min()
     }
 
-    /// Does what is due for many calls: refuses those that wait for an etcd that is silent, deletes what has lingered, or was refused,
-    /// stops bodies once the grace of a shutdown is over.
+    /// Does what is due for many calls: ends waits for a silent etcd, lingering, pauses, and the grace of a shutdown.
     fn tick(&mut self) {
         let now = self.now;
         let is_due = |due: Option<Moment>| due.is_some_and(|due| due <= now);
@@ -299,8 +297,7 @@ impl Core {
         self.settings.defers && self.is_command && ready
     }
 
-    /// etcd answers again: what it was sent before, and may never answer, holds nothing back any more. Renewals go first, because
-    /// they show whether it has been wiped meanwhile.
+    /// etcd answers again. What it was sent before holds nothing back. Renewals go first: they show whether it was wiped.
     fn back(&mut self) {
         (self.lost, self.rests_until) = (None, None);
         for (id, session) in &mut self.sessions.all {

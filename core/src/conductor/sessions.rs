@@ -119,8 +119,7 @@ impl Core {
         }
     }
 
-    /// A session cannot be had: refuses all calls that wait for it, or for the names of its contenders with its TTL. These would
-    /// meet the same.
+    /// A session cannot be had: refuses all calls of its TTL that wait for it, or for the names of its contenders.
     fn give_up_session(&mut self, id: SessionId, why: &Refused) {
         let Some(session) = self.sessions.end(id) else { return };
         let warming = self.sessions.warming.iter().filter(|(of, _)| *of == session.ttl_secs);
@@ -134,8 +133,7 @@ impl Core {
         calls.into_iter().for_each(|call| self.refuse(call, why.clone()));
     }
 
-    /// The session takes no acquisitions any more (rule P10). If it is lost, its bodies stop too, and its waiters queue again under
-    /// another (rule P28).
+    /// The session takes no acquisitions any more (rule P10). If it is lost, bodies stop, and waiters queue again (rule P28).
     pub(super) fn leave_session(&mut self, id: SessionId, lost: Option<LossCause>) {
         let lease = self.sessions.wake(id).and_then(|session| session.leave(lost.is_some()));
         let Some(lease) = lease else { return };
