@@ -1,6 +1,5 @@
 //! Admission: no older contender excludes the key any more (rules P2, P11, P14, P15).
 
-use crate::rig::operations;
 use crate::*;
 
 /// A core that waits for `locks/a` behind `zy` and `zz`, and has read who is before it.
@@ -48,15 +47,6 @@ fn token_is_of_the_state_in_which_the_last_key_was_gone() {
     rig.delete("locks/a/zz");
     rig.deliver(read);
     assert_eq!(rig.granted(1).owned(1).revision, rig.revision());
-}
-
-#[test]
-fn predecessor_that_goes_during_a_read_is_not_missed() {
-    let mut rig = third();
-    rig.delete("locks/a/zz").pass(6 * SECOND);
-    let read = rig.applied(reads); // zy is there
-    rig.delete("locks/a/zy");
-    rig.deliver(read).serves(1);
 }
 
 /// An operator deletes it, and the watch reports that before the put is answered: what other processes make of it must not
@@ -121,11 +111,15 @@ fn after_the_last(rig: &mut Rig, gone: &[String]) {
 fn distant_waiter_watches_only_its_predecessor() {
     let (mut rig, others) = far_back(&[A]);
     assert_eq!(rig.watched(), ["locks/a/z29"]);
-    // The last gives up: that admits nothing, and now the head is near.
-    after_the_last(&mut rig, &[&others[..15], &others[19..]].concat());
+    // The last gives up, which proves nothing (rule P14): the next is watched.
+    after_the_last(&mut rig, &others[19..]);
+    rig.serve_one(any).nothing_about(1).sends_nothing();
+    assert_eq!(rig.watched(), ["locks/a/z28"]);
+    // With the head near, all contenders are watched.
+    after_the_last(&mut rig, &[&others[..15], &others[18..19]].concat());
     rig.serve().nothing_about(1);
     assert_eq!(rig.watched(), ["locks/a/"]);
-    for key in &others[15..19] {
+    for key in &others[15..18] {
         rig.delete(key);
     }
     rig.granted(1);
@@ -141,15 +135,6 @@ fn one_range_admits_a_distant_waiter() {
         assert_eq!(operations(rig.next()).iter().filter(family).count(), 1);
         rig.serve_one(any).granted(1).sends_nothing(); // nothing is put anew
     }
-}
-
-/// It was a waiter that gave up: that it has gone proves nothing (rule P14).
-#[test]
-fn distant_waiter_watches_the_next_predecessor() {
-    let (mut rig, others) = far_back(&[A]);
-    after_the_last(&mut rig, &others[19..]);
-    rig.serve_one(any).nothing_about(1).sends_nothing();
-    assert_eq!(rig.watched(), ["locks/a/z28"]);
 }
 
 #[test]
@@ -187,21 +172,4 @@ fn deeper_keys_do_not_contend() {
     for (call, names) in [(2, &[B][..]), (3, &[C, "locks/d"])] {
         rig.acquire_as(call, names, Wait::Once).serves(call);
     }
-}
-
-#[test]
-fn try_of_free_names_reads_nothing() {
-    let mut rig = Rig::warm();
-    rig.acquire_as(1, &[A, B], Wait::Once);
-    assert!(operations(rig.next()).iter().all(|op| matches!(op, Op::Put { .. })));
-    rig.serve_one(puts);
-    assert_eq!(rig.granted(1).grant(1).owned.len(), 2);
-}
-
-#[test]
-fn reads_make_up_for_a_silent_watch() {
-    let mut rig = third();
-    rig.live(SOON * 4);
-    rig.delete_unseen("locks/a/zz");
-    rig.delete_unseen("locks/a/zy").live(SOON * 15).granted(1);
 }

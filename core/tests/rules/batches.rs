@@ -66,15 +66,6 @@ fn only_so_many_are_under_way_for_any_number_of_calls() {
     rig.serve().granted_each(0..1_000);
 }
 
-#[test]
-fn call_after_the_answer_to_the_last_goes_alone() {
-    let mut rig = Rig::warm();
-    for call in 0..3 {
-        rig.acquire(call, &format!("locks/{call}")).travelling(&[1]);
-        rig.serve();
-    }
-}
-
 /// A core with an open session, whose requests leave with the next tick.
 fn deferring(keys_per_session: Option<usize>) -> Rig {
     Rig::with(Settings { keys_per_session, defers: true, ..settings(1) }).warmed()
@@ -83,6 +74,7 @@ fn deferring(keys_per_session: Option<usize>) -> Rig {
 #[test]
 fn what_comes_before_the_sending_thread_wakes_up_goes_together() {
     let mut rig = deferring(None);
+    rig.pass(millis(2_500)); // a silence adds no request
     rig.acquire_each(0..5).sends_nothing();
     rig.tick().travelling(&[5]);
     rig.serve();
@@ -139,14 +131,6 @@ fn lease_that_is_gone_takes_only_its_own_puts_along() {
     rig.serve().granted(3).granted(4);
     let left: Vec<_> = rig.sessions().iter().map(|it| it.lease()).collect();
     assert!(left.contains(&leases[1]) && !left.contains(&leases[0]));
-}
-
-#[test]
-fn call_after_a_silence_asks_etcd_for_its_lock_alone() {
-    let mut rig = deferring(None);
-    rig.pass(millis(2_500));
-    rig.acquire(1, A).sends_nothing();
-    rig.tick().travelling(&[1]);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use crate::readers::{LATER, read_in_one_of};
-use crate::rig::operations;
 use crate::*;
 
 /// Call 1 reads in process 0, call 5 of the same process holds `x`, and a writer of process 1 waits.

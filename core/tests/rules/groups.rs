@@ -173,6 +173,7 @@ fn group_is_never_split_between_bundles() {
 fn try_takes_all_names_or_none() {
     let mut rig = Rig::warm();
     rig.acquire_as(1, &[A, B], Wait::Once);
+    assert!(operations(rig.next()).iter().all(|op| matches!(op, Op::Put { .. }))); // no read
     assert_eq!(rig.serves(1).grant(1).owned.len(), 2);
     rig.acquire_as(2, &[C, B], Wait::Once);
     assert_eq!(rig.busy(2), (1, record(1)));

@@ -14,7 +14,9 @@ use etcd_locked_core::{
 use etcd_locked_sim::etcd::{Etcd, Space, refused, settings, unavailable, unknown};
 use etcd_locked_sim::transport::Transport;
 
-use rig::{Rig, any, ask, deletes, keys_deleted, keys_put, lists, puts, reads, record, renews};
+use rig::{
+    Rig, any, ask, deletes, keys_deleted, keys_put, lists, operations, puts, reads, record, renews,
+};
 use town::{Town, is_abort, is_delete_of_b, is_search};
 
 mod admission;

@@ -1,6 +1,6 @@
 //! Sessions: relied on as long as the clock says, retired or lost as a whole (rules P10, P12, P26–P28, P35).
 
-use crate::rig::{Taken, operations};
+use crate::rig::Taken;
 use crate::*;
 
 /// One TTL more than a session lives without a call.

@@ -1,6 +1,6 @@
 //! Town: several cores around one etcd, which answers at once, unless the test withholds a request.
 
-use crate::rig::{operations, text};
+use crate::rig::text;
 use crate::*;
 
 const TTL: i64 = 30;
