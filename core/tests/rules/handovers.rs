@@ -310,18 +310,3 @@ fn lingering_keys_go_together() {
 fn lingering_key_goes_at_once_for_a_group() {
     lingering().hold_all(2, &[A, B]);
 }
-
-#[test]
-fn timers_do_not_pile_up_while_a_key_lingers() {
-    let mut rig = Rig::warm();
-    let hold = |rig: &mut Rig, call| {
-        rig.acquire_within(call, A, 3_600 * SECOND).serves(call);
-    };
-    hold(&mut rig, 1);
-    let before = rig.core.pending().0;
-    for call in 2..500 {
-        rig.release_lingering(call - 1);
-        hold(&mut rig, call);
-    }
-    assert!(rig.core.pending().0 <= before + 3, "{:?}", rig.core.pending());
-}
