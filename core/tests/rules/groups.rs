@@ -61,29 +61,23 @@ fn order_of_names_makes_no_deadlock() {
 }
 
 #[test]
-fn waiting_group_that_loses_a_key_queues_again_as_one() {
-    for key in ["locks/a/a1", "locks/b/a1"] {
+fn waiting_group_that_loses_keys_queues_again_as_one() {
+    for lost in [Some("locks/a/a1"), Some("locks/b/a1"), None] {
         let mut rig = half_ready();
         let rank = rig.created(A);
         assert_eq!(rig.created(B), rank);
-        rig.delete_unseen(key).live(8 * SECOND); // the watches are silent
-        assert!(rig.created(A) > rank, "{key}");
+        match lost {
+            Some(key) => _ = rig.delete_unseen(key),
+            None => rig.store.revoke(0xa1), // both, with their lease
+        }
+        rig.live(8 * SECOND); // the watches are silent
+        assert!(rig.created(A) > rank, "{lost:?}");
         assert_eq!(rig.created(A), rig.created(B));
         rig.delete_unseen("locks/b/zz").live(8 * SECOND);
         let owned = rig.granted(1).grant(1).owned;
         assert_eq!(owned[0].created, owned[1].created);
         assert!(owned.iter().all(|it| rig.has(&it.key)));
     }
-}
-
-#[test]
-fn waiting_group_that_loses_its_lease_queues_again_as_one() {
-    let mut rig = half_ready();
-    rig.store.revoke(0xa1);
-    rig.live(8 * SECOND);
-    rig.delete_unseen("locks/b/zz").live(8 * SECOND);
-    let owned = rig.granted(1).grant(1).owned;
-    assert_eq!([&*owned[0].key, &*owned[1].key], ["locks/a/a3", "locks/b/a3"]);
 }
 
 #[test]
@@ -223,35 +217,18 @@ fn held_group_that_loses_a_key_gives_all_back() {
     rig.delete("locks/b/a1").serve().lost(1, LossCause::Gone).nothing_about(1); // once
     rig.keeps(&["locks/a/a1"]); // not before its body is dropped
     rig.give_back(1).lacks(&["locks/a/a1"]);
-    rig.hold_all(2, &[B, A]);
-}
-
-#[test]
-fn group_loses_its_lease_once() {
-    let mut rig = Rig::warm();
-    rig.hold_all(1, &[A, B, C]);
-    rig.pass(WHOLE).lost(1, LossCause::Expired).nothing_about(1);
-    rig.give_back(1).nothing_about(1);
+    rig.hold_all(2, &[B, A]).pass(WHOLE).lost(2, LossCause::Expired).nothing_about(2); // once too
 }
 
 #[test]
 fn release_is_confirmed_when_all_keys_are_gone() {
     let mut rig = Rig::warm();
-    rig.acquire_each(0..64);
-    rig.hold_all(100, &[A, B, C]);
-    for call in 0..64 {
-        rig.release_as(call, Release::Unconfirmed, false);
-    }
-    rig.release(100);
-    let has = |rig: &Rig| ["a", "b", "c"].iter().any(|it| rig.has(&format!("locks/{it}/a1")));
-    for size in [1, 1, 2, 4, 8, 16, 32, 3] {
-        assert!(has(&rig));
-        rig.nothing_about(100);
-        assert_eq!(keys_deleted(rig.next()).len(), size);
-        rig.serve_one(any);
-    }
-    assert!(!has(&rig));
-    rig.released(100);
+    rig.hold_all(1, &[A, B, C]);
+    rig.store.denied = Some("locks/b/");
+    rig.release(1).live(SOON).nothing_about(1);
+    rig.lacks(&["locks/a/a1", "locks/c/a1"]).keeps(&["locks/b/a1"]);
+    rig.store.denied = None;
+    rig.live(SECOND).released(1).lacks(&["locks/b/a1"]);
 }
 
 #[test]
