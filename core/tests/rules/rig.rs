@@ -25,17 +25,11 @@ pub(crate) struct Rig {
     /// Requests without an answer, the oldest first.
     pub(crate) sent: VecDeque<Taken>,
     pub(crate) outputs: Vec<Output>,
-    /// What each call got.
     grants: BTreeMap<CallId, Grant>,
     /// The open watches: what the keys begin with that each is on, the next revision, and whether it reports puts.
     watches: BTreeMap<WatchId, (Key, i64, bool)>,
-    /// How many watches were opened.
     pub(crate) opened: usize,
-    /// Names that were reported for the keys below them.
-    pub(crate) crowded: Vec<Key>,
-    /// Steps that the last input took.
     pub(crate) steps: u64,
-    /// Requests that reached etcd.
     pub(crate) requests: usize,
 }
 
@@ -51,7 +45,6 @@ impl Rig {
             grants: BTreeMap::new(),
             watches: BTreeMap::new(),
             opened: 0,
-            crowded: Vec::new(),
             steps: 0,
             requests: 0,
         }
@@ -61,7 +54,6 @@ impl Rig {
         Self::with(settings(1))
     }
 
-    /// A core with an open session.
     pub(crate) fn warm() -> Self {
         Self::new().warmed()
     }
@@ -131,13 +123,11 @@ impl Rig {
                     self.watches.insert(id, (prefix, from.get(), puts));
                 }
                 Output::Unwatch(id) => drop(self.watches.remove(&id)),
-                Output::Crowded(name) => self.crowded.push(name),
                 output => self.outputs.push(output),
             }
         }
     }
 
-    /// A call that waits until it is served.
     pub(crate) fn acquire(&mut self, call: CallId, name: &str) -> &mut Self {
         self.acquire_all(call, &[name])
     }
@@ -154,12 +144,10 @@ impl Rig {
         self
     }
 
-    /// A call that waits for a time at most.
     pub(crate) fn acquire_within(&mut self, call: CallId, name: &str, time: Duration) -> &mut Self {
         self.acquire_as(call, &[name], Wait::For(time))
     }
 
-    /// A single try.
     pub(crate) fn attempt(&mut self, call: CallId, name: &str) -> &mut Self {
         self.acquire_as(call, &[name], Wait::Once)
     }
@@ -182,12 +170,10 @@ impl Rig {
         self.submit(Input::Acquire(Acquire { mode, wait, ..ask(call, &[name]) }))
     }
 
-    /// A call waits, as far as etcd has to do with it.
     pub(crate) fn queue(&mut self, call: CallId, name: &str) -> &mut Self {
         self.acquire(call, name).serve()
     }
 
-    /// A call that etcd serves, and that is granted.
     #[track_caller]
     pub(crate) fn hold(&mut self, call: CallId, name: &str) -> &mut Self {
         self.hold_all(call, &[name])
@@ -201,14 +187,6 @@ impl Rig {
     #[track_caller]
     pub(crate) fn read(&mut self, call: CallId, name: &str) -> &mut Self {
         self.share(call, name, Mode::Shared, Wait::Forever).serves(call)
-    }
-
-    /// Puts of other calls travel, as many as a transaction carries: what comes now waits until no more travel than wait (rule P7).
-    pub(crate) fn fill_window(&mut self) -> &mut Self {
-        for call in 0..64 {
-            self.acquire(10_000 + call, &format!("locks/full/{call}"));
-        }
-        self
     }
 
     pub(crate) fn cancel(&mut self, call: CallId) -> &mut Self {
@@ -233,7 +211,6 @@ impl Rig {
         self.submit(Input::Release { call, how, fenced })
     }
 
-    /// The call releases, etcd answers, and the release is confirmed.
     #[track_caller]
     pub(crate) fn give_back(&mut self, call: CallId) -> &mut Self {
         self.release(call).serve().released(call)
@@ -249,12 +226,10 @@ impl Rig {
         &self.sent.front().expect("a request").1
     }
 
-    /// How many requests of this kind have no answer.
     pub(crate) fn under_way(&self, kind: impl Fn(&Request) -> bool) -> usize {
         self.sent.iter().filter(|(_, request)| kind(request)).count()
     }
 
-    /// Takes the oldest request of this kind.
     #[track_caller]
     pub(crate) fn take(&mut self, kind: impl Fn(&Request) -> bool) -> Taken {
         let at = self.sent.iter().position(|(_, request)| kind(request));
@@ -267,25 +242,21 @@ impl Rig {
         (id, self.store.apply(self.now, &request))
     }
 
-    /// etcd carries out the oldest request of this kind, and its answer is under way.
     #[track_caller]
     pub(crate) fn applied(&mut self, kind: impl Fn(&Request) -> bool) -> Answer {
         let request = self.take(kind);
         self.apply(request)
     }
 
-    /// An answer arrives.
     pub(crate) fn deliver(&mut self, (request, result): Answer) -> &mut Self {
         self.submit(Input::Answer { request, result })
     }
 
-    /// etcd carries a request out, and answers.
     pub(crate) fn carry_out(&mut self, request: Taken) -> &mut Self {
         let answer = self.apply(request);
         self.deliver(answer)
     }
 
-    /// etcd carries out the oldest request of this kind, and answers.
     #[track_caller]
     pub(crate) fn serve_one(&mut self, kind: impl Fn(&Request) -> bool) -> &mut Self {
         let answer = self.applied(kind);
@@ -307,18 +278,15 @@ impl Rig {
         self
     }
 
-    /// etcd answers all there is to answer.
     pub(crate) fn serve(&mut self) -> &mut Self {
         self.serve_all(any)
     }
 
-    /// etcd answers all there is to answer, and the call is granted.
     #[track_caller]
     pub(crate) fn serves(&mut self, call: CallId) -> &mut Self {
         self.serve().granted(call)
     }
 
-    /// Every request without an answer fails.
     pub(crate) fn fail_all(&mut self, failure: fn() -> Failure) -> &mut Self {
         for (id, _) in std::mem::take(&mut self.sent) {
             self.deliver((id, Err(failure())));
@@ -399,7 +367,6 @@ impl Rig {
         self
     }
 
-    /// What the keys begin with that watches are on.
     pub(crate) fn watched(&self) -> Vec<&str> {
         self.watches.values().map(|(prefix, ..)| &**prefix).collect()
     }
@@ -422,7 +389,6 @@ impl Rig {
         Some(self.outputs.remove(at))
     }
 
-    /// The call is not granted, refused, lost or released.
     #[track_caller]
     pub(crate) fn nothing_about(&mut self, call: CallId) -> &mut Self {
         let output = self.output(call);
@@ -444,7 +410,6 @@ impl Rig {
         self.grants[&call].clone()
     }
 
-    /// The first key of what a call got.
     pub(crate) fn owned(&self, call: CallId) -> OwnedKey {
         self.grants[&call].owned[0].clone()
     }
@@ -491,7 +456,6 @@ impl Rig {
         }
     }
 
-    /// The release of the call is confirmed.
     #[track_caller]
     pub(crate) fn released(&mut self, call: CallId) -> &mut Self {
         match self.output(call) {
@@ -504,14 +468,12 @@ impl Rig {
         self.outputs.iter().any(|output| matches!(output, Output::Finished))
     }
 
-    /// A key of another process below a name.
     pub(crate) fn contend(&mut self, key: &str) -> &mut Self {
         let lease = self.store.grant(self.now, 3600 * SECOND);
         self.store.put(key.as_bytes(), lease);
         self
     }
 
-    /// The revision of etcd.
     pub(crate) fn revision(&self) -> Revision {
         Revision::new(self.store.revision()).expect("never 0")
     }
@@ -520,33 +482,28 @@ impl Rig {
         self.store.kv(key.as_bytes()).is_some()
     }
 
-    /// These keys are at etcd.
     #[track_caller]
     pub(crate) fn keeps(&mut self, keys: &[&str]) -> &mut Self {
         keys.iter().for_each(|key| assert!(self.has(key), "{key} is gone"));
         self
     }
 
-    /// None of these keys is at etcd.
     #[track_caller]
     pub(crate) fn lacks(&mut self, keys: &[&str]) -> &mut Self {
         keys.iter().for_each(|key| assert!(!self.has(key), "{key} is there"));
         self
     }
 
-    /// No request is under way.
     #[track_caller]
     pub(crate) fn sends_nothing(&mut self) -> &mut Self {
         assert!(self.sent.is_empty(), "{:?}", self.sent);
         self
     }
 
-    /// The value of a key at etcd.
     pub(crate) fn record(&self, key: &str) -> String {
         text(self.store.kv(key.as_bytes()).map(|kv| &kv.value))
     }
 
-    /// The contenders of a name.
     pub(crate) fn contenders(&self, name: &str) -> Vec<&Contender> {
         let own = self.core.contenders().filter(|(of, _)| &***of == name);
         own.map(|(_, contender)| contender).collect()
@@ -560,12 +517,10 @@ impl Rig {
         }
     }
 
-    /// The core wants a tick now.
     pub(crate) fn is_due(&self) -> bool {
         self.core.next_timeout().is_some_and(|due| due <= self.now)
     }
 
-    /// No call wants anything, and nothing is left.
     #[track_caller]
     pub(crate) fn is_idle(&mut self) -> &mut Self {
         assert_eq!(self.core.leftovers(), None);
@@ -583,7 +538,6 @@ impl Rig {
     }
 }
 
-/// The record of a call.
 pub(crate) fn record(call: CallId) -> String {
     format!("{{\"call\":{call}}}")
 }
@@ -614,19 +568,13 @@ pub(crate) fn operations(request: &Request) -> &[Op] {
 }
 
 pub(crate) fn keys_put(request: &Request) -> Vec<&str> {
-    let put = operations(request).iter().filter_map(|op| match op {
-        Op::Put { key, .. } => Some(&**key),
-        _ => None,
-    });
-    put.collect()
+    let keys = operations(request).iter();
+    keys.filter_map(|op| if let Op::Put { key, .. } = op { Some(&**key) } else { None }).collect()
 }
 
 pub(crate) fn keys_deleted(request: &Request) -> Vec<&str> {
-    let deleted = operations(request).iter().filter_map(|op| match op {
-        Op::Delete(key) => Some(&**key),
-        _ => None,
-    });
-    deleted.collect()
+    let keys = operations(request).iter();
+    keys.filter_map(|op| if let Op::Delete(key) = op { Some(&**key) } else { None }).collect()
 }
 
 // Kinds of requests.
@@ -643,7 +591,6 @@ pub(crate) fn deletes(request: &Request) -> bool {
     !keys_deleted(request).is_empty()
 }
 
-/// Whether a request only reads.
 pub(crate) fn reads(request: &Request) -> bool {
     matches!(request, Request::Txn(txn) if txn.only_reads())
 }

@@ -80,7 +80,6 @@ impl Town {
         self.ask_as(n, call, Mode::Shared, &["s"], &[], Wait::Forever)
     }
 
-    /// The same of a task that holds the locks of another call.
     pub(crate) fn read_inside(&mut self, n: usize, call: CallId, outer: CallId) -> &mut Self {
         self.ask_as(n, call, Mode::Shared, &["s"], &[outer], Wait::Forever)
     }
@@ -102,7 +101,6 @@ impl Town {
         self.ask_as(n, call, permits(of), &["p"], &[], Wait::Once)
     }
 
-    /// A call that is served at once.
     #[track_caller]
     pub(crate) fn take(&mut self, n: usize, call: CallId, names: &[&str]) -> &mut Self {
         self.ask(n, call, names, &[]);
@@ -144,7 +142,6 @@ impl Town {
         processes.flat_map(|(n, it)| it.sent.iter().map(move |(_, request)| (n, request))).collect()
     }
 
-    /// Requests that reached etcd.
     pub(crate) fn requests(&self) -> usize {
         self.processes.iter().map(|process| process.requests).sum()
     }
@@ -176,7 +173,6 @@ impl Town {
         self
     }
 
-    /// Time passes.
     pub(crate) fn live(&mut self, time: Duration) -> &mut Self {
         for _ in 0..time.as_millis() / 50 {
             self.now = self.now + millis(50);
@@ -204,13 +200,11 @@ impl Town {
         self.within(60 * SECOND, so)
     }
 
-    /// Time passes until the call is granted.
     #[track_caller]
     pub(crate) fn grants(&mut self, call: CallId) -> &mut Self {
         self.until(|town| town.is_granted(call))
     }
 
-    /// A key of another client below a name.
     pub(crate) fn contend(&mut self, key: &str) -> &mut Self {
         let lease = self.store.grant(self.now, 3600 * SECOND);
         self.store.put(key.as_bytes(), lease);
@@ -235,14 +229,12 @@ impl Town {
         self.outputs().any(is)
     }
 
-    /// These calls are granted.
     #[track_caller]
     pub(crate) fn granted(&mut self, calls: &[CallId]) -> &mut Self {
         calls.iter().for_each(|call| assert!(self.is_granted(*call), "call {call} waits"));
         self
     }
 
-    /// None of these calls is granted.
     #[track_caller]
     pub(crate) fn waits(&mut self, calls: &[CallId]) -> &mut Self {
         calls.iter().for_each(|call| assert!(!self.is_granted(*call), "call {call} is granted"));
@@ -307,7 +299,6 @@ impl Town {
         self.store.kv(key.as_bytes()).map_or(0, |kv| kv.create_revision.get())
     }
 
-    /// The value of a key at etcd.
     pub(crate) fn value(&self, key: &str) -> String {
         text(self.store.kv(key.as_bytes()).map(|kv| &kv.value))
     }
