@@ -7,21 +7,19 @@ const KEY: &str = "locks/a/a1";
 
 const SHORT: Duration = millis(450);
 
-#[test]
-fn value_of_a_single_key_is_the_record() {
-    let value = Town::holding(&["a"]).value(KEY);
-    assert_eq!(value, "{\"call\":0}");
-}
-
+/// Also once it says how long its call had waited.
 #[test]
 fn value_of_a_key_names_the_other_keys_of_its_group() {
     let mut town = Town::of(1);
     town.take(0, 1, &["a", "b", "c"]);
-    let expected = "{\"call\":1,\"keys\":[[\"locks/a/a1\",0],[\"locks/c/a1\",0]]}";
-    assert_eq!(town.value("locks/b/a1"), expected);
-    let kv = town.store.kv(b"locks/b/a1").expect("a key");
-    let others = ["locks/a/a1", "locks/c/a1"].map(|key| (key.into(), kv.create_revision));
-    assert_eq!(listed_by(kv), others);
+    for waited in ["", ",\"waited\":0"] {
+        let others = "\"keys\":[[\"locks/a/a1\",0],[\"locks/c/a1\",0]]";
+        assert_eq!(town.value("locks/b/a1"), format!("{{\"call\":1{waited},{others}}}"));
+        let kv = town.store.kv(b"locks/b/a1").expect("a key");
+        let others = ["locks/a/a1", "locks/c/a1"].map(|key| (key.into(), kv.create_revision));
+        assert_eq!(listed_by(kv), others);
+        town.live(2 * SECOND);
+    }
 }
 
 /// Another client may have written any of them.
@@ -120,13 +118,6 @@ fn key_names_the_holder_after_a_hand_over() {
     rig.acquire(3, A).live(70 * SECOND).release(2).granted(3);
     rig.live(2 * SECOND);
     assert_eq!(rig.record(KEY), waited(3, 70000));
-}
-
-#[test]
-fn keys_of_a_group_still_name_each_other() {
-    let mut town = Town::of(1);
-    town.take(0, 1, &["a", "b"]).live(2 * SECOND);
-    assert_eq!(town.value(KEY), "{\"call\":1,\"waited\":0,\"keys\":[[\"locks/b/a1\",0]]}");
 }
 
 #[test]
