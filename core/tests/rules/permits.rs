@@ -37,27 +37,6 @@ fn permits_are_granted_in_order_across_processes() {
 }
 
 #[test]
-fn try_takes_a_free_permit_and_does_not_wait() {
-    let mut town = Town::of(2);
-    take(&mut town, [1], 2);
-    town.try_permit(1, 2, 2).granted(&[2]);
-    town.try_permit(0, 3, 2).try_permit(1, 4, 2).busy(&[3, 4]);
-    assert_eq!(town.keys("p").len(), 2, "and leaves nothing");
-}
-
-#[test]
-fn permit_is_handed_over_inside_the_process() {
-    let mut town = Town::of(1);
-    take(&mut town, [1, 2], 2);
-    town.permit(0, 3, 2);
-    let requests = town.requests();
-    town.release(2);
-    let owned = &town.grant(3).owned[0];
-    assert_eq!((&*owned.key, owned.handover), ("locks/p/a1.p1", 1));
-    assert_eq!(town.requests(), requests, "no request");
-}
-
-#[test]
 fn writers_and_readers_exclude_permits() {
     let mut town = Town::of(3);
     take(&mut town, [1], 2);
@@ -97,9 +76,7 @@ fn permit_is_not_mistaken_for_one_that_begins_like_it() {
 fn calls_of_one_name_may_differ_in_their_number_of_permits() {
     let mut town = Town::of(2);
     take(&mut town, [1, 2], 3);
-    town.permit(1, 3, 2).try_permit(0, 4, 2);
-    assert!(!town.is_granted(3), "two are there");
-    town.busy(&[4]);
+    town.permit(1, 3, 2).waits(&[3]).try_permit(0, 4, 2).busy(&[4]);
     town.release(1).granted(&[3]);
     take(&mut town, [5], 3);
     town.try_permit(1, 6, 4).granted(&[6]);

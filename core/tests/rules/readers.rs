@@ -51,9 +51,9 @@ fn readers_of_several_processes_hold_together() {
 
 #[test]
 fn writer_between_readers_holds_alone() {
-    for homes in [[1, 2, 3], [0, 0, 0]] {
+    for homes in [[1, 2, 3], [0, 0, 0], [0, 1, 0]] {
         let mut town = read_in_one_of(4);
-        town.read(homes[0], 2).write(homes[1], 3).read(homes[2], 4);
+        town.read(homes[0], 2).write(homes[1], 3).live(LATER).read(homes[2], 4);
         town.live(SECOND).granted(&[2]).waits(&[3, 4]);
         town.release(1).waits(&[3, 4]);
         town.release(2).granted(&[3]).waits(&[4]);
@@ -62,28 +62,11 @@ fn writer_between_readers_holds_alone() {
     }
 }
 
-/// Nor is a writer kept waiting by readers that come one after the other, nor they by writers.
-#[test]
-fn reader_behind_a_writer_is_served_after_it() {
-    let mut town = reader_behind_the_writer();
-    town.write(1, 4).live(SECOND).waits(&[2, 3, 4]);
-    town.release(1).granted(&[2]).waits(&[3, 4]);
-    town.release(2);
-    town.until(|town| town.is_granted(3) || town.is_granted(4));
-    let (first, then) = if town.is_granted(3) { (3, 4) } else { (4, 3) };
-    town.waits(&[then]);
-    town.release(first).grants(then);
-}
-
 #[test]
 fn tokens_of_readers_lie_between_those_of_writers() {
     let mut town = Town::of(1);
-    town.write(0, 1).read(0, 2).read(0, 3);
-    town.write(0, 4);
-    for call in [1, 2, 3] {
-        town.release(call);
-    }
-    town.granted(&[4]);
+    town.write(0, 1).read(0, 2).read(0, 3).write(0, 4);
+    town.release(1).release(2).release(3);
     let tokens = [1, 2, 3, 4].map(|call| {
         let owned = &town.grant(call).owned[0];
         (owned.revision, owned.handover)
@@ -106,19 +89,13 @@ fn key_of_an_unknown_form_excludes_all() {
 
 #[test]
 fn writer_that_has_gone_excludes_no_try() {
-    let mut town = writer_behind();
-    town.try_to_read(0, 3).busy(&[3]);
-    town.cancel(2).live(LATER).try_to_read(0, 4);
-    assert!(town.is_granted(4), "{:?}", town.refusals());
-}
-
-/// A reader waits already, and knows of the writer.
-#[test]
-fn try_joins_once_the_writer_ahead_of_a_reader_is_gone() {
-    let mut town = reader_behind_the_writer();
-    town.live(10 * SECOND);
-    town.try_to_read(0, 4).live(SECOND + LATER).busy(&[4]);
-    town.cancel(2).try_to_read(0, 5).granted(&[3, 5]);
+    for a_reader_waits in [true, false] {
+        let mut town = if a_reader_waits { reader_behind_the_writer() } else { writer_behind() };
+        town.live(10 * SECOND);
+        town.try_to_read(0, 4).live(SECOND + LATER).busy(&[4]);
+        town.cancel(2).try_to_read(0, 5).granted(&[5]);
+        assert_eq!(town.is_granted(3), a_reader_waits);
+    }
 }
 
 /// However long the writer has been there, etcd is not asked all the time.
@@ -194,26 +171,16 @@ fn all_readers_of_a_key_lose_its_lease() {
     let mut rig = Rig::reading();
     rig.read(2, A);
     rig.store.revoke(0xa1);
-    rig.live(9 * SECOND);
-    for call in [1, 2] {
-        rig.lost(call, LossCause::Gone);
-        rig.give_back(call);
-    }
+    rig.live(9 * SECOND).lost(1, LossCause::Gone).lost(2, LossCause::Gone);
 }
 
 /// Another process held the name when a call of this process waited for it; now a reader of this process does.
 #[test]
 fn refused_try_names_the_reader_that_holds_now() {
-    let mut town = Town::of(2);
-    town.take(1, 1, &["s"]).write(0, 2);
-    town.live(2 * SECOND);
-    town.cancel(2).release(1).read(0, 3);
-    town.ask_as(0, 4, Mode::Exclusive, &["s"], &[], Wait::Once);
-    let refusals = town.refusals();
-    let [(4, Refused::Held { owner: Some(owner), .. })] = &refusals[..] else {
-        panic!("{refusals:?}");
-    };
-    assert_eq!(&*owner.record, b"{\"call\":3}");
+    let mut rig = Rig::waiting();
+    rig.live(2 * SECOND).cancel(1).serve();
+    rig.delete("locks/a/zz").read(3, A).attempt(4, A);
+    assert_eq!(rig.busy(4).1, record(3));
 }
 
 /// The calls have their ids in the order of their coming, which may not be that of their grants.
