@@ -11,7 +11,7 @@ use etcd_locked_core::{
     Output, OwnedKey, Refusal, Refused, Release, Request, RequestId, Response, Revision, Search,
     Session, Settings, Txn, TxnAnswer, Wait, WatchId, listed_by,
 };
-use etcd_locked_sim::etcd::{Etcd, Space, refused, settings, unavailable, unknown};
+use etcd_locked_sim::etcd::{Etcd, Snapshot, Space, refused, settings, unavailable, unknown};
 use etcd_locked_sim::transport::Transport;
 
 use rig::{

@@ -17,7 +17,8 @@ impl Exchanges {
 
     fn send(&mut self, writes: bool) -> Sent {
         let key = Key::from("a");
-        let op = if writes { Op::Delete(key) } else { Op::Get { key, values: false } };
+        let put = Op::Put { key: key.clone(), value: [][..].into(), lease: 1 };
+        let op = if writes { put } else { Op::Get { key, values: false } };
         let txn = Txn { then: vec![op], ..Txn::default() };
         self.reach.begin(self.now, &Request::Txn(txn))
     }
@@ -81,6 +82,20 @@ fn lower_write_ends_the_history_once() {
     etcd.answer(sent[1], 8);
     etcd.answer(sent[2], 101);
     etcd.write(9);
+    let read = etcd.send(false);
+    assert!(!etcd.answer(read, 9), "nor is a later read stale");
+    assert!(!etcd.is_wiped());
+}
+
+/// Two answers of the next history may be late: only the first that shows it ends the one before.
+#[test]
+fn put_of_a_known_revision_ends_the_history_once() {
+    let mut etcd = Exchanges::new();
+    etcd.write(5);
+    let sent = [etcd.send(true), etcd.send(true)];
+    etcd.answer(sent[1], 5);
+    assert!(etcd.is_wiped());
+    etcd.answer(sent[0], 4);
     assert!(!etcd.is_wiped());
 }
 

@@ -474,6 +474,15 @@ impl Rig {
         self
     }
 
+    /// etcd is wiped, or restored from a snapshot.
+    pub(crate) fn lose_history(&mut self, snapshot: Option<Snapshot>) -> &mut Self {
+        match snapshot {
+            Some(snapshot) => self.store.restore(self.now, snapshot),
+            None => self.store.wipe(),
+        }
+        self
+    }
+
     pub(crate) fn revision(&self) -> Revision {
         Revision::new(self.store.revision()).expect("never 0")
     }

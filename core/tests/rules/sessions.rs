@@ -24,10 +24,14 @@ fn renewed(rig: &mut Rig, renewal: RequestId) {
     rig.deliver((renewal, Ok(kept)));
 }
 
+/// Neither one to a renewal nor one to a put.
 #[test]
-fn late_renewal_does_not_bring_a_lost_lock_back() {
-    let mut rig = Rig::warm();
-    let deadline = rig.hold(1, A).grant(1).deadline;
+fn late_answer_does_not_bring_a_lost_session_back() {
+    let mut rig = Rig::holding();
+    let deadline = rig.grant(1).deadline;
+    rig.store.put(b"locks%s/a1", 0xa1); // the put will not apply
+    rig.acquire(2, B);
+    let put = rig.applied(puts);
     rig.pass(WHOLE / 3);
     let (renewal, _) = rig.take(renews);
     rig.now = rig.now + WHOLE;
@@ -35,16 +39,6 @@ fn late_renewal_does_not_bring_a_lost_lock_back() {
     rig.lost(1, LossCause::Expired);
     assert!(deadline.is_over(rig.now) && deadline.stop().is_none());
     assert_eq!(rig.under_way(renews), 0, "nor is the lease renewed again");
-}
-
-#[test]
-fn late_bundle_does_not_bring_a_lost_session_back() {
-    let mut rig = Rig::holding();
-    rig.store.put(b"locks%s/a1", 0xa1); // the put will not apply
-    rig.acquire(2, B);
-    let put = rig.applied(puts);
-    rig.pass(WHOLE).lost(1, LossCause::Expired);
-    rig.sent.clear();
     rig.deliver(put);
     assert!(rig.sessions().iter().any(|session| session.is_lost() && session.bodies == 1));
 }
@@ -101,30 +95,11 @@ fn wipe_or_restore_loses_all_locks() {
     for is_wiped in [true, false] {
         let mut rig = Rig::warm();
         let snapshot = rig.store.snapshot();
-        rig.hold(1, A);
-        if is_wiped {
-            rig.store.wipe();
-        } else {
-            rig.store.restore(rig.now, snapshot);
-        }
+        rig.hold(1, A).lose_history((!is_wiped).then_some(snapshot));
         rig.queue(2, B).lost(1, LossCause::Wiped);
         rig.release(1).live(SOON).granted(2);
         rig.hold(3, A);
     }
-}
-
-#[test]
-fn answer_from_before_a_wipe_makes_no_later_read_stale() {
-    let mut rig = Rig::holding();
-    rig.release(1);
-    let delete = rig.take(deletes);
-    (0..500).for_each(|_| rig.store.put(b"junk", 0));
-    let delete = rig.apply(delete);
-    rig.store.wipe();
-    rig.pass(WHOLE);
-    rig.contend("locks/b/zz").queue(2, B);
-    rig.deliver(delete).live(SOON);
-    rig.delete_unseen("locks/b/zz").live(SOON * 15).granted(2);
 }
 
 #[test]
@@ -295,12 +270,8 @@ fn idle_holder_notices_a_restore_by_its_next_renewal() {
     // etcd loses more writes than it has had again by then.
     (0..5).for_each(|_| rig.store.put(b"junk", 0));
     rig.hold(1, A).live(WHOLE / 9);
-    rig.store.restore(rig.now, snapshot);
-    rig.contend("locks/a/zz").live(WHOLE / 3);
-    assert!(matches!(
-        rig.output(1),
-        Some(Output::Lost { cause: LossCause::Wiped | LossCause::Gone, .. })
-    ));
+    rig.lose_history(Some(snapshot)).contend("locks/a/zz").live(WHOLE / 3);
+    assert!(matches!(rig.output(1), Some(Output::Lost { .. })));
 }
 
 /// A process whose lost session still has its key at etcd. The test makes the call that waits behind it.
