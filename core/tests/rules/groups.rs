@@ -54,8 +54,7 @@ fn order_of_names_makes_no_deadlock() {
         rig.acquire_all(call, &names);
     }
     for call in 1..=4 {
-        rig.serves(call);
-        rig.release(call);
+        rig.serves(call).release(call);
     }
     rig.serve().comes_to_rest();
 }
@@ -89,13 +88,12 @@ fn cancelled_group_leaves_no_key() {
 fn cancelled_call_without_an_answer_leaves_no_key() {
     for (names, applied) in [(&[A][..], true), (&[A], false), (&[A, B], true), (&[A, B], false)] {
         let mut rig = Rig::warm();
-        rig.acquire_all(1, names);
-        let (id, put) = rig.take(puts);
-        rig.cancel(1);
+        rig.acquire_all(1, names).cancel(1);
+        let (put, request) = rig.take(puts);
         if applied {
-            rig.store.apply(rig.now, &put).expect("a value");
+            rig.store.apply(rig.now, &request).expect("a value");
         }
-        rig.deliver((id, Err(unknown()))).live(SOON).nothing_about(1);
+        rig.deliver((put, Err(unknown()))).live(SOON).nothing_about(1);
         rig.lacks(&["locks/a/a1", "locks/b/a1"]).comes_to_rest();
     }
 }
@@ -137,10 +135,8 @@ fn forbidden_name_fails_its_call_alone_in_a_bundle() {
         rig.store.forbidden = Some("bad");
         rig.acquire_each(1_000..1_064); // they fill the window (rule P7)
         let before = rig.sent.len();
-        for (call, names) in [(1, forbidden), (2, &[C, "locks/d"]), (3, &["locks/e"]), (4, &[A, B])]
-        {
-            rig.acquire_all(call, names);
-        }
+        rig.acquire_all(1, forbidden).acquire_all(2, &[C, "locks/d"]);
+        rig.acquire(3, "locks/e").acquire_all(4, &[A, B]);
         assert_eq!(rig.sent.len(), before, "they wait for each other");
         rig.serve();
         assert!(matches!(rig.refused(1), Refused::PermissionDenied(_)));
@@ -151,16 +147,15 @@ fn forbidden_name_fails_its_call_alone_in_a_bundle() {
 #[test]
 fn group_is_never_split_between_bundles() {
     let mut rig = Rig::warm();
-    rig.acquire_each(1_000..1_064); // they fill the window (rule P7)
-    rig.acquire_each(0..40);
+    rig.acquire_each(0..64 + 40); // 64 fill the window (rule P7)
     let names: Vec<String> = (0..32).map(|n| format!("locks/group/{n}")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    rig.acquire_all(100, &names).acquire(101, "locks/last");
+    rig.acquire_all(200, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    rig.acquire(201, "locks/last");
     for size in [1, 1, 2, 4, 8, 16, 32, 40, 33] {
         assert_eq!(keys_put(rig.next()).len(), size);
         rig.serve_one(any);
     }
-    assert_eq!(rig.granted(101).granted(100).grant(100).owned.len(), 32);
+    assert_eq!(rig.granted(201).granted(200).grant(200).owned.len(), 32);
 }
 
 #[test]

@@ -25,28 +25,20 @@ fn late_extension_does_not_revive() {
 
 #[test]
 fn first_cause_of_a_loss_stands() {
-    let causes = [
-        LossCause::Expired,
-        LossCause::Gone,
-        LossCause::Overwritten,
-        LossCause::Wiped,
-        LossCause::Shutdown,
-        LossCause::Released,
-    ];
-    for first in causes {
+    use LossCause::*;
+    for first in [Expired, Gone, Overwritten, Wiped, Shutdown, Released] {
         let deadline = Deadline::new(at(10));
         assert_eq!(deadline.lost(at(9)), None);
-        assert_eq!(deadline.lose(first), first);
-        for later in causes {
-            assert_eq!(deadline.lose(later), first);
+        for cause in [first, Expired, Gone, Overwritten, Wiped, Shutdown, Released] {
+            assert_eq!(deadline.lose(cause), first);
         }
         assert_eq!(deadline.lost(at(20)), Some(first));
         assert!(!deadline.extend(at(1), at(20)));
         assert_eq!(deadline.lost(at(1)), Some(first));
     }
     let deadline = Deadline::new(at(10));
-    assert_eq!(deadline.lost(at(10)), Some(LossCause::Expired));
-    assert_eq!(deadline.lose(LossCause::Gone), LossCause::Expired);
+    assert_eq!(deadline.lost(at(10)), Some(Expired));
+    assert_eq!(deadline.lose(Gone), Expired);
 }
 
 #[test]
@@ -69,32 +61,31 @@ fn key_says_its_seat() {
         ("694d8a.n3.r", Seat::Nested { number: 3, shared: true }),
     ] {
         assert_eq!(Seat::of_key(format!("l/a/{child}").as_bytes()), seat, "{child}");
+        assert_eq!(Seat::of_key(format!("a0{seat}").as_bytes()), seat);
     }
     // What this library would not write is taken for exclusive.
     let unknown = "zz .r0 1A.r0 1.r 1.r0.r0 1.p05 1.p+5 1.p65536 1.n3.r0 1.p3.r";
     for child in unknown.split(' ') {
         assert_eq!(Seat::of_key(format!("l/a/{child}").as_bytes()), Seat::Exclusive, "{child}");
     }
-    let nested = [false, true].map(|shared| Seat::Nested { number: 5, shared });
-    for seat in [Seat::Exclusive, Seat::Shared(3), Seat::Permit(7)].into_iter().chain(nested) {
-        assert_eq!(Seat::of_key(format!("a0{seat}").as_bytes()), seat);
-    }
 }
 
 #[test]
 fn older_keys_admit_what_they_leave_room_for() {
-    let admits = |mode, older: &[&str]| {
-        etcd_locked_core::admits(mode, older.iter().map(|key| key.as_bytes()))
-    };
-    assert!(admits(Mode::Exclusive, &[]));
-    assert!(!admits(Mode::Exclusive, &["l/a/1.r0"]));
-    assert!(!admits(Mode::Exclusive, &["l/a/1.p0"]));
-    assert!(admits(Mode::Shared, &["l/a/1.r0", "l/a/2.r1"]));
-    assert!(!admits(Mode::Shared, &["l/a/1.r0", "l/a/zz"]));
-    assert!(!admits(Mode::Shared, &["l/a/1.p0"]));
-    assert!(admits(permits(3), &["l/a/1.p0", "l/a/1.p2"]));
-    assert!(!admits(permits(3), &["l/a/1.p0", "l/a/1.p2", "l/a/2.p0"]));
-    assert!(admits(permits(4), &["l/a/1.p0", "l/a/1.p2", "l/a/2.p0"]));
-    assert!(!admits(permits(3), &["l/a/1.r0"]));
-    assert!(!admits(permits(3), &["l/a/1"]));
+    for (mode, older, admits) in [
+        (Mode::Exclusive, "", true),
+        (Mode::Exclusive, "l/a/1.r0", false),
+        (Mode::Exclusive, "l/a/1.p0", false),
+        (Mode::Shared, "l/a/1.r0 l/a/2.r1", true),
+        (Mode::Shared, "l/a/1.r0 l/a/zz", false),
+        (Mode::Shared, "l/a/1.p0", false),
+        (permits(3), "l/a/1.p0 l/a/1.p2", true),
+        (permits(3), "l/a/1.p0 l/a/1.p2 l/a/2.p0", false),
+        (permits(4), "l/a/1.p0 l/a/1.p2 l/a/2.p0", true),
+        (permits(3), "l/a/1.r0", false),
+        (permits(3), "l/a/1", false),
+    ] {
+        let keys = older.split_whitespace().map(str::as_bytes);
+        assert_eq!(etcd_locked_core::admits(mode, keys), admits, "{mode:?} {older}");
+    }
 }
