@@ -57,6 +57,9 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Longer than any pause before something is sent again, shorter than a renewal takes to be due.
 const SOON: Duration = Duration::from_millis(400);
 
+/// How often etcd answers while time passes.
+const STEP: Duration = millis(50);
+
 const fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }

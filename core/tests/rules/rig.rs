@@ -5,9 +5,6 @@ use crate::*;
 /// The id of the call that only opens a session.
 const WARM: CallId = 1_000_000;
 
-/// How often etcd answers while time passes.
-const STEP: Duration = millis(50);
-
 /// A request that the test has taken off the way to etcd.
 pub(crate) type Taken = (RequestId, Request);
 
@@ -307,6 +304,11 @@ impl Rig {
     pub(crate) fn pass(&mut self, time: Duration) -> &mut Self {
         self.now = self.now + time;
         self.submit(Input::Tick)
+    }
+
+    pub(crate) fn pass_in_steps(&mut self, time: Duration) -> &mut Self {
+        (0..time.as_millis() / STEP.as_millis()).for_each(|_| _ = self.pass(STEP));
+        self
     }
 
     /// Time passes, and etcd answers.

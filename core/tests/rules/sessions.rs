@@ -1,6 +1,5 @@
 //! Sessions: relied on as long as the clock says, retired or lost as a whole (rules P10, P12, P26–P28, P35).
 
-use crate::rig::Taken;
 use crate::*;
 
 /// One TTL more than a session lives without a call.
@@ -65,27 +64,19 @@ fn renewals_do_not_multiply() {
     assert!((8..=10).contains(&renewals), "{renewals} in three TTLs");
 }
 
-/// Call 1 holds `locks/a`; call 2 waits for `locks/b`, and reads who is before it.
-fn reading_who_is_ahead() -> (Rig, Taken) {
-    let mut rig = Rig::holding();
-    rig.contend("locks/b/zz").acquire(2, B);
-    rig.serve_one(puts);
-    let read = rig.take(reads);
-    (rig, read)
-}
-
-/// A member that lags behind answers a read.
-fn answer_from_a_lagging_member(rig: &mut Rig, (read, request): Taken) {
-    let Request::Txn(txn) = request else { panic!("not a read") };
-    let stale = rig.store.stale(&txn, 3);
-    rig.deliver((read, Ok(Response::Txn(stale))));
-}
-
+/// Call 2 reads who is before it, and the answer lags behind. A barrier that was sent before says nothing of that: the next one does.
 #[test]
 fn read_from_a_lagging_member_is_no_lost_history() {
-    let (mut rig, read) = reading_who_is_ahead();
-    answer_from_a_lagging_member(&mut rig, read);
-    rig.serve().live(SOON).nothing_about(1).nothing_about(2);
+    let mut rig = Rig::holding();
+    rig.contend("locks/b/zz").acquire(2, B).serve_one(puts);
+    let (read, Request::Txn(txn)) = rig.take(reads) else { panic!("not a read") };
+    doubt(&mut rig, C);
+    let barrier = rig.take(puts);
+    let stale = rig.store.stale(&txn, 3);
+    rig.deliver((read, Ok(Response::Txn(stale)))).carry_out(barrier);
+    let held = |op: &Op| matches!(op, Op::Get { key, .. } if &**key == "locks/a/a1");
+    let asks = |request: &Request| puts(request) && operations(request).iter().any(held);
+    rig.serve_one(asks).serve().live(SOON).nothing_about(1).nothing_about(2);
     assert!(matches!(rig.sessions()[..], [session] if session.is_open()));
 }
 
@@ -274,31 +265,18 @@ fn idle_holder_notices_a_restore_by_its_next_renewal() {
     assert!(matches!(rig.output(1), Some(Output::Lost { .. })));
 }
 
-/// A process whose lost session still has its key at etcd. The test makes the call that waits behind it.
-fn behind_its_own_dead_session() -> Rig {
+/// Its delete and its revocation have no answer, and etcd keeps the lease for longer.
+#[test]
+fn no_error_names_a_lost_session_of_its_own_process() {
     let mut rig = Rig::holding();
     rig.pass(WHOLE).lost(1, LossCause::Expired);
-    rig.sent.clear();
-    rig.release(1);
-    // The delete and the revocation have no answer; etcd itself keeps the lease for longer.
-    rig.sent.clear();
+    rig.release(1).sent.clear();
     rig.store.promote(rig.now);
-    rig
-}
-
-#[test]
-fn error_never_names_a_dead_session_of_its_own_process() {
-    let mut rig = behind_its_own_dead_session();
     rig.acquire_within(2, A, 2 * SECOND).serve();
-    rig.live(2 * SECOND).keeps(&["locks/a/a1"]); // or there is nothing to name
+    rig.live(2 * SECOND).keeps(&["locks/a/a1"]);
     assert_eq!(rig.timed_out(2).1, "");
-}
-
-#[test]
-fn try_is_not_refused_as_held_by_a_dead_session_of_its_own_process() {
-    let mut rig = behind_its_own_dead_session();
-    rig.attempt(2, A).live(5 * SECOND);
-    assert!(matches!(rig.refused(2), Refused::Backend(_)));
+    rig.attempt(3, A).live(5 * SECOND);
+    assert!(matches!(rig.refused(3), Refused::Backend(_)));
 }
 
 #[test]
@@ -313,19 +291,6 @@ fn error_names_no_body_that_has_lost_its_lock() {
 fn doubt(rig: &mut Rig, name: &str) {
     rig.acquire(90, name);
     rig.answer(puts, Err(unknown())).pass(SOON).come_back();
-}
-
-/// The barrier under way shows nothing of a suspicion that is younger.
-#[test]
-fn barrier_under_way_does_not_clear_a_suspicion() {
-    let (mut rig, read) = reading_who_is_ahead();
-    doubt(&mut rig, C);
-    let barrier = rig.take(puts);
-    answer_from_a_lagging_member(&mut rig, read);
-    rig.carry_out(barrier);
-    let next = rig.take(puts).1;
-    let held = |op: &Op| matches!(op, Op::Get { key, .. } if &**key == "locks/a/a1");
-    assert!(operations(&next).iter().any(held), "{next:?}");
 }
 
 #[test]
