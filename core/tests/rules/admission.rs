@@ -12,10 +12,8 @@ fn third() -> Rig {
 /// A core that has had `locks/a` after others, released it, and still watches it. Now call 2 wants it behind `zx`: its put is under way.
 fn watching() -> Rig {
     let mut rig = third();
-    rig.delete("locks/a/zz");
-    rig.delete("locks/a/zy").granted(1);
-    rig.release_fenced(1).serve().contend("locks/a/zx");
-    rig.acquire(2, A);
+    rig.delete("locks/a/zz").delete("locks/a/zy").granted(1);
+    rig.release_fenced(1).serve().contend("locks/a/zx").acquire(2, A);
     rig
 }
 
@@ -32,8 +30,7 @@ fn predecessor_that_gives_up_proves_no_ownership() {
 fn event_ahead_of_the_answer_counts() {
     let mut rig = watching();
     let put = rig.applied(puts);
-    rig.delete("locks/a/zx");
-    rig.deliver(put).sends_nothing(); // nothing is read
+    rig.delete("locks/a/zx").deliver(put).sends_nothing(); // nothing is read
     assert_eq!(rig.granted(2).owned(2).revision, rig.revision());
 }
 
@@ -41,11 +38,9 @@ fn event_ahead_of_the_answer_counts() {
 #[test]
 fn token_is_of_the_state_in_which_the_last_key_was_gone() {
     let mut rig = third();
-    rig.delete_unseen("locks/a/zy");
-    rig.pass(SOON);
+    rig.delete_unseen("locks/a/zy").pass(SOON);
     let read = rig.applied(reads); // zz is there
-    rig.delete("locks/a/zz");
-    rig.deliver(read);
+    rig.delete("locks/a/zz").deliver(read);
     assert_eq!(rig.granted(1).owned(1).revision, rig.revision());
 }
 
@@ -55,9 +50,7 @@ fn token_is_of_the_state_in_which_the_last_key_was_gone() {
 fn key_deleted_before_its_answer_owns_nothing() {
     let mut rig = watching();
     let put = rig.applied(puts);
-    rig.delete("locks/a/a1");
-    rig.contend("locks/a/zz");
-    rig.deliver(put);
+    rig.delete("locks/a/a1").contend("locks/a/zz").deliver(put);
     rig.delete("locks/a/zx").serve().nothing_about(2); // another is before it now
     rig.delete("locks/a/zz").serves(2);
 }
@@ -157,18 +150,14 @@ fn read_of_an_earlier_incarnation_is_ignored() {
     rig.delete_unseen("locks/a/zz");
     let read = rig.apply(read);
     // While the answer travels our key goes, another comes first, and ours comes again.
-    rig.delete("locks/a/a1");
-    rig.contend("locks/a/zz");
-    rig.serve_one(deletes);
-    rig.serve_one(puts);
+    rig.delete("locks/a/a1").contend("locks/a/zz").serve_one(deletes).serve_one(puts);
     rig.deliver(read).serve().nothing_about(1);
 }
 
 #[test]
 fn deeper_keys_do_not_contend() {
     let mut rig = Rig::warm();
-    rig.contend("locks/a/b/c").hold(1, A).contend("locks/b/b/c");
-    rig.contend("locks/d/b/c");
+    rig.contend("locks/a/b/c").hold(1, A).contend("locks/b/b/c").contend("locks/d/b/c");
     for (call, names) in [(2, &[B][..]), (3, &[C, "locks/d"])] {
         rig.acquire_as(call, names, Wait::Once).serves(call);
     }

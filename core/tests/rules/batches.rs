@@ -42,14 +42,12 @@ impl Rig {
 #[test]
 fn transaction_goes_once_it_carries_as_much_as_travels() {
     let mut rig = calls(64);
-    rig.travelling(&[1, 1, 2, 4, 8, 16, 32]);
-    rig.acquire_each(64..66);
+    rig.travelling(&[1, 1, 2, 4, 8, 16, 32]).acquire_each(64..66);
     assert_eq!(rig.sent.len(), 7, "two are fewer than 64");
     for _ in 0..6 {
         rig.serve_one(any);
     }
-    rig.travelling(&[32]);
-    rig.serve_one(any).travelling(&[2]);
+    rig.travelling(&[32]).serve_one(any).travelling(&[2]);
 }
 
 #[test]
@@ -75,15 +73,12 @@ fn deferring(keys_per_session: Option<usize>) -> Rig {
 fn what_comes_before_the_sending_thread_wakes_up_goes_together() {
     let mut rig = deferring(None);
     rig.pass(millis(2_500)); // a silence adds no request
-    rig.acquire_each(0..5).sends_nothing();
-    rig.tick().travelling(&[5]);
+    rig.acquire_each(0..5).sends_nothing().tick().travelling(&[5]);
     rig.serve();
     for call in 0..5 {
-        rig.granted(call);
-        rig.release(call);
+        rig.granted(call).release(call);
     }
-    rig.sends_nothing();
-    rig.tick();
+    rig.sends_nothing().tick();
     assert_eq!(rig.sent.len(), 1);
     rig.serve().is_idle();
 }
@@ -91,23 +86,19 @@ fn what_comes_before_the_sending_thread_wakes_up_goes_together() {
 #[test]
 fn no_thread_is_woken_where_nothing_can_be_sent() {
     let mut rig = deferring(None);
-    rig.hold_deferred(1, A);
-    rig.acquire(2, A);
+    rig.hold_deferred(1, A).acquire(2, A);
     assert!(!rig.is_due(), "it waits for the first");
     rig.release(1).granted(2);
     assert!(!rig.is_due(), "it was handed over");
 
-    rig.acquire(3, B).acquire(4, C);
-    rig.tick();
-    rig.acquire(5, "locks/d");
+    rig.acquire(3, B).acquire(4, C).tick().acquire(5, "locks/d");
     assert!(!rig.is_due(), "two travel");
 }
 
 #[test]
 fn put_is_sent_though_the_next_call_needs_another_session() {
     let mut rig = deferring(Some(1));
-    rig.acquire(1, A).acquire(2, B);
-    rig.tick().serves(1);
+    rig.acquire(1, A).acquire(2, B).tick().serves(1);
 }
 
 #[test]
@@ -147,8 +138,7 @@ fn stuck_transactions_hold_nothing_back_once_etcd_answers() {
 /// Call 1 gives `locks/a` back and call 2 wants `locks/b` before the same tick: one request carries both.
 fn release_and_acquisition() -> Rig {
     let mut rig = deferring(None);
-    rig.hold_deferred(1, A);
-    rig.release(1).acquire(2, B);
+    rig.hold_deferred(1, A).release(1).acquire(2, B);
     rig.tick().puts_and_deletes();
     rig
 }
@@ -158,8 +148,7 @@ fn release_and_acquisition() -> Rig {
 fn put_does_not_wait_for_a_key_that_goes_with_it() {
     let mut rig = deferring(None);
     rig.share(1, A, Mode::Shared, Wait::Forever).tick().serves(1);
-    rig.release(1).acquire(2, A);
-    rig.tick().puts_and_deletes();
+    rig.release(1).acquire(2, A).tick().puts_and_deletes();
     rig.serve_one(any).granted(2).released(1).lacks(&["locks/a/a1.r0"]);
 }
 
@@ -172,8 +161,7 @@ fn put_goes_by_itself_where_a_key_to_delete_has_gone() {
 fn refused_deletion_refuses_no_put() {
     let mut rig = release_and_acquisition();
     rig.store.denied = Some("locks/a/");
-    rig.serves(2);
-    rig.live(3 * SECOND);
+    rig.serves(2).live(3 * SECOND);
     assert!(matches!(rig.output(1), Some(Output::Released { result: Err(_), .. })));
 }
 
@@ -186,11 +174,9 @@ fn deletion_without_an_answer_is_sent_again_by_itself() {
 #[test]
 fn what_has_lingered_goes_with_the_next_put() {
     let mut rig = Rig::holding();
-    rig.pass(Duration::from_micros(500));
-    rig.release_lingering(1);
+    rig.pass(Duration::from_micros(500)).release_lingering(1);
     rig.pass(Duration::from_micros(1_200)); // it would go by itself 300 µs later
-    rig.sends_nothing();
-    rig.acquire(2, B).puts_and_deletes();
+    rig.sends_nothing().acquire(2, B).puts_and_deletes();
 }
 
 /// Found by review: while other calls gave locks back, a denied put never went alone, and its caller was never refused.
@@ -199,11 +185,9 @@ fn no_deletion_is_added_to_what_is_put_again() {
     let mut rig = deferring(None);
     rig.hold_deferred(3, C);
     rig.store.denied = Some("locks/b");
-    rig.acquire(1, B).acquire(2, A);
-    rig.tick();
+    rig.acquire(1, B).acquire(2, A).tick();
     let both = rig.take(puts);
-    rig.release(3);
-    rig.carry_out(both);
+    rig.release(3).carry_out(both);
     for _ in 0..2 {
         let put = rig.take(puts);
         assert!(!deletes(&put.1));

@@ -34,11 +34,9 @@ fn name_is_closed_while_its_delete_is_unresolved() {
 #[test]
 fn name_opens_again_though_its_session_was_retired() {
     let mut rig = Rig::holding();
-    rig.delete_unseen("locks%s/a1");
-    rig.hold(2, B).release(1);
+    rig.delete_unseen("locks%s/a1").hold(2, B).release(1);
     assert_eq!(keys_deleted(rig.next()), ["locks/a/a1"]);
-    rig.answer(any, Err(unknown()));
-    rig.acquire(3, A).live(SOON * 2).granted(3);
+    rig.answer(any, Err(unknown())).acquire(3, A).live(SOON * 2).granted(3);
 }
 
 #[test]
@@ -46,8 +44,7 @@ fn late_delete_leaves_the_next_incarnation_alone() {
     let mut rig = Rig::holding();
     rig.release(1);
     let delete = rig.next().clone();
-    rig.serve();
-    rig.hold(2, A);
+    rig.serve().hold(2, A);
     rig.store.apply(rig.now, &delete).expect("a value");
     rig.keeps(&["locks/a/a1"]);
 }
@@ -67,8 +64,7 @@ fn put_is_sent_again_under_a_new_session_revision() {
 #[test]
 fn unapplied_put_that_no_call_wants_frees_the_name() {
     let mut rig = outdated_put();
-    rig.cancel(1).serve().is_idle();
-    rig.hold(2, A);
+    rig.cancel(1).serve().is_idle().hold(2, A);
 }
 
 #[test]
@@ -92,8 +88,7 @@ fn heir_of_the_same_ttl_inherits_the_waiting_key() {
 #[test]
 fn call_that_waited_long_survives_one_failed_put() {
     let mut rig = Rig::holding();
-    rig.acquire(2, A).live(SOON * 40).release_fenced(1);
-    rig.serve_one(deletes);
+    rig.acquire(2, A).live(SOON * 40).release_fenced(1).serve_one(deletes);
     assert_eq!(keys_put(rig.next()), ["locks/a/a1"]);
     rig.answer(puts, Err(unavailable())).live(SOON).granted(2);
 }
@@ -103,8 +98,7 @@ fn timers_do_not_pile_up_while_calls_come_and_go() {
     for how in [Release::Confirmed, Release::Lingering] {
         let mut rig = Rig::warm();
         for call in 0..200 {
-            rig.acquire_within(call, A, 3_600 * SECOND).serves(call);
-            rig.release_as(call, how, false);
+            rig.acquire_within(call, A, 3_600 * SECOND).serves(call).release_as(call, how, false);
         }
         assert!(rig.core.pending().0 < 10, "{:?}", rig.core.pending());
     }
@@ -142,8 +136,7 @@ fn lock_passes_on_at_the_quota() {
     let mut rig = Rig::waiting();
     rig.live(SOON);
     rig.store.space = Space::Crossing(0);
-    rig.live(SOON * 50);
-    rig.delete("locks/a/zz").serves(1);
+    rig.live(SOON * 50).delete("locks/a/zz").serves(1);
 }
 
 #[test]
@@ -179,8 +172,7 @@ fn release_is_confirmed_once_with_its_outcome() {
 #[test]
 fn put_behind_one_that_nobody_wants_any_more_is_sent() {
     let mut rig = Rig::putting();
-    rig.acquire(2, B);
-    rig.fail_all(unavailable);
+    rig.acquire(2, B).fail_all(unavailable);
     rig.cancel(1).pass(SOON).come_back();
     assert_eq!(keys_put(rig.next()), ["locks/b/a1"]);
 }

@@ -22,8 +22,7 @@ fn unwinds(town: &mut Town, processes: u64) {
     town.release(free);
     for _ in 1..processes {
         free = (free + processes - 1) % processes;
-        town.grants(10 + free);
-        town.release(10 + free).release(free);
+        town.grants(10 + free).release(10 + free).release(free);
     }
     town.live(10 * SECOND);
     assert_eq!(town.deadlocked().len(), 1);
@@ -115,8 +114,7 @@ fn wait_that_is_over_closes_no_cycle_in_a_process() {
 fn nested_call_passes_a_group_that_has_no_keys() {
     let mut town = Town::holding(&["a"]);
     town.ask(0, 1, &["b", "a"], &[]).ask(0, 10, &["b"], &[0]);
-    town.within(2 * SECOND, |town| town.is_granted(10));
-    town.release(10).release(0).grants(1);
+    town.within(2 * SECOND, |town| town.is_granted(10)).release(10).release(0).grants(1);
     assert!(town.refusals().is_empty());
 }
 
@@ -147,8 +145,7 @@ fn cycle_of_nested_groups_is_cut_once() {
 #[test]
 fn detects_cycle_through_nested_names() {
     let mut town = Town::holding(&["b", "a/c"]);
-    town.ask(0, 10, &["a", "a/c"], &[0]);
-    town.ask(1, 11, &["a"], &[1]).deadlocks_within(CUT);
+    town.ask(0, 10, &["a", "a/c"], &[0]).ask(1, 11, &["a"], &[1]).deadlocks_within(CUT);
 }
 
 /// The first has what the second asks for behind a third, of its own process, who waits for the first one's process.
@@ -219,23 +216,19 @@ fn calls_in_no_cycle_send_nothing_about_cycles() {
     let mut town = Town::holding(&["a", "b"]);
     town.withhold = |request| is_abort(request) || is_search(request);
     town.ask(0, 3, &["b"], &[]).ask(1, 4, &["a", "c"], &[]);
-    town.ask(1, 10, &["c"], &[1]).live(SECOND * 9 / 10);
-    town.release(0).grants(4);
-    town.release(4).grants(10);
-    town.live(CUT);
+    town.ask(1, 10, &["c"], &[1]).live(SECOND * 9 / 10).release(0).grants(4);
+    town.release(4).grants(10).live(CUT);
     assert!(town.withheld().is_empty(), "{:?}", town.withheld());
 }
 
 #[test]
 fn waiting_key_of_a_nested_call_lists_what_its_task_holds() {
     let mut town = Town::of(2);
-    town.take(0, 0, &["a", "c"]).take(0, 2, &["d"]).take(1, 1, &["b"]);
-    town.ask(0, 10, &["b"], &[0, 2]);
+    town.take(0, 0, &["a", "c"]).take(0, 2, &["d"]).take(1, 1, &["b"]).ask(0, 10, &["b"], &[0, 2]);
     let mut held = town.holds("locks/b/a1");
     held.sort();
     assert_eq!(held, ["locks/a/a1", "locks/c/a1", "locks/d/a1"]);
-    town.release(1).grants(10);
-    town.live(2 * SECOND);
+    town.release(1).grants(10).live(2 * SECOND);
     assert!(town.holds("locks/b/a1").is_empty(), "it waits no more");
 }
 

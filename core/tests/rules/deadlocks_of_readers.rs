@@ -8,8 +8,7 @@ use crate::*;
 /// Call 1 reads in process 0, call 5 of the same process holds `x`, and a writer of process 1 waits.
 fn writer_behind_a_reader(processes: u64) -> Town {
     let mut town = read_in_one_of(processes);
-    town.take(0, 5, &["x"]).write(1, 2);
-    town.live(LATER);
+    town.take(0, 5, &["x"]).write(1, 2).live(LATER);
     town
 }
 
@@ -40,8 +39,7 @@ fn cycle_in_a_process_lasts_as_long_as_the_writer() {
 /// What the readers' task waits for is with another process, and that one waits for the name.
 fn cycle_across_processes() -> Town {
     let mut town = writer_behind_a_reader(3);
-    town.take(2, 6, &["y"]).read_inside(0, 15, 5);
-    town.ask(0, 11, &["y"], &[1]).ask(2, 16, &["x"], &[6]);
+    town.take(2, 6, &["y"]).read_inside(0, 15, 5).ask(0, 11, &["y"], &[1]).ask(2, 16, &["x"], &[6]);
     town
 }
 
@@ -92,8 +90,7 @@ fn readers_of_several_names_block_no_call_for_ever() {
 #[test]
 fn no_call_is_refused_if_the_writer_goes_during_the_abort() {
     let mut town = cycle_across_processes();
-    town.withholds(is_abort);
-    town.cancel(2).let_through().grants(15);
+    town.withholds(is_abort).cancel(2).let_through().grants(15);
     assert!(town.refusals().is_empty(), "{:?}", town.refusals());
 }
 

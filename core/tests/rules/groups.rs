@@ -5,8 +5,7 @@ use crate::*;
 /// A group that waits: `a` is its own already, before `b` there is another.
 fn half_ready() -> Rig {
     let mut rig = Rig::warm();
-    rig.contend("locks/b/zz");
-    rig.acquire_all(1, &[A, B]).serve().keeps(&["locks/a/a1", "locks/b/a1"]);
+    rig.contend("locks/b/zz").acquire_all(1, &[A, B]).serve().keeps(&["locks/a/a1", "locks/b/a1"]);
     rig.nothing_about(1);
     rig
 }
@@ -43,8 +42,7 @@ fn group_is_not_overtaken_while_it_waits() {
     rig.attempt(4, A).busy(4);
     rig.give_back(1).nothing_about(2).nothing_about(3);
     rig.lacks(&["locks/a/a1"]); // it is the group's turn, and not yet
-    rig.give_back(9).granted(2);
-    rig.give_back(2).granted(3);
+    rig.give_back(9).granted(2).give_back(2).granted(3);
 }
 
 #[test]
@@ -190,8 +188,7 @@ fn refused_try_names_the_name_that_is_taken() {
 fn call_that_gives_up_learns_the_holder() {
     for (names, place) in [(&[B][..], 0), (&[A, B, C], 1)] {
         let mut rig = beside_a_holder_of(B, &[]);
-        rig.acquire_as(1, names, Wait::For(SOON)).serve();
-        rig.live(SOON);
+        rig.acquire_as(1, names, Wait::For(SOON)).serve().live(SOON);
         assert_eq!(rig.timed_out(1), (place, record(7)));
         assert_eq!(rig.store.below(B).count(), 1, "it leaves no key");
     }
@@ -238,7 +235,6 @@ fn wait_for_another_name_is_not_taken_for_silence() {
     rig.contend("locks/b/zz").acquire_within(1, B, 2 * SECOND).serve();
     rig.acquire_as(2, &[A, B], Wait::For(millis(2_100))).live(millis(1_950));
     rig.pass(millis(50)).timed_out(1);
-    rig.serve_one(deletes).nothing_about(2);
-    rig.pass(millis(100)); // its keys are on their way
+    rig.serve_one(deletes).nothing_about(2).pass(millis(100)); // its keys are on their way
     assert_eq!(rig.timed_out(2).0, 1);
 }

@@ -16,8 +16,7 @@ fn is_guarded(rig: &Rig) -> bool {
 #[test]
 fn key_that_is_read_again_in_its_first_second_is_watched() {
     let mut rig = Rig::reading();
-    rig.pass(millis(200));
-    rig.share(2, A, Mode::Shared, Wait::Forever);
+    rig.pass(millis(200)).share(2, A, Mode::Shared, Wait::Forever);
     rig.fail_all(unavailable); // it was to show whether another process waits
     rig.live(millis(500)).granted(2);
     assert!(!is_guarded(&rig));

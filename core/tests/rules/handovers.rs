@@ -79,8 +79,7 @@ fn lost_lock_is_not_handed_over() {
         } else {
             rig.delete("locks/a/a1");
         }
-        rig.serve().lost(0, LossCause::Gone);
-        rig.give_back(0);
+        rig.serve().lost(0, LossCause::Gone).give_back(0);
         assert!(Some(rig.granted(1).owned(1).created) > before);
     }
 }
@@ -95,8 +94,7 @@ fn lock_that_has_run_out_unnoticed_is_not_handed_over() {
 #[test]
 fn lock_of_a_retired_session_is_not_handed_over() {
     let mut rig = chain(1);
-    rig.delete_unseen("locks%s/a1");
-    rig.hold(9, B).ends_for_good(0);
+    rig.delete_unseen("locks%s/a1").hold(9, B).ends_for_good(0);
     assert_eq!(&*rig.serves(1).owned(1).key, "locks/a/a2");
 }
 
@@ -115,16 +113,14 @@ fn lock_is_released_when_its_token_can_count_no_further() {
 #[test]
 fn loss_after_a_hand_over_reaches_the_new_holder() {
     let mut rig = chain(1);
-    rig.pass_on(0);
-    rig.live(2 * SECOND);
+    rig.pass_on(0).live(2 * SECOND);
     rig.delete("locks/a/a1").serve().lost(1, LossCause::Gone).nothing_about(0);
 }
 
 #[test]
 fn refused_try_names_the_holder_after_a_hand_over() {
     let mut rig = chain(1);
-    rig.pass_on(0);
-    rig.attempt(2, A);
+    rig.pass_on(0).attempt(2, A);
     assert_eq!(rig.busy(2).1, record(1));
 }
 
@@ -146,8 +142,7 @@ fn name_with_many_others_below_is_read_once_a_second() {
     }
     let mut sent = 0;
     for call in 0..40 {
-        rig.pass_on(call);
-        rig.pass(millis(50));
+        rig.pass_on(call).pass(millis(50));
         sent += rig.under_way(reads);
         rig.serve();
     }
@@ -190,8 +185,7 @@ fn hand_overs_end_when_another_process_waits() {
     rig.pass(millis(10)).pass_on(1);
     assert_eq!(rig.under_way(reads), 1);
     rig.pass_on(2); // its event has not come yet
-    rig.serve().ends_for_good(3);
-    rig.serve().nothing_about(4); // it queues behind the other
+    rig.serve().ends_for_good(3).serve().nothing_about(4); // it queues behind the other
     rig.delete_unseen("locks/a/zz").live(SOON);
     assert_eq!(rig.granted(4).owned(4).handover, 0);
 }
@@ -201,8 +195,7 @@ fn read_among_deeper_keys_sees_who_contends() {
     for (key, waits) in [("locks/a/zz", true), ("locks/a/z/z", false)] {
         let mut rig = chain(5);
         rig.contend("locks/a/deep/er").contend(key).contend("locks/a/even/deep/er");
-        rig.pass(millis(10)).pass_on(0);
-        rig.serve().release(1);
+        rig.pass(millis(10)).pass_on(0).serve().release(1);
         assert_eq!(rig.output(2).is_none(), waits);
     }
 }
@@ -214,8 +207,7 @@ fn hand_overs_end_a_second_after_the_last_answer() {
     for call in 1..5 {
         rig.pass(millis(240)).fail_all(unknown).pass_on(call);
     }
-    rig.pass(millis(240));
-    rig.release(5).nothing_about(5).nothing_about(6);
+    rig.pass(millis(240)).release(5).nothing_about(5).nothing_about(6);
     // Exchanges have failed: nothing is sent before etcd is back.
     rig.fail_all(unknown).pass(SECOND).come_back().deletes_key();
 }
@@ -223,11 +215,9 @@ fn hand_overs_end_a_second_after_the_last_answer() {
 #[test]
 fn only_nested_calls_take_over_in_a_shutdown() {
     let mut rig = chain(1);
-    rig.hold(8, B).nest(2, &[A], 8);
-    rig.shut_down(SOON);
+    rig.hold(8, B).nest(2, &[A], 8).shut_down(SOON);
     assert!(matches!(rig.refused(1), Refused::ShuttingDown));
-    rig.release(0).granted(2);
-    rig.live(SOON).lost(2, LossCause::Shutdown);
+    rig.release(0).granted(2).live(SOON).lost(2, LossCause::Shutdown);
     rig.release(2).release(8).serve();
     assert!(rig.is_finished());
 }

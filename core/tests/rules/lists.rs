@@ -31,8 +31,7 @@ fn held_names_cost_one_list_a_minute_and_no_read() {
 #[test]
 fn session_without_a_holder_is_not_listed() {
     let mut rig = holder();
-    rig.give_back(1);
-    rig.give_back(2);
+    rig.give_back(1).give_back(2);
     assert_eq!(rig.count(2 * MINUTE, lists), 0);
 }
 
@@ -46,8 +45,7 @@ fn key_that_a_list_does_not_show_is_lost() {
         } else {
             rig.contend("locks/a/a1");
         }
-        rig.live(MINUTE + SOON).lost(1, cause);
-        rig.nothing_about(2); // the other name is not lost
+        rig.live(MINUTE + SOON).lost(1, cause).nothing_about(2); // the other name is not lost
     }
 }
 
@@ -64,9 +62,7 @@ fn missing_key_is_lost_only_if_a_read_shows_so() {
 fn list_of_before_a_grant_says_nothing_of_it() {
     let mut rig = listing();
     let list = rig.applied(lists);
-    rig.pass(millis(1));
-    rig.hold(3, C);
-    rig.deliver(list).sends_nothing();
+    rig.pass(millis(1)).hold(3, C).deliver(list).sends_nothing();
 }
 
 #[test]
@@ -79,8 +75,7 @@ fn names_are_read_in_turn_where_no_list_is_to_be_had() {
     ];
     for answer in answers {
         let mut rig = listing();
-        rig.delete_unseen("locks/a/a1");
-        rig.answer(lists, answer).pass(SOON).come_back();
+        rig.delete_unseen("locks/a/a1").answer(lists, answer).pass(SOON).come_back();
         assert_eq!(rig.count(MINUTE, reads), 1, "both in one");
         rig.lost(1, LossCause::Gone);
     }

@@ -120,8 +120,7 @@ fn bodies_stop_at_once_when_etcd_is_another_cluster() {
 #[test]
 fn leases_with_bodies_are_renewed_first_when_etcd_is_back() {
     let mut rig = Rig::holding();
-    rig.submit(Input::Lost { since: rig.now, cause: None });
-    rig.acquire(2, B);
+    rig.submit(Input::Lost { since: rig.now, cause: None }).acquire(2, B);
     rig.store.wipe();
     rig.submit(Input::Back);
     assert!(renews(rig.next()), "{:?}", rig.next());

@@ -57,8 +57,7 @@ fn writer_between_readers_holds_alone() {
         town.live(SECOND).granted(&[2]).waits(&[3, 4]);
         town.release(1).waits(&[3, 4]);
         town.release(2).granted(&[3]).waits(&[4]);
-        town.live(SECOND).waits(&[4]);
-        town.release(3).granted(&[4]);
+        town.live(SECOND).waits(&[4]).release(3).granted(&[4]);
     }
 }
 
@@ -78,8 +77,7 @@ fn tokens_of_readers_lie_between_those_of_writers() {
 #[test]
 fn key_of_an_unknown_form_excludes_all() {
     let mut town = Town::of(2);
-    town.contend("locks/s/694d").try_to_read(0, 1).busy(&[1]);
-    town.read(0, 2);
+    town.contend("locks/s/694d").try_to_read(0, 1).busy(&[1]).read(0, 2);
     town.ask_as(1, 3, permits(2), &["s"], &[], Wait::Forever).live(SECOND).waits(&[2, 3]);
     town.store.delete(b"locks/s/694d");
     town.grants(2).waits(&[3]);
@@ -91,8 +89,7 @@ fn key_of_an_unknown_form_excludes_all() {
 fn writer_that_has_gone_excludes_no_try() {
     for a_reader_waits in [true, false] {
         let mut town = if a_reader_waits { reader_behind_the_writer() } else { writer_behind() };
-        town.live(10 * SECOND);
-        town.try_to_read(0, 4).live(SECOND + LATER).busy(&[4]);
+        town.live(10 * SECOND).try_to_read(0, 4).live(SECOND + LATER).busy(&[4]);
         town.cancel(2).try_to_read(0, 5).granted(&[5]);
         assert_eq!(town.is_granted(3), a_reader_waits);
     }
@@ -125,9 +122,7 @@ fn own_key_that_is_being_deleted_excludes_no_reader() {
     town.withhold = deletes;
     town.cancel(2);
     assert_eq!(town.keys("s").len(), 2);
-    town.live(LATER);
-    town.read(0, 3).granted(&[3]);
-    town.let_through();
+    town.live(LATER).read(0, 3).granted(&[3]).let_through();
     assert_eq!(town.keys("s"), ["locks/s/a1.r0"]);
 }
 
@@ -150,8 +145,7 @@ fn try_that_needs_a_read_is_refused_in_time_in_an_outage() {
 fn reads_keep_their_pauses_in_an_outage() {
     for age in [LATER, 4 * SECOND] {
         let mut rig = Rig::reading();
-        rig.live(LATER);
-        rig.pass(age); // longer ago than is relied on: a read, or a renewal
+        rig.live(LATER).pass(age); // longer ago than is relied on: a read, or a renewal
         rig.share(2, A, Mode::Shared, Wait::Forever);
         let mut asked = 0;
         for _ in 0..200 {
@@ -202,22 +196,18 @@ fn timeout_names_the_reader_that_was_granted_first() {
 fn reader_joins_at_once_while_a_read_is_recent() {
     for (age, asks) in [(50, false), (100, true)] {
         let mut rig = Rig::reading();
-        rig.pass(millis(age));
-        rig.share(2, A, Mode::Shared, Wait::Forever);
+        rig.pass(millis(age)).share(2, A, Mode::Shared, Wait::Forever);
         if asks {
-            rig.nothing_about(2);
-            rig.serve();
+            rig.nothing_about(2).serve();
         }
-        rig.granted(2);
-        rig.serve().lacks(&["locks/a/a1.r1"]);
+        rig.granted(2).serve().lacks(&["locks/a/a1.r1"]);
     }
 }
 
 /// Call 1 has read for a second, and a try asks etcd whether it may join.
 fn asking() -> Rig {
     let mut rig = Rig::reading();
-    rig.pass(SECOND);
-    rig.share(2, A, Mode::Shared, Wait::Once);
+    rig.pass(SECOND).share(2, A, Mode::Shared, Wait::Once);
     rig
 }
 
@@ -234,8 +224,7 @@ fn event_of_an_own_readers_key_admits_the_writer_behind() {
     let mut rig = Rig::reading();
     rig.acquire(2, A).live(SECOND).release(1);
     let delete = rig.applied(deletes);
-    rig.report();
-    rig.deliver(delete).granted(2);
+    rig.report().deliver(delete).granted(2);
 }
 
 /// A later read has shown a writer before that answer comes.
@@ -243,10 +232,8 @@ fn event_of_an_own_readers_key_admits_the_writer_behind() {
 fn answer_that_is_overtaken_lets_no_reader_join() {
     let mut rig = asking();
     let early = rig.applied(reads);
-    rig.contend("locks/a/zx");
-    rig.submit(Input::Inspect).serve().busy(2);
-    rig.deliver(early);
-    rig.share(3, A, Mode::Shared, Wait::Once).serve().busy(3);
+    rig.contend("locks/a/zx").submit(Input::Inspect).serve().busy(2);
+    rig.deliver(early).share(3, A, Mode::Shared, Wait::Once).serve().busy(3);
 }
 
 /// A writer comes while the answer that the gate relies on is on its way, which takes longer than it is relied on.
@@ -254,8 +241,6 @@ fn answer_that_is_overtaken_lets_no_reader_join() {
 fn writer_is_overtaken_only_while_an_answer_is_relied_on() {
     let mut rig = asking();
     let read = rig.applied(reads);
-    rig.contend("locks/a/zx");
-    rig.pass(LATER).deliver(read).granted(2);
-    rig.pass(millis(60));
-    rig.share(3, A, Mode::Shared, Wait::Once).serve().busy(3);
+    rig.contend("locks/a/zx").pass(LATER).deliver(read).granted(2);
+    rig.pass(millis(60)).share(3, A, Mode::Shared, Wait::Once).serve().busy(3);
 }

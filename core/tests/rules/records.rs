@@ -94,9 +94,7 @@ fn describing(others: &[&str]) -> Rig {
 #[test]
 fn key_says_since_when_it_is_held_after_a_second() {
     let mut rig = Rig::waiting();
-    rig.live(2 * SECOND);
-    rig.delete("locks/a/zz").serves(1);
-    rig.live(SHORT);
+    rig.live(2 * SECOND).delete("locks/a/zz").serves(1).live(SHORT);
     assert_eq!(rig.record(KEY), record(1));
     rig.live(SECOND);
     assert_eq!(rig.record(KEY), waited(1, 2000));
@@ -160,8 +158,7 @@ fn own_description_is_no_put_of_another_client() {
     let mut rig = describing(&[]);
     rig.serve_one(puts);
     assert_eq!(rig.watched(), [KEY]);
-    rig.report();
-    rig.submit(Input::Inspect).live(SECOND).nothing_about(1);
+    rig.report().submit(Input::Inspect).live(SECOND).nothing_about(1);
 }
 
 /// A read shows a mod revision that the process does not know, and then whose write it was (etcd#22209).
@@ -169,8 +166,7 @@ fn own_description_is_no_put_of_another_client() {
 fn description_without_a_response_is_followed_by_the_next() {
     let mut rig = describing(&[]);
     let (description, _) = rig.applied(puts);
-    rig.deliver((description, Err(unknown())));
-    rig.acquire(2, A).release(1).granted(2);
+    rig.deliver((description, Err(unknown()))).acquire(2, A).release(1).granted(2);
     rig.live(2 * SECOND).nothing_about(2);
     assert!(rig.record(KEY).starts_with("{\"call\":2,"), "{}", rig.record(KEY));
 }
@@ -197,8 +193,7 @@ fn late_description_brings_no_key_back() {
 fn lock_that_goes_takes_no_description_along() {
     let mut rig = describing(&[B, C]);
     let description = rig.take(puts);
-    rig.give_back(2);
-    rig.carry_out(description).serve();
+    rig.give_back(2).carry_out(description).serve();
     for (call, key) in [(1, KEY), (3, "locks/c/a1")] {
         assert_eq!(rig.record(key), waited(call, 0));
     }

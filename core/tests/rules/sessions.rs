@@ -55,9 +55,7 @@ fn renewals_do_not_multiply() {
     let mut renewals = 0;
     for _ in 0..20 {
         // An operator deletes keys, which a renewal would notice.
-        rig.contend("locks/b/zz");
-        rig.delete_unseen("locks/b/zz");
-        rig.submit(Input::Inspect);
+        rig.contend("locks/b/zz").delete_unseen("locks/b/zz").submit(Input::Inspect);
         renewals += rig.count(millis(100), renews);
     }
     renewals += rig.count(WHOLE * 3 - 2 * SECOND, renews);
@@ -88,8 +86,7 @@ fn wipe_or_restore_loses_all_locks() {
         let snapshot = rig.store.snapshot();
         rig.hold(1, A).lose_history((!is_wiped).then_some(snapshot));
         rig.queue(2, B).lost(1, LossCause::Wiped);
-        rig.release(1).live(SOON).granted(2);
-        rig.hold(3, A);
+        rig.release(1).live(SOON).granted(2).hold(3, A);
     }
 }
 
@@ -98,8 +95,7 @@ fn session_without_its_key_keeps_its_bodies_alone() {
     let mut rig = Rig::holding();
     rig.delete_unseen("locks%s/a1");
     assert_eq!(&*rig.hold(2, B).owned(2).key, "locks/b/a2");
-    rig.live(WHOLE * 2).nothing_about(1);
-    rig.keeps(&["locks/a/a1"]); // the first is still renewed
+    rig.live(WHOLE * 2).nothing_about(1).keeps(&["locks/a/a1"]); // the first is still renewed
     rig.give_back(1);
     assert_eq!(rig.store.leases(), [0xa2]);
 }
@@ -121,11 +117,9 @@ fn session_without_an_answer_to_its_barrier_retires() {
 fn lease_is_revoked_only_after_its_bodies_are_dropped() {
     let mut rig = Rig::warm();
     let grant = rig.hold(1, A).grant(1);
-    rig.pass(WHOLE / 3);
-    rig.answer(renews, Err(refused(Refusal::LeaseNotFound)));
+    rig.pass(WHOLE / 3).answer(renews, Err(refused(Refusal::LeaseNotFound)));
     assert!(grant.deadline.is_over(rig.now), "at once");
-    rig.serve().lost(1, LossCause::Gone);
-    rig.live(SOON).keeps(&["locks/a/a1"]);
+    rig.serve().lost(1, LossCause::Gone).live(SOON).keeps(&["locks/a/a1"]);
     rig.acquire(2, A).live(SOON).nothing_about(2); // not before the body is dropped
     rig.give_back(1).lacks(&["locks/a/a1"]).granted(2);
 }
@@ -140,19 +134,16 @@ fn watcher() -> Rig {
 #[test]
 fn holder_that_had_to_wait_watches_its_own_key_alone() {
     let mut rig = watcher();
-    rig.give_back(1);
-    rig.contend("locks/a/zx").queue(2, A);
+    rig.give_back(1).contend("locks/a/zx").queue(2, A);
     assert_eq!(rig.watched(), ["locks/a/"]);
-    rig.delete("locks/a/zx").granted(2);
-    rig.live(10 * SECOND);
+    rig.delete("locks/a/zx").granted(2).live(10 * SECOND);
     assert_eq!(rig.watched(), ["locks/a/a1"]);
 }
 
 #[test]
 fn holder_loses_a_key_that_is_overwritten() {
     let mut rig = watcher();
-    rig.delete_unseen("locks/a/a1");
-    rig.contend("locks/a/a1").report().lost(1, LossCause::Overwritten);
+    rig.delete_unseen("locks/a/a1").contend("locks/a/a1").report().lost(1, LossCause::Overwritten);
 }
 
 /// The renewal may never be answered; if the lease is gone too, its answer ends the other locks.
@@ -180,9 +171,7 @@ fn readers_of_each_session_are_told() {
 fn reader_is_told_though_a_writer_of_its_process_waits() {
     for held in [Duration::ZERO, 2 * SECOND] {
         let mut rig = Rig::reading();
-        rig.live(held);
-        rig.queue(2, A).live(2 * SECOND);
-        rig.delete_unseen("locks/a/a1.r0");
+        rig.live(held).queue(2, A).live(2 * SECOND).delete_unseen("locks/a/a1.r0");
         rig.contend("locks/a/a1.r0").report().lost(1, LossCause::Overwritten);
     }
 }
@@ -190,8 +179,7 @@ fn reader_is_told_though_a_writer_of_its_process_waits() {
 #[test]
 fn call_learns_that_session_keys_are_forbidden() {
     let mut rig = Rig::new();
-    rig.acquire(1, A).serve_one(any);
-    rig.answer(puts, Err(refused(Refusal::PermissionDenied)));
+    rig.acquire(1, A).serve_one(any).answer(puts, Err(refused(Refusal::PermissionDenied)));
     assert!(matches!(rig.refused(1), Refused::SessionDenied(_)));
 }
 
@@ -272,8 +260,7 @@ fn no_error_names_a_lost_session_of_its_own_process() {
     rig.pass(WHOLE).lost(1, LossCause::Expired);
     rig.release(1).sent.clear();
     rig.store.promote(rig.now);
-    rig.acquire_within(2, A, 2 * SECOND).serve();
-    rig.live(2 * SECOND).keeps(&["locks/a/a1"]);
+    rig.acquire_within(2, A, 2 * SECOND).serve().live(2 * SECOND).keeps(&["locks/a/a1"]);
     assert_eq!(rig.timed_out(2).1, "");
     rig.attempt(3, A).live(5 * SECOND);
     assert!(matches!(rig.refused(3), Refused::Backend(_)));
@@ -282,22 +269,19 @@ fn no_error_names_a_lost_session_of_its_own_process() {
 #[test]
 fn error_names_no_body_that_has_lost_its_lock() {
     let mut rig = Rig::holding();
-    rig.pass(WHOLE).lost(1, LossCause::Expired);
-    rig.attempt(2, A);
+    rig.pass(WHOLE).lost(1, LossCause::Expired).attempt(2, A);
     assert_eq!(rig.busy(2).1, "");
 }
 
 /// A call whose put has no answer: the barrier that is to settle it is sent next.
 fn doubt(rig: &mut Rig, name: &str) {
-    rig.acquire(90, name);
-    rig.answer(puts, Err(unknown())).pass(SOON).come_back();
+    rig.acquire(90, name).answer(puts, Err(unknown())).pass(SOON).come_back();
 }
 
 #[test]
 fn refused_lease_refuses_only_calls_of_its_ttl() {
     let mut rig = Rig::warm();
-    rig.acquire_for(1, A, TTL + 1).acquire(2, A);
-    rig.answer(any, Err(refused(Refusal::Other)));
+    rig.acquire_for(1, A, TTL + 1).acquire(2, A).answer(any, Err(refused(Refusal::Other)));
     assert!(matches!(rig.refused(1), Refused::Backend(_)));
     rig.serves(2);
 }
@@ -308,8 +292,7 @@ fn session_without_its_key_is_renewed_at_once() {
     let mut rig = Rig::holding();
     doubt(&mut rig, B);
     rig.store.revoke(0xa1);
-    rig.serve_one(puts);
-    rig.serve_one(renews).lost(1, LossCause::Gone);
+    rig.serve_one(puts).serve_one(renews).lost(1, LossCause::Gone);
 }
 
 /// Another call's thread comes first after the stop time.
@@ -320,6 +303,5 @@ fn command_after_the_stop_time_grants_and_loses_nothing() {
     rig.now = rig.now + WHOLE;
     rig.release(1).acquire(102, "locks/2");
     assert!(rig.steps < 20 && rig.is_due());
-    rig.nothing_about(101).nothing_about(2);
-    rig.pass(Duration::ZERO).lost(2, LossCause::Expired);
+    rig.nothing_about(101).nothing_about(2).pass(Duration::ZERO).lost(2, LossCause::Expired);
 }

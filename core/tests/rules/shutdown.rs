@@ -5,8 +5,7 @@ use crate::*;
 /// Call 1 holds `locks/a`, call 2 waits for it, and a shutdown begins.
 fn ending(grace: Duration) -> Rig {
     let mut rig = Rig::holding();
-    rig.queue(2, A);
-    rig.shut_down(grace);
+    rig.queue(2, A).shut_down(grace);
     rig
 }
 
@@ -38,8 +37,7 @@ fn bodies_lose_their_locks_when_the_grace_is_over() {
 #[test]
 fn lease_of_a_body_that_does_not_end_runs_out() {
     let mut rig = ending(SOON);
-    rig.live(SOON * 2).lost(1, LossCause::Shutdown);
-    rig.live(WHOLE + 3 * SECOND);
+    rig.live(SOON * 2).lost(1, LossCause::Shutdown).live(WHOLE + 3 * SECOND);
     assert!(is_finished_without_a_key(&rig), "neither renewed nor revoked");
 }
 
@@ -69,9 +67,7 @@ fn shutdown_ends_although_etcd_is_gone() {
 fn moved() -> Rig {
     let mut rig = Rig::holding();
     rig.hold(2, B).live(SOON * 5); // from now on the keys are watched
-    rig.shut_down(SOON * 10);
-    rig.contend("locks/a/a1").report();
-    rig.release_as(1, Release::Moved, true);
+    rig.shut_down(SOON * 10).contend("locks/a/a1").report().release_as(1, Release::Moved, true);
     rig
 }
 

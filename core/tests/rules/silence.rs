@@ -15,8 +15,7 @@ fn holder_keeps_a_key_that_another_client_wrote_under_its_lease() {
     let mut rig = Rig::holding();
     rig.acquire(2, A);
     rig.store.put(b"locks/a/a1", 0xa1);
-    rig.live(3 * SECOND);
-    rig.release(1); // a read shows whether another process waits
+    rig.live(3 * SECOND).release(1); // a read shows whether another process waits
     rig.live(SECOND).granted(2).nothing_about(2);
 }
 
@@ -26,8 +25,7 @@ fn key_that_a_barrier_finds_leaves_a_retired_session() {
     rig.hold(1, "locks/long").acquire(2, B);
     let (put, _) = rig.applied(puts);
     rig.delete_unseen("locks%s/a1"); // an operator tidies up
-    rig.deliver((put, Err(unknown()))).serve();
-    rig.live(SECOND).granted(2);
+    rig.deliver((put, Err(unknown()))).serve().live(SECOND).granted(2);
     rig.lacks(&["locks/b/a1"]).keeps(&["locks/long/a1"]); // its body goes on
 }
 
@@ -84,8 +82,7 @@ fn etcd_is_asked_again_before_all_that_it_was_sent_has_failed() {
 #[test]
 fn many_failures_at_once_hold_off_no_longer_than_one() {
     let mut rig = Rig::warm();
-    rig.acquire_each(0..64);
-    rig.fail_all(unknown).pass(millis(150));
+    rig.acquire_each(0..64).fail_all(unknown).pass(millis(150));
     assert_eq!(rig.sent.len(), 1, "one at a time");
     rig.serve().granted_each(0..64);
 }
@@ -129,8 +126,7 @@ fn answer_of_etcd_ends_its_silence() {
     for _ in 0..3 {
         rig.pass(CONNECT / 2).serve();
     }
-    rig.nothing_about(1);
-    rig.delete_unseen("locks/a/zz").live(CONNECT).granted(1);
+    rig.nothing_about(1).delete_unseen("locks/a/zz").live(CONNECT).granted(1);
 }
 
 /// Found by torture, after a password had changed: the try waited for the deletion of an older key, which etcd refused.

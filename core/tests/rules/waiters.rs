@@ -32,16 +32,13 @@ impl Rig {
 #[test]
 fn one_waiter_too_many_is_refused_at_once() {
     let mut rig = crowded();
-    rig.lets_wait(2, A).lets_wait(3, B);
-    rig.refuses(4, C);
+    rig.lets_wait(2, A).lets_wait(3, B).refuses(4, C);
     // Call 3 has its lock, and makes room.
-    rig.serves(3);
-    rig.acquire_within(5, A, SECOND).nothing_about(5).refuses(6, A);
+    rig.serves(3).acquire_within(5, A, SECOND).nothing_about(5).refuses(6, A);
     // So does one that has waited long enough, one that has gone, and one that a lock is handed to.
     rig.live(2 * SECOND).timed_out(5);
     rig.acquire(7, A).cancel(7).lets_wait(8, A);
-    rig.release(1).granted(2).lets_wait(9, A);
-    rig.refuses(10, A);
+    rig.release(1).granted(2).lets_wait(9, A).refuses(10, A);
 }
 
 #[test]
@@ -55,15 +52,13 @@ fn try_is_not_counted_as_a_waiter() {
 fn nested_call_waits_beyond_the_limit_and_is_counted() {
     let mut rig = crowded();
     rig.acquire(2, A).acquire(3, A).contend("locks/b/zz");
-    rig.nest(4, &[B], 1).nothing_about(4);
-    rig.cancel(3).refuses(5, C);
+    rig.nest(4, &[B], 1).nothing_about(4).cancel(3).refuses(5, C);
 }
 
 #[test]
 fn group_is_counted_as_one_waiter() {
     let mut rig = limited(1);
-    rig.acquire_all(1, &[A, B]).refuses(2, C).serves(1);
-    rig.lets_wait(3, C);
+    rig.acquire_all(1, &[A, B]).refuses(2, C).serves(1).lets_wait(3, C);
 }
 
 /// The steps of one input are those of a few calls, whether waits end or etcd is silent, and however many calls are concerned.
@@ -97,8 +92,7 @@ fn nested_after_its_release(wait: Wait) -> Rig {
     let mut rig = Rig::holding();
     rig.hold(2, B);
     let holds = vec![1.into()];
-    rig.submit(Input::Acquire(Acquire { wait, holds, ..ask(3, &[B]) }));
-    rig.give_back(1);
+    rig.submit(Input::Acquire(Acquire { wait, holds, ..ask(3, &[B]) })).give_back(1);
     rig
 }
 
@@ -122,8 +116,7 @@ fn nested_group_that_loses_a_key_queues_again() {
         rig.contend(other);
     }
     rig.acquire(2, A).nest(3, &[A, B], 1).live(3 * SECOND);
-    rig.delete_unseen("locks/a/a1.n0").live(8 * SECOND);
-    rig.cancel(2);
+    rig.delete_unseen("locks/a/a1.n0").live(8 * SECOND).cancel(2);
     for other in others {
         rig.delete_unseen(other);
     }
