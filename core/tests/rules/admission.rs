@@ -38,8 +38,7 @@ fn event_ahead_of_the_answer_counts() {
 #[test]
 fn token_is_of_the_state_in_which_the_last_key_was_gone() {
     let mut rig = third();
-    rig.delete_unseen("locks/a/zy").pass(SOON);
-    let read = rig.applied(reads); // zz is there
+    let read = rig.delete_unseen("locks/a/zy").pass(SOON).applied(reads); // zz is there
     rig.delete("locks/a/zz").deliver(read);
     assert_eq!(rig.granted(1).owned(1).revision, rig.revision());
 }
@@ -74,8 +73,7 @@ fn try_waits_for_the_outcome_of_a_cancelled_put() {
 #[test]
 fn try_waits_for_the_deletion_of_an_own_key() {
     let mut rig = Rig::reading();
-    rig.release(1);
-    let delete = rig.take(deletes);
+    let delete = rig.release(1).take(deletes);
     rig.attempt(2, A).serve();
     rig.carry_out(delete).live(SOON).granted(2);
 }
@@ -145,10 +143,8 @@ fn delete_of_an_earlier_incarnation_is_ignored() {
 #[test]
 fn read_of_an_earlier_incarnation_is_ignored() {
     let mut rig = Rig::waiting();
-    rig.pass(SOON);
-    let read = rig.take(any);
-    rig.delete_unseen("locks/a/zz");
-    let read = rig.apply(read);
+    let read = rig.pass(SOON).take(any);
+    let read = rig.delete_unseen("locks/a/zz").apply(read);
     // While the answer travels our key goes, another comes first, and ours comes again.
     rig.delete("locks/a/a1").contend("locks/a/zz").serve_one(deletes).serve_one(puts);
     rig.deliver(read).serve().nothing_about(1);

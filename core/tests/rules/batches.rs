@@ -185,8 +185,7 @@ fn no_deletion_is_added_to_what_is_put_again() {
     let mut rig = deferring(None);
     rig.hold_deferred(3, C);
     rig.store.denied = Some("locks/b");
-    rig.acquire(1, B).acquire(2, A).tick();
-    let both = rig.take(puts);
+    let both = rig.acquire(1, B).acquire(2, A).tick().take(puts);
     rig.release(3).carry_out(both);
     for _ in 0..2 {
         let put = rig.take(puts);

@@ -42,8 +42,7 @@ fn name_opens_again_though_its_session_was_retired() {
 #[test]
 fn late_delete_leaves_the_next_incarnation_alone() {
     let mut rig = Rig::holding();
-    rig.release(1);
-    let delete = rig.next().clone();
+    let delete = rig.release(1).next().clone();
     rig.serve().hold(2, A);
     rig.store.apply(rig.now, &delete).expect("a value");
     rig.keeps(&["locks/a/a1"]);
@@ -144,8 +143,7 @@ fn refused_delete_is_sent_again_slowly() {
     let mut rig = Rig::holding();
     rig.hold(2, B);
     rig.store.denied = Some("locks/a/");
-    rig.release(1);
-    let sent = rig.count(10 * SECOND, deletes);
+    let sent = rig.release(1).count(10 * SECOND, deletes);
     assert!((2..40).contains(&sent), "{sent} in ten seconds");
     rig.store.denied = None;
     rig.live(SOON * 20).lacks(&["locks/a/a1"]).keeps(&["locks/b/a1"]);

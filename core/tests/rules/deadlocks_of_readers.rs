@@ -28,8 +28,7 @@ fn cycle_in_a_process_lasts_as_long_as_the_writer() {
         } else {
             town.ask(0, 11, &["x"], &[1]).read_inside(0, 15, 5);
         }
-        town.live(5 * SECOND);
-        let deadlocks = town.refusals();
+        let deadlocks = town.live(5 * SECOND).refusals();
         let deadlocks = deadlocks.iter().filter(|(_, why)| matches!(why, Refused::Deadlock { .. }));
         assert_eq!(deadlocks.count(), usize::from(!has_gone));
         assert_eq!(town.is_granted(15), has_gone);

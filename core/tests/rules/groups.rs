@@ -28,8 +28,7 @@ fn group_is_put_at_once_and_has_one_rank() {
     rig.acquire_all(1, &[B, A, C]);
     let in_order_of_names = ["locks/b/a1", "locks/a/a1", "locks/c/a1"];
     assert_eq!(keys_put(rig.next()), in_order_of_names);
-    rig.serve_one(any);
-    let owned = rig.granted(1).grant(1).owned;
+    let owned = rig.serve_one(any).granted(1).grant(1).owned;
     let keys: Vec<&str> = owned.iter().map(|it| &*it.key).collect();
     assert_eq!(keys, in_order_of_names);
     assert!(owned.iter().all(|it| it.created == rig.revision()));
@@ -86,8 +85,7 @@ fn cancelled_group_leaves_no_key() {
 fn cancelled_call_without_an_answer_leaves_no_key() {
     for (names, applied) in [(&[A][..], true), (&[A], false), (&[A, B], true), (&[A, B], false)] {
         let mut rig = Rig::warm();
-        rig.acquire_all(1, names).cancel(1);
-        let (put, request) = rig.take(puts);
+        let (put, request) = rig.acquire_all(1, names).cancel(1).take(puts);
         if applied {
             rig.store.apply(rig.now, &request).expect("a value");
         }
@@ -101,8 +99,7 @@ fn cancelled_call_without_an_answer_leaves_no_key() {
 fn keys_that_were_put_unseen_are_taken_back() {
     for (names, is_torn) in [(&[B][..], false), (&[A, B], false), (&[A, B], true)] {
         let mut rig = Rig::warm();
-        rig.acquire_all(1, names);
-        let (put, _) = rig.applied(puts);
+        let (put, _) = rig.acquire_all(1, names).applied(puts);
         let created = rig.revision();
         if is_torn {
             rig.delete_unseen("locks/b/a1");
@@ -118,8 +115,7 @@ fn keys_that_were_put_unseen_are_taken_back() {
 fn keys_are_inherited_neither_from_a_group_nor_by_one() {
     let mut rig = half_ready();
     let before = rig.created(B);
-    rig.acquire(2, B).cancel(1).serve();
-    let single = rig.created(B);
+    let single = rig.acquire(2, B).cancel(1).serve().created(B);
     assert!(single > before, "the single call's own");
     rig.acquire_all(3, &[B, C]).cancel(2).serve();
     assert!(rig.created(B) > single, "the group's own");

@@ -17,7 +17,7 @@ use etcd_locked_sim::transport::Transport;
 use rig::{
     Rig, any, ask, deletes, keys_deleted, keys_put, lists, operations, puts, reads, record, renews,
 };
-use town::{Town, is_abort, is_delete_of_b, is_search};
+use town::{Town, is_abort, is_search};
 
 mod admission;
 mod batches;

@@ -84,8 +84,7 @@ fn describing(others: &[&str]) -> Rig {
     for (call, name) in (2..).zip(others) {
         rig.hold(call, name);
     }
-    rig.pass(SECOND);
-    let description = rig.take(puts);
+    let description = rig.pass(SECOND).take(puts);
     rig.serve();
     rig.sent.push_back(description);
     rig

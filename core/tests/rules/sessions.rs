@@ -29,10 +29,8 @@ fn late_answer_does_not_bring_a_lost_session_back() {
     let mut rig = Rig::holding();
     let deadline = rig.grant(1).deadline;
     rig.store.put(b"locks%s/a1", 0xa1); // the put will not apply
-    rig.acquire(2, B);
-    let put = rig.applied(puts);
-    rig.pass(WHOLE / 3);
-    let (renewal, _) = rig.take(renews);
+    let put = rig.acquire(2, B).applied(puts);
+    let (renewal, _) = rig.pass(WHOLE / 3).take(renews);
     rig.now = rig.now + WHOLE;
     renewed(&mut rig, renewal);
     rig.lost(1, LossCause::Expired);
@@ -230,8 +228,7 @@ fn idle_sessions_are_revoked_in_the_end() {
 #[test]
 fn refused_barrier_is_sent_again_slowly() {
     let mut rig = Rig::holding();
-    rig.acquire(2, B);
-    let (put, _) = rig.applied(puts);
+    let (put, _) = rig.acquire(2, B).applied(puts);
     rig.deliver((put, Err(unknown())));
     rig.store.denied = Some("locks%s");
     let sent = rig.count(10 * SECOND, |request| keys_put(request) == ["locks%s/a1"]);

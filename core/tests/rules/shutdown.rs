@@ -45,8 +45,7 @@ fn lease_of_a_body_that_does_not_end_runs_out() {
 #[test]
 fn lease_that_is_granted_meanwhile_is_revoked() {
     let mut rig = Rig::new();
-    rig.acquire(1, A);
-    let grant = rig.take(any);
+    let grant = rig.acquire(1, A).take(any);
     rig.shut_down(SOON);
     assert!(!rig.is_finished());
     rig.carry_out(grant).serve();

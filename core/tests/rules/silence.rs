@@ -22,8 +22,7 @@ fn holder_keeps_a_key_that_another_client_wrote_under_its_lease() {
 #[test]
 fn key_that_a_barrier_finds_leaves_a_retired_session() {
     let mut rig = Rig::warm();
-    rig.hold(1, "locks/long").acquire(2, B);
-    let (put, _) = rig.applied(puts);
+    let (put, _) = rig.hold(1, "locks/long").acquire(2, B).applied(puts);
     rig.delete_unseen("locks%s/a1"); // an operator tidies up
     rig.deliver((put, Err(unknown()))).serve().live(SECOND).granted(2);
     rig.lacks(&["locks/b/a1"]).keeps(&["locks/long/a1"]); // its body goes on

@@ -211,7 +211,7 @@ impl Town {
         self.serve()
     }
 
-    fn outputs(&self) -> impl DoubleEndedIterator<Item = &Output> {
+    pub(crate) fn outputs(&self) -> impl DoubleEndedIterator<Item = &Output> {
         self.processes.iter().flat_map(|process| &process.outputs)
     }
 
@@ -281,11 +281,6 @@ impl Town {
         }
     }
 
-    /// How often a process has reported that a search left keys out.
-    pub(crate) fn bounded(&self) -> usize {
-        self.outputs().filter(|output| matches!(output, Output::Bounded)).count()
-    }
-
     /// All keys below a name, the oldest first.
     pub(crate) fn keys(&self, name: &str) -> Vec<String> {
         let mut keys: Vec<_> = self.store.kvs().collect();
@@ -305,12 +300,10 @@ impl Town {
 
     /// The keys that are there of those that the value of a key lists as held by the task of its call.
     pub(crate) fn holds(&self, key: &str) -> Vec<String> {
-        let kv = self.store.kv(key.as_bytes());
-        let listed = kv.map(|kv| (kv.create_revision, listed_by(kv)));
-        let holds = listed.into_iter().flat_map(|(own, listed)| {
-            listed.into_iter().filter(move |(_, created)| *created != own)
-        });
-        let there = holds.filter(|(key, created)| self.created(key) == created.get());
+        let Some(kv) = self.store.kv(key.as_bytes()) else { return Vec::new() };
+        let listed =
+            listed_by(kv).into_iter().filter(|(_, created)| *created != kv.create_revision);
+        let there = listed.filter(|(key, created)| self.created(key) == created.get());
         there.map(|(key, _)| key.to_string()).collect()
     }
 }
@@ -319,12 +312,6 @@ impl Town {
 pub(crate) fn is_abort(request: &Request) -> bool {
     let reads = |op: &Op| matches!(op, Op::Get { values: true, .. });
     operations(request).iter().any(reads) && deletes(request)
-}
-
-/// Whether a request deletes keys below `locks/b`, and cuts no cycle.
-pub(crate) fn is_delete_of_b(request: &Request) -> bool {
-    let deletes_b = keys_deleted(request).iter().any(|key| key.starts_with("locks/b/"));
-    deletes_b && !is_abort(request)
 }
 
 /// Whether a request is a read of a search for cycles.

@@ -77,8 +77,7 @@ fn waits_that_end_together_cost_many_short_steps() {
         rig.cancel(2);
         let mut refused = 0;
         while refused == 0 || rig.is_due() {
-            rig.pass(Duration::ZERO);
-            let now = rig.refusals();
+            let now = rig.pass(Duration::ZERO).refusals();
             // The first pass has two inputs: etcd is lost, and a tick.
             assert!(now <= 2 * 256 && rig.steps < 2_000, "{now} in {} steps", rig.steps);
             refused += now as u64;
@@ -87,38 +86,27 @@ fn waits_that_end_together_cost_many_short_steps() {
     }
 }
 
-/// Call 1 holds `a` and call 2 `b`; call 3 of the task of call 1 wants `b`, and that task has given `a` back.
-fn nested_after_its_release(wait: Wait) -> Rig {
-    let mut rig = Rig::holding();
-    rig.hold(2, B);
-    let holds = vec![1.into()];
-    rig.submit(Input::Acquire(Acquire { wait, holds, ..ask(3, &[B]) })).give_back(1);
-    rig
-}
-
+/// Call 3 of the task of call 1 wants `b`. It is served, or its wait ends.
 #[test]
-fn nested_call_is_served_though_its_task_has_released() {
-    nested_after_its_release(Wait::Forever).release_fenced(2).serves(3).released(2);
-}
-
-#[test]
-fn nested_wait_ends_though_its_task_has_released() {
-    nested_after_its_release(Wait::For(4 * SECOND)).live(5 * SECOND).timed_out(3);
+fn nested_call_waits_on_though_its_task_has_released() {
+    for (wait, ends) in [(Wait::Forever, false), (Wait::For(4 * SECOND), true)] {
+        let mut rig = Rig::holding();
+        let holds = vec![1.into()];
+        rig.hold(2, B).submit(Input::Acquire(Acquire { wait, holds, ..ask(3, &[B]) })).give_back(1);
+        if ends {
+            rig.live(5 * SECOND).timed_out(3);
+        } else {
+            rig.release_fenced(2).serves(3).released(2);
+        }
+    }
 }
 
 /// An operator deletes one of the keys by which it waits.
 #[test]
 fn nested_group_that_loses_a_key_queues_again() {
-    let others = ["locks/a/zz", "locks/b/zz"];
     let mut rig = Rig::warm();
-    rig.hold(1, C);
-    for other in others {
-        rig.contend(other);
-    }
-    rig.acquire(2, A).nest(3, &[A, B], 1).live(3 * SECOND);
+    rig.hold(1, C).contend("locks/a/zz").contend("locks/b/zz").acquire(2, A);
+    rig.nest(3, &[A, B], 1).live(3 * SECOND);
     rig.delete_unseen("locks/a/a1.n0").live(8 * SECOND).cancel(2);
-    for other in others {
-        rig.delete_unseen(other);
-    }
-    rig.live(8 * SECOND).granted(3);
+    rig.delete_unseen("locks/a/zz").delete_unseen("locks/b/zz").live(8 * SECOND).granted(3);
 }
