@@ -43,8 +43,7 @@ fn token_is_of_the_state_in_which_the_last_key_was_gone() {
     assert_eq!(rig.granted(1).owned(1).revision, rig.revision());
 }
 
-/// An operator deletes it, and the watch reports that before the put is answered: what other processes make of it must not
-/// become two owners.
+/// An operator deletes it, and the watch reports that before the put is answered: there must not be two owners.
 #[test]
 fn key_deleted_before_its_answer_owns_nothing() {
     let mut rig = watching();
@@ -74,26 +73,21 @@ fn try_waits_for_the_outcome_of_a_cancelled_put() {
 fn try_waits_for_the_deletion_of_an_own_key() {
     let mut rig = Rig::reading();
     let delete = rig.release(1).take(deletes);
-    rig.attempt(2, A).serve();
-    rig.carry_out(delete).live(SOON).granted(2);
+    rig.attempt(2, A).serve().carry_out(delete).live(SOON).granted(2);
 }
 
 /// Call 1 wants these names, of which `locks/a` has twenty older contenders.
 fn far_back(names: &[&str]) -> (Rig, Vec<String>) {
     let mut rig = Rig::warm();
     let others: Vec<String> = (10..30).map(|n| format!("locks/a/z{n}")).collect();
-    for key in &others {
-        rig.contend(key);
-    }
+    others.iter().for_each(|key| _ = rig.contend(key));
     rig.acquire_all(1, names).serve().nothing_about(1);
     (rig, others)
 }
 
 /// These contenders go, and the watch reports the last of them.
 fn after_the_last(rig: &mut Rig, gone: &[String]) {
-    for key in gone {
-        rig.delete_unseen(key);
-    }
+    gone.iter().for_each(|key| _ = rig.delete_unseen(key));
     rig.report();
 }
 
@@ -110,9 +104,7 @@ fn distant_waiter_watches_only_its_predecessor() {
     after_the_last(&mut rig, &[&others[..15], &others[18..19]].concat());
     rig.serve().nothing_about(1);
     assert_eq!(rig.watched(), ["locks/a/"]);
-    for key in &others[15..18] {
-        rig.delete(key);
-    }
+    others[15..18].iter().for_each(|key| _ = rig.delete(key));
     rig.granted(1);
 }
 

@@ -73,8 +73,7 @@ fn deferring(keys_per_session: Option<usize>) -> Rig {
 fn what_comes_before_the_sending_thread_wakes_up_goes_together() {
     let mut rig = deferring(None);
     rig.pass(millis(2_500)); // a silence adds no request
-    rig.acquire_each(0..5).sends_nothing().tick().travelling(&[5]);
-    rig.serve();
+    rig.acquire_each(0..5).sends_nothing().tick().travelling(&[5]).serve();
     for call in 0..5 {
         rig.granted(call).release(call);
     }
@@ -90,7 +89,6 @@ fn no_thread_is_woken_where_nothing_can_be_sent() {
     assert!(!rig.is_due(), "it waits for the first");
     rig.release(1).granted(2);
     assert!(!rig.is_due(), "it was handed over");
-
     rig.acquire(3, B).acquire(4, C).tick().acquire(5, "locks/d");
     assert!(!rig.is_due(), "two travel");
 }
@@ -138,8 +136,7 @@ fn stuck_transactions_hold_nothing_back_once_etcd_answers() {
 /// Call 1 gives `locks/a` back and call 2 wants `locks/b` before the same tick: one request carries both.
 fn release_and_acquisition() -> Rig {
     let mut rig = deferring(None);
-    rig.hold_deferred(1, A).release(1).acquire(2, B);
-    rig.tick().puts_and_deletes();
+    rig.hold_deferred(1, A).release(1).acquire(2, B).tick().puts_and_deletes();
     rig
 }
 

@@ -8,14 +8,12 @@ fn unanswered_put_is_barred_before_the_next() {
     let (id, put) = rig.take(any);
     assert_eq!(keys_put(&put), ["locks/a/a1"]);
     rig.deliver((id, Err(unknown())));
-
     rig.acquire(2, B).pass(SOON).come_back();
     assert_eq!(keys_put(rig.next()), ["locks%s/a1"]);
     let barrier = rig.applied(any);
     rig.sends_nothing(); // nothing is put while the barrier is under way
     rig.store.apply(rig.now, &put).expect("a value");
     rig.lacks(&["locks/a/a1"]); // the put arrives late, and applies no more
-
     rig.deliver(barrier).serves(1).granted(2);
 }
 
@@ -108,7 +106,7 @@ fn timers_do_not_pile_up_while_calls_come_and_go() {
 fn put_refused_at_the_quota_leaves_no_key() {
     for mode in [Mode::Exclusive, Mode::Shared, permits(2)] {
         for (applied, wait) in
-            [(0, Wait::Once), (0, Wait::Forever), (1, Wait::Once), (1, Wait::Forever)]
+            [0, 1].into_iter().flat_map(|n| [(n, Wait::Once), (n, Wait::Forever)])
         {
             let mut rig = Rig::warm();
             rig.store.space = Space::Crossing(applied);
@@ -170,7 +168,6 @@ fn release_is_confirmed_once_with_its_outcome() {
 #[test]
 fn put_behind_one_that_nobody_wants_any_more_is_sent() {
     let mut rig = Rig::putting();
-    rig.acquire(2, B).fail_all(unavailable);
-    rig.cancel(1).pass(SOON).come_back();
+    rig.acquire(2, B).fail_all(unavailable).cancel(1).pass(SOON).come_back();
     assert_eq!(keys_put(rig.next()), ["locks/b/a1"]);
 }

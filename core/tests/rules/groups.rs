@@ -13,9 +13,7 @@ fn half_ready() -> Rig {
 /// Call 7 of another process holds this name, beside keys of others that are older.
 fn beside_a_holder_of(name: &str, older: &[&str]) -> Rig {
     let mut holder = Rig::warm();
-    for key in older {
-        holder.contend(key);
-    }
+    older.iter().for_each(|key| _ = holder.contend(key));
     holder.hold(7, name);
     let mut rig = Rig::new();
     rig.store = holder.store;
@@ -37,8 +35,7 @@ fn group_is_put_at_once_and_has_one_rank() {
 #[test]
 fn group_is_not_overtaken_while_it_waits() {
     let mut rig = Rig::holding();
-    rig.hold(9, B).acquire_all(2, &[A, B]).acquire(3, A);
-    rig.attempt(4, A).busy(4);
+    rig.hold(9, B).acquire_all(2, &[A, B]).acquire(3, A).attempt(4, A).busy(4);
     rig.give_back(1).nothing_about(2).nothing_about(3);
     rig.lacks(&["locks/a/a1"]); // it is the group's turn, and not yet
     rig.give_back(9).granted(2).give_back(2).granted(3);
@@ -69,8 +66,7 @@ fn waiting_group_that_loses_keys_queues_again_as_one() {
         rig.live(8 * SECOND); // the watches are silent
         assert!(rig.created(A) > rank, "{lost:?}");
         assert_eq!(rig.created(A), rig.created(B));
-        rig.delete_unseen("locks/b/zz").live(8 * SECOND);
-        let owned = rig.granted(1).grant(1).owned;
+        let owned = rig.delete_unseen("locks/b/zz").live(8 * SECOND).granted(1).grant(1).owned;
         assert_eq!(owned[0].created, owned[1].created);
         assert!(owned.iter().all(|it| rig.has(&it.key)));
     }
@@ -104,8 +100,7 @@ fn keys_that_were_put_unseen_are_taken_back() {
         if is_torn {
             rig.delete_unseen("locks/b/a1");
         }
-        rig.deliver((put, Err(unknown()))).live(SOON);
-        let owned = rig.granted(1).grant(1).owned;
+        let owned = rig.deliver((put, Err(unknown()))).live(SOON).granted(1).grant(1).owned;
         let again = owned[0].created;
         assert!(again > created && owned.iter().all(|it| it.created == again));
     }

@@ -5,9 +5,7 @@ use crate::*;
 /// Call 0 holds `a`, and calls 1 to `waiting` stand behind it.
 fn chain(waiting: u64) -> Rig {
     let mut rig = Rig::warm();
-    for call in 0..=waiting {
-        rig.acquire(call, A);
-    }
+    (0..=waiting).for_each(|call| _ = rig.acquire(call, A));
     rig.serves(0);
     rig
 }
@@ -75,11 +73,10 @@ fn lost_lock_is_not_handed_over() {
         rig.live(2 * SECOND);
         if by_lease {
             rig.store.revoke(0xa1);
-            rig.report();
         } else {
-            rig.delete("locks/a/a1");
+            rig.delete_unseen("locks/a/a1");
         }
-        rig.serve().lost(0, LossCause::Gone).give_back(0);
+        rig.report().serve().lost(0, LossCause::Gone).give_back(0);
         assert!(Some(rig.granted(1).owned(1).created) > before);
     }
 }

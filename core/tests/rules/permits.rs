@@ -31,8 +31,7 @@ fn permits_are_granted_in_order_across_processes() {
     let mut town = Town::of(3);
     take(&mut town, [0, 1], 2);
     // Each process has one key that waits.
-    town.permit(1, 2, 2).permit(2, 3, 2);
-    town.release(1).granted(&[2]).waits(&[3]);
+    town.permit(1, 2, 2).permit(2, 3, 2).release(1).granted(&[2]).waits(&[3]);
     town.release(0).granted(&[3]);
 }
 
@@ -41,9 +40,8 @@ fn writers_and_readers_exclude_permits() {
     let mut town = Town::of(3);
     take(&mut town, [1], 2);
     town.ask(1, 2, &["p"], &[]).ask_as(2, 3, Mode::Shared, &["p"], &[], Wait::Forever).live(SECOND);
-    town.try_permit(0, 4, 2).busy(&[4]); // they came first
-    town.waits(&[2, 3]).release(1).grants(2);
-    town.permit(0, 5, 2).waits(&[3]);
+    town.try_permit(0, 4, 2).busy(&[4]).waits(&[2, 3]); // they came first
+    town.release(1).grants(2).permit(0, 5, 2).waits(&[3]);
     town.release(2).grants(3).waits(&[5]);
     town.release(3).grants(5);
 }

@@ -108,8 +108,7 @@ fn waiting_reader_reads_a_few_times_a_second_at_most() {
 fn reader_is_served_soon_after_a_writer_has_gone() {
     for (waited, soon) in [(LATER, LATER), (13 * SECOND, SECOND / 2)] {
         let mut town = reader_behind_the_writer();
-        town.live(waited).waits(&[3]);
-        town.cancel(2).live(soon).granted(&[3]);
+        town.live(waited).waits(&[3]).cancel(2).live(soon).granted(&[3]);
     }
 }
 

@@ -102,14 +102,12 @@ fn key_says_since_when_it_is_held_after_a_second() {
 #[test]
 fn key_names_the_holder_after_a_hand_over() {
     let mut rig = holder();
-    rig.acquire(2, A).live(3 * SECOND).release(1).granted(2);
-    rig.live(SHORT);
+    rig.acquire(2, A).live(3 * SECOND).release(1).granted(2).live(SHORT);
     assert_eq!(rig.record(KEY), waited(1, 0));
     rig.live(SECOND);
     assert_eq!(rig.record(KEY), waited(2, 3000));
     // The same once more, long after.
-    rig.acquire(3, A).live(70 * SECOND).release(2).granted(3);
-    rig.live(2 * SECOND);
+    rig.acquire(3, A).live(70 * SECOND).release(2).granted(3).live(2 * SECOND);
     assert_eq!(rig.record(KEY), waited(3, 70000));
 }
 
@@ -184,8 +182,7 @@ fn description_leaves_the_key_of_another_client_alone() {
 fn late_description_brings_no_key_back() {
     let mut rig = describing(&[]);
     let description = rig.take(puts);
-    rig.give_back(1).lacks(&[KEY]);
-    rig.carry_out(description).lacks(&[KEY]).comes_to_rest();
+    rig.give_back(1).lacks(&[KEY]).carry_out(description).lacks(&[KEY]).comes_to_rest();
 }
 
 #[test]

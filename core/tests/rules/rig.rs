@@ -2,9 +2,6 @@
 
 use crate::*;
 
-/// The id of the call that only opens a session.
-const WARM: CallId = 1_000_000;
-
 /// A request that the test has taken off the way to etcd.
 pub(crate) type Taken = (RequestId, Request);
 
@@ -56,7 +53,7 @@ impl Rig {
     }
 
     pub(crate) fn warmed(mut self) -> Self {
-        self.submit(Input::Warm { call: WARM.into(), ttl_secs: TTL });
+        self.submit(Input::Warm { call: 1_000_000.into(), ttl_secs: TTL });
         self.serve();
         assert!(matches!(self.outputs.pop(), Some(Output::Ready(..))));
         self

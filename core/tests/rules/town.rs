@@ -3,8 +3,6 @@
 use crate::rig::text;
 use crate::*;
 
-const TTL: i64 = 30;
-
 #[derive(Debug)]
 pub(crate) struct Town {
     pub(crate) store: Etcd,
@@ -70,7 +68,7 @@ impl Town {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         self.homes.insert(call, n);
         let holds = holds.iter().map(|call| (*call).into()).collect();
-        let acquire = Acquire { mode, wait, ttl_secs: TTL, holds, ..ask(call, &names) };
+        let acquire = Acquire { mode, wait, ttl_secs: 30, holds, ..ask(call, &names) };
         self.at(n, |process| _ = process.submit(Input::Acquire(acquire)));
         self.serve()
     }
