@@ -7,8 +7,7 @@ fn unanswered_put_is_barred_before_the_next() {
     let mut rig = Rig::putting();
     let (id, put) = rig.take(any);
     assert_eq!(keys_put(&put), ["locks/a/a1"]);
-    rig.deliver((id, Err(unknown())));
-    rig.acquire(2, B).pass(SOON).come_back();
+    rig.deliver((id, Err(unknown()))).acquire(2, B).pass(SOON).come_back();
     assert_eq!(keys_put(rig.next()), ["locks%s/a1"]);
     let barrier = rig.applied(any);
     rig.sends_nothing(); // nothing is put while the barrier is under way

@@ -263,9 +263,7 @@ fn waiting_key_is_inherited_neither_from_a_nested_call_nor_by_one() {
 #[test]
 fn search_that_reaches_a_bound_reports_it_once() {
     let mut town = Town::holding(&["a", "b"]);
-    for n in 0..Search::CONTENDERS {
-        town.contend(&format!("locks/a/other{n}"));
-    }
+    (0..Search::CONTENDERS).for_each(|n| _ = town.contend(&format!("locks/a/other{n}")));
     town.ask(0, 10, &["b"], &[0]).live(CUT);
     assert_eq!(town.outputs().filter(|it| matches!(it, Output::Bounded)).count(), 1);
 }

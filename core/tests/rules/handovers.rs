@@ -134,9 +134,7 @@ fn key_held_for_a_second_through_hand_overs_is_watched() {
 #[test]
 fn name_with_many_others_below_is_read_once_a_second() {
     let mut rig = chain(40);
-    for other in 0..100 {
-        rig.contend(&format!("locks/a/{other}/zz"));
-    }
+    (0..100).for_each(|other| _ = rig.contend(&format!("locks/a/{other}/zz")));
     let mut sent = 0;
     for call in 0..40 {
         rig.pass_on(call).pass(millis(50));
@@ -144,9 +142,8 @@ fn name_with_many_others_below_is_read_once_a_second() {
         rig.serve();
     }
     assert!((1..=4).contains(&sent), "{sent} reads in two seconds");
-    let reports =
-        rig.outputs.iter().filter(|it| matches!(it, Output::Crowded(name) if **name == *A));
-    assert_eq!(reports.count(), 1);
+    let reported = |it: &&Output| matches!(it, Output::Crowded(name) if **name == *A);
+    assert_eq!(rig.outputs.iter().filter(reported).count(), 1);
 }
 
 #[test]

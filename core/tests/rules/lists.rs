@@ -11,7 +11,7 @@ fn holder() -> Rig {
     rig
 }
 
-/// The same when a list is due, which has not reached etcd.
+/// Such a session when a list is due, which has not reached etcd.
 fn listing() -> Rig {
     let mut rig = holder();
     let since = rig.now;

@@ -36,6 +36,16 @@ fn permits_are_granted_in_order_across_processes() {
 }
 
 #[test]
+fn permit_is_handed_over_inside_the_process() {
+    let mut town = Town::of(1);
+    take(&mut town, [1, 2], 2);
+    let requests = town.permit(0, 3, 2).requests();
+    let owned = &town.release(2).grant(3).owned[0];
+    assert_eq!((&*owned.key, owned.handover), ("locks/p/a1.p1", 1));
+    assert_eq!(town.requests(), requests, "no request");
+}
+
+#[test]
 fn writers_and_readers_exclude_permits() {
     let mut town = Town::of(3);
     take(&mut town, [1], 2);

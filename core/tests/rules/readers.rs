@@ -19,7 +19,7 @@ fn writer_behind() -> Town {
     town
 }
 
-/// The same, and call 3 of process 0 waits to read after the writer.
+/// Call 3 of process 0 waits to read after that writer.
 fn reader_behind_the_writer() -> Town {
     let mut town = writer_behind();
     town.read(0, 3);
@@ -95,7 +95,6 @@ fn writer_that_has_gone_excludes_no_try() {
     }
 }
 
-/// However long the writer has been there, etcd is not asked all the time.
 #[test]
 fn waiting_reader_reads_a_few_times_a_second_at_most() {
     let mut town = reader_behind_the_writer();
@@ -175,9 +174,7 @@ fn refused_try_names_the_reader_that_holds_now() {
 #[test]
 fn timeout_names_the_reader_that_was_granted_first() {
     let mut rig = Rig::warm();
-    for call in [3, 2, 1] {
-        rig.read(call, A);
-    }
+    rig.read(3, A).read(2, A).read(1, A);
     for (writer, first) in [(4, 3), (5, 2)] {
         rig.acquire_within(writer, A, SECOND / 10).live(SECOND / 5);
         assert_eq!(rig.timed_out(writer).1, record(first));

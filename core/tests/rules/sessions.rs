@@ -122,17 +122,10 @@ fn lease_is_revoked_only_after_its_bodies_are_dropped() {
     rig.give_back(1).lacks(&["locks/a/a1"]).granted(2);
 }
 
-/// A holder that watches its key.
-fn watcher() -> Rig {
-    let mut rig = Rig::holding();
-    rig.live(2 * SECOND);
-    rig
-}
-
 #[test]
 fn holder_that_had_to_wait_watches_its_own_key_alone() {
-    let mut rig = watcher();
-    rig.give_back(1).contend("locks/a/zx").queue(2, A);
+    let mut rig = Rig::holding();
+    rig.live(2 * SECOND).give_back(1).contend("locks/a/zx").queue(2, A);
     assert_eq!(rig.watched(), ["locks/a/"]);
     rig.delete("locks/a/zx").granted(2).live(10 * SECOND);
     assert_eq!(rig.watched(), ["locks/a/a1"]);
@@ -140,15 +133,16 @@ fn holder_that_had_to_wait_watches_its_own_key_alone() {
 
 #[test]
 fn holder_loses_a_key_that_is_overwritten() {
-    let mut rig = watcher();
-    rig.delete_unseen("locks/a/a1").contend("locks/a/a1").report().lost(1, LossCause::Overwritten);
+    let mut rig = Rig::holding();
+    rig.live(2 * SECOND).delete_unseen("locks/a/a1");
+    rig.contend("locks/a/a1").report().lost(1, LossCause::Overwritten);
 }
 
 /// The renewal may never be answered; if the lease is gone too, its answer ends the other locks.
 #[test]
 fn key_that_is_gone_is_lost_at_once() {
-    let mut rig = watcher();
-    rig.delete("locks/a/a1").lost(1, LossCause::Gone);
+    let mut rig = Rig::holding();
+    rig.live(2 * SECOND).delete("locks/a/a1").lost(1, LossCause::Gone);
     assert_eq!(rig.under_way(renews), 1);
 }
 
@@ -217,9 +211,7 @@ fn name_goes_back_to_the_session_that_it_has_used() {
 fn idle_sessions_are_revoked_in_the_end() {
     let mut rig = spread(Some(3), 20);
     assert!(rig.sessions().len() > 1);
-    for call in 0..20 {
-        rig.release(call);
-    }
+    (0..20).for_each(|call| _ = rig.release(call));
     rig.serve().live(WHOLE * IDLE);
     assert!(rig.sessions().is_empty() && rig.store.leases().is_empty());
     rig.hold(100, A);
