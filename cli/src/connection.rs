@@ -1,19 +1,20 @@
 //! Connection to etcd, as the library makes it.
 
 use std::future::Future;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use etcd_locked::etcd_client::{self, Client, GetOptions};
+use etcd_locked::etcd_client::{Client, GetOptions};
 use etcd_locked::{Config, LockError, LockName, Locks, Queue};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::failure::Failure;
 use crate::options::Etcd;
-use crate::say;
+use crate::output::say;
 
 /// How long one request may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+static PATIENCE: OnceLock<Duration> = OnceLock::new();
 
 /// An engine without any lock, and how to reach etcd.
 #[derive(Debug)]
@@ -28,20 +29,18 @@ pub(crate) struct Connection<'a> {
 impl<'a> Connection<'a> {
     /// Reads options and environment; connects when something is asked. The environment may name another service.
     pub(crate) fn new(etcd: &'a Etcd, service: &str, json: bool) -> Result<Self, Failure> {
-        let service = value(etcd, "ETCD_LOCKED_SERVICE").unwrap_or_else(|| service.to_owned());
-        let config = Config::from_lookup(|variable| value(etcd, variable))
-            .map_err(|error| worded(etcd, error))?;
+        let _ = PATIENCE.set(etcd.command_timeout); // there is one connection
         Ok(Self {
             etcd,
             json,
-            locks: Locks::connect_lazy(config.service(service))?,
+            locks: engine(etcd, service, None)?,
             prefix: value(etcd, "ETCD_LOCKED_PREFIX").unwrap_or_else(|| "locks/".to_owned()),
         })
     }
 
     /// The contenders of a name; says so if there are none.
     pub(crate) async fn queue(&self, name: &str) -> Result<Option<Queue>, Failure> {
-        let queue = self.locks.queue(name).await?;
+        let queue = answer(self.locks.queue(name)).await?;
         if queue.is_none() {
             self.check(name)?;
             say(format_args!("`{name}` is free: no process holds it or waits for it"));
@@ -95,22 +94,27 @@ impl<'a> Connection<'a> {
     pub(crate) fn each(&self) -> Result<Vec<(String, Locks)>, Failure> {
         let all = value(self.etcd, ENDPOINTS).or_else(|| value(self.etcd, "ETCDCTL_ENDPOINTS"));
         let all = all.unwrap_or_default();
-        let each = all.split(',').map(|endpoint| {
-            let endpoint = endpoint.trim().to_owned();
-            let alone = |variable: &str| match variable {
-                ENDPOINTS => Some(endpoint.clone()),
-                other => value(self.etcd, other),
-            };
-            let config = Config::from_lookup(alone).map_err(|error| worded(self.etcd, error))?;
-            Ok((endpoint, Locks::connect_lazy(config)?))
-        });
-        each.collect()
+        let each = all.split(',').map(str::trim);
+        each.map(|it| Ok((it.to_owned(), engine(self.etcd, "etcd-locked", Some(it))?))).collect()
     }
 }
 
+/// An engine of one endpoint, or of all. The environment may name another service.
+fn engine(etcd: &Etcd, service: &str, endpoint: Option<&str>) -> Result<Locks, Failure> {
+    let config = Config::from_lookup(|variable| match variable {
+        ENDPOINTS if endpoint.is_some() => endpoint.map(str::to_owned),
+        SERVICE => value(etcd, variable).or_else(|| Some(service.to_owned())),
+        _ => value(etcd, variable),
+    });
+    let config = config.map_err(|error| worded(etcd, error))?;
+    Ok(Locks::connect_lazy(config.connect_timeout(etcd.dial_timeout))?)
+}
+
 const ENDPOINTS: &str = "ETCD_LOCKED_ENDPOINTS";
+const SERVICE: &str = "ETCD_LOCKED_SERVICE";
+
 /// The options that stand for variables.
-fn options(etcd: &Etcd) -> [(&'static str, &'static str, &Option<String>); 6] {
+fn options(etcd: &Etcd) -> [(&'static str, &'static str, &Option<String>); 8] {
     [
         (ENDPOINTS, "--endpoints", &etcd.endpoints),
         ("ETCD_LOCKED_PREFIX", "--prefix", &etcd.prefix),
@@ -118,11 +122,13 @@ fn options(etcd: &Etcd) -> [(&'static str, &'static str, &Option<String>); 6] {
         ("ETCD_LOCKED_CERT", "--cert", &etcd.cert),
         ("ETCD_LOCKED_KEY", "--key", &etcd.key),
         ("ETCD_LOCKED_USER", "--user", &etcd.user),
+        ("ETCD_LOCKED_TTL", "--ttl", &etcd.ttl),
+        ("ETCD_LOCKED_WAIT", "--wait", &etcd.wait),
     ]
 }
 
 /// The value of a variable: an option stands for it, else the environment has it.
-fn value(etcd: &Etcd, variable: &str) -> Option<String> {
+pub(crate) fn value(etcd: &Etcd, variable: &str) -> Option<String> {
     let mut options = options(etcd).into_iter();
     let option = options.find(|(of, ..)| *of == variable);
     let given = option.and_then(|(_, _, given)| given.clone());
@@ -148,11 +154,12 @@ fn worded(etcd: &Etcd, error: LockError) -> Failure {
 }
 
 /// Waits for an answer of etcd, not for ever.
-pub(crate) async fn answer<T>(
-    request: impl Future<Output = Result<T, etcd_client::Error>>,
+pub(crate) async fn answer<T, E: Into<Failure>>(
+    request: impl Future<Output = Result<T, E>>,
 ) -> Result<T, Failure> {
-    match timeout(PATIENCE, request).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(Failure::Etcd(format!("etcd does not answer within {PATIENCE:?}"))),
+    let patience = *PATIENCE.get().unwrap_or(&Duration::MAX);
+    match timeout(patience, request).await {
+        Ok(answer) => answer.map_err(Into::into),
+        Err(_) => Err(Failure::Etcd(format!("etcd does not answer within {patience:?}"))),
     }
 }

@@ -1,14 +1,12 @@
 //! Cycle of names: each is held by a task that waits for the next one. Found by the library's own search.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use etcd_locked::Queue;
 use etcd_locked::etcd_client::{
     Client, GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
 };
 use etcd_locked_core::{Cycle, Key, Kv, Revision, Search};
-use tokio::time::timeout;
 
 use crate::connection::{Connection, answer};
 use crate::failure::Failure;
@@ -16,17 +14,12 @@ use crate::failure::Failure;
 /// How many ranges of keys are read for one name at most, all searches from its waiters together.
 const RANGES: usize = 1_024;
 
-/// How long all of it may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// Finds a cycle that a name is in, from that name on; empty, if it is in none. A call that waits for a second says what its task
 /// holds.
 ///
 /// All is read at one revision, so a cycle that is found was there.
 pub(crate) async fn of(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String>, Failure> {
-    let search = search(connection, queue);
-    let found = timeout(PATIENCE, search).await;
-    found.unwrap_or_else(|_| Err(Failure::Etcd(format!("it takes longer than {PATIENCE:?}"))))
+    answer(search(connection, queue)).await
 }
 
 async fn search(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String>, Failure> {

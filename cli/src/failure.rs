@@ -33,13 +33,17 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn status(&self) -> u8 {
-        match self {
-            Self::Usage(_) => 2,
-            Self::Etcd(_) | Self::Login(_) | Self::Way(_) | Self::Denied(_) | Self::Full(_) => 3,
-            Self::Output(_) => 4,
-            Self::System(_) => 126,
-        }
+    /// Exit status. Those of `exec` are from `sysexits.h`: above what commands commonly have, and below what shells do.
+    pub(crate) fn status(&self, of_exec: bool) -> u8 {
+        let (exec, others) = match self {
+            Self::Usage(_) => (64, 2),
+            Self::Etcd(_) | Self::Login(_) | Self::Way(_) | Self::Denied(_) | Self::Full(_) => {
+                (69, 3)
+            }
+            Self::System(_) => (71, 3),
+            Self::Output(_) => (74, 4),
+        };
+        if of_exec { exec } else { others }
     }
 
     pub(crate) fn is_closed_pipe(&self) -> bool {

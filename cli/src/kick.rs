@@ -1,6 +1,6 @@
 //! `kick`: takes a lock away from its holder.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 use std::time::Duration;
 
 use etcd_locked::etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
@@ -8,11 +8,10 @@ use etcd_locked::{Contender, Queue, Standing};
 use serde_json::json;
 
 use crate::connection::{Connection, answer};
-use crate::contender::{object, process, time};
+use crate::contender::{object, process, shown, time};
 use crate::failure::Failure;
 use crate::options::Kick;
-use crate::say;
-use crate::time::shown;
+use crate::output::{ask, print, print_object, say};
 
 pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<bool, Failure> {
     let Some(queue) = connection.queue(&options.name).await? else {
@@ -44,7 +43,6 @@ pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<
             }
         };
         all &= taken;
-        let mut out = io::stdout();
         // The locks are taken away already, also if this cannot be written.
         let _ = if connection.json {
             let object = json!({
@@ -53,7 +51,7 @@ pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<
                 "holder": object(holder),
                 "stops_within_ms": stops.map(|it| it.as_millis()),
             });
-            writeln!(out, "{object}")
+            print_object(&object)
         } else if taken {
             let end = match stops.filter(|_| holder.holder().is_some()) {
                 Some(stops) => format!(
@@ -62,10 +60,10 @@ pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<
                 ),
                 None => "nothing is known of when it stops".to_owned(),
             };
-            writeln!(out, "taken from {}: {end}", process(holder))
+            print(&format!("taken from {}: {end}", process(holder)))
         } else {
             let kept = "has given it back, or to another of its calls: nothing was taken from it";
-            writeln!(out, "{} {kept}", process(holder))
+            print(&format!("{} {kept}", process(holder)))
         };
     }
     failed.map_or(Ok(all), Err)
@@ -117,7 +115,7 @@ fn is_confirmed(queue: &Queue) -> Result<bool, Failure> {
         return Err(Failure::Usage("not asked on a terminal: confirm with --yes".to_owned()));
     }
     let name = queue.name();
-    write!(io::stderr(), "Take `{name}` away? What its holder has half done stays so. [y/N] ")?;
+    ask(format_args!("Take `{name}` away? What its holder has half done stays so. [y/N]"))?;
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))

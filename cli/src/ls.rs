@@ -1,38 +1,43 @@
 //! `ls`: one row a name.
 
-use std::io::{self, IsTerminal, Write};
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use etcd_locked::{Contender, Queue, Standing};
 use serde_json::json;
 
-use crate::connection::Connection;
-use crate::contender::{holders, object, queued_for, time};
+use crate::connection::{Connection, answer};
+use crate::contender::{held_for, holders, object, queued_for, shown, time};
 use crate::failure::Failure;
-use crate::options::Ls;
+use crate::options::{Ls, Sort};
+use crate::output::{on_terminal, print, print_object, print_own, say};
 use crate::page::Page;
-use crate::say;
-use crate::time::shown;
 
 /// Clears a terminal and goes to its first line.
-const CLEAR: &str = "\x1b[2J\x1b[H";
+const CLEAR: &[u8] = b"\x1b[2J\x1b[H";
 
-pub(crate) async fn ls(connection: &Connection<'_>, options: &Ls) -> Result<bool, Failure> {
+pub(crate) async fn ls(connection: &Connection<'_>, options: &Ls) -> Result<(), Failure> {
     let Some(every) = options.watch else {
-        return list(connection, &options.below).await;
+        return list(connection, options).await;
     };
     // Ctrl-C is to end a list under way too, in particular one that etcd does not answer.
     tokio::select! {
         biased;
-        _ = tokio::signal::ctrl_c() => Ok(true),
-        failure = watch(connection, &options.below, every) => Err(failure),
+        _ = tokio::signal::ctrl_c() => Ok(()),
+        failure = watch(connection, options, every) => Err(failure),
     }
 }
 
 /// Lists until the output fails, or the question is wrong. A watch is for the time when etcd fails: then it says so, and goes on.
-async fn watch(connection: &Connection<'_>, below: &str, every: Duration) -> Failure {
+async fn watch(connection: &Connection<'_>, options: &Ls, every: Duration) -> Failure {
     loop {
-        match watched(connection, below).await {
+        if !connection.json && on_terminal() {
+            let _ = print_own(CLEAR); // what is printed next fails too
+        }
+        let listed = list(connection, options).await;
+        // Shows the end of a round, also of one without a name.
+        let listed = listed.and_then(|()| if connection.json { Ok(print("")?) } else { Ok(()) });
+        match listed {
             Ok(()) => {}
             Err(failure @ (Failure::Output(_) | Failure::Usage(_))) => return failure,
             Err(failure) => say(format_args!("etcd-locked: {failure}")),
@@ -41,41 +46,65 @@ async fn watch(connection: &Connection<'_>, below: &str, every: Duration) -> Fai
     }
 }
 
-/// Lists once, on an empty terminal.
-async fn watched(connection: &Connection<'_>, below: &str) -> Result<(), Failure> {
-    if !connection.json && io::stdout().is_terminal() {
-        write!(io::stdout(), "{CLEAR}")?;
+/// Lists once: each name as it is read, or all at the end if they are sorted.
+async fn list(connection: &Connection<'_>, options: &Ls) -> Result<(), Failure> {
+    let mut names = connection.locks.list(&options.below);
+    let mut page = Page::new(["NAME", "MODE", "HOLDER", "HELD FOR", "WAITING", "LONGEST WAIT"]);
+    let mut show = |queue: &Queue| match connection.json {
+        true => print_object(&row_object(queue)),
+        false => page.row(row(queue)),
+    };
+    let mut sorted = Vec::new();
+    let mut found = false;
+    let read = loop {
+        match answer(names.next()).await {
+            Ok(Some(queue)) if !options.lets_through(&queue) => {}
+            Ok(Some(queue)) if options.sort.is_some() => sorted.push(queue),
+            Ok(Some(queue)) => {
+                found = true;
+                show(&queue)?;
+            }
+            Ok(None) => break Ok(()),
+            Err(failure) => break Err(failure),
+        }
+    };
+    sorted.sort_by_cached_key(|queue| Reverse(options.rank(queue)));
+    sorted.iter().try_for_each(show)?;
+    page.flush()?; // what was read is shown also where etcd fails
+    read?;
+    if !connection.json && on_terminal() {
+        match found || !sorted.is_empty() {
+            true => print(
+                "calls that wait in the process of a holder have no key, and are not counted: see its `/locks`",
+            )?,
+            false => {
+                print(&format!("no name is locked below {}{}", connection.prefix, options.below))?
+            }
+        }
     }
-    list(connection, below).await?;
-    if connection.json {
-        // Shows the end of a round, also of one without a name.
-        writeln!(io::stdout())?;
-    }
-    Ok(io::stdout().flush()?)
+    Ok(())
 }
 
-/// Lists once; tells whether there is a name.
-async fn list(connection: &Connection<'_>, below: &str) -> Result<bool, Failure> {
-    let mut names = connection.locks.list(below);
-    let mut page = Page::new(["NAME", "MODE", "HOLDER", "HELD FOR", "WAITING", "LONGEST WAIT"]);
-    let mut found = false;
-    loop {
-        let next = names.next().await;
-        if next.is_err() {
-            page.flush()?; // what was read is shown all the same
-        }
-        let Some(queue) = next? else { break };
-        found = true;
-        match connection.json {
-            true => writeln!(io::stdout(), "{}", row_object(&queue))?,
-            false => page.row(row(&queue))?,
+impl Ls {
+    fn lets_through(&self, queue: &Queue) -> bool {
+        let is = |wanted: &Option<String>, found: Option<&str>| {
+            wanted.is_none() || wanted.as_deref() == found
+        };
+        let fits = |it: &Contender| {
+            is(&self.service, it.holder().map(|it| it.service()))
+                && is(&self.host, it.holder().map(|it| it.host()))
+                && held_for(it).unwrap_or_default() >= self.held_for
+        };
+        queue.holders().any(fits)
+    }
+
+    /// The greatest comes first.
+    fn rank(&self, queue: &Queue) -> (usize, Option<Duration>) {
+        match self.sort {
+            Some(Sort::Held) => (0, queue.holders().filter_map(held_for).max()),
+            _ => (queue.waiters().count(), longest_wait(queue)),
         }
     }
-    page.flush()?;
-    if !found && !connection.json && io::stdout().is_terminal() {
-        writeln!(io::stdout(), "no name is locked below {}{below}", connection.prefix)?;
-    }
-    Ok(found)
 }
 
 fn row(queue: &Queue) -> [String; 6] {

@@ -12,14 +12,11 @@ mod failure;
 mod kick;
 mod ls;
 mod options;
+mod output;
 mod page;
-mod paragraph;
-mod time;
 mod top;
 mod who;
 
-use std::fmt::Arguments;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -27,23 +24,26 @@ use clap::{CommandFactory, Parser};
 use self::connection::Connection;
 use self::failure::Failure;
 use self::options::{Command, Options};
-
-/// Exit status where nothing was found, or nothing was done.
-const NOTHING: u8 = 1;
+use self::output::{print_own, say};
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) => {
+            let _ = error.print();
+            // 0 for help that was asked for.
+            return ExitCode::from(match error.exit_code() {
+                0 => 0,
+                _ => Failure::Usage(String::new()).status(means_exec()),
+            });
+        }
+    };
     // These two need no runtime.
     #[cfg(target_os = "linux")]
     match &options.command {
         Command::Guardian { grace_ns, command } => {
-            return match exec::guardian(*grace_ns, command) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    say(format_args!("etcd-locked: the guardian of a command fails: {error}"));
-                    ExitCode::FAILURE
-                }
-            };
+            exec::guardian(*grace_ns, command);
+            return ExitCode::SUCCESS;
         }
         Command::Launcher { guardian, command } => {
             return ExitCode::from(exec::launcher(*guardian, command));
@@ -56,15 +56,15 @@ fn main() -> ExitCode {
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             say(format_args!("etcd-locked: {failure}"));
-            ExitCode::from(failure.status())
+            ExitCode::from(failure.status(means_exec()))
         }
     }
 }
 
-/// Says something on standard error, where there is one: a closed pipe is no reason to panic.
-fn say(text: Arguments<'_>) {
-    // One write, so that no line of a command comes in between.
-    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+/// Whether the command is `exec`, also where its options are wrong.
+fn means_exec() -> bool {
+    let found = Options::command().ignore_errors(true).try_get_matches();
+    found.is_ok_and(|found| found.subcommand_name() == Some("exec"))
 }
 
 /// Carries out a command, and returns the exit status.
@@ -75,7 +75,10 @@ async fn run(options: Options) -> Result<u8, Failure> {
         return Err(Failure::Usage("--json is for ls, who, kick and doctor".to_owned()));
     }
     let done = match &options.command {
-        Command::Ls(ls) => ls::ls(&connect()?, ls).await?,
+        Command::Ls(ls) => {
+            ls::ls(&connect()?, ls).await?;
+            true
+        }
         Command::Who { name } => who::who(&connect()?, name).await?,
         Command::Kick(kick) => kick::kick(&connect()?, kick).await?,
         Command::Top(top) => top::top(&connect()?, top).await?,
@@ -87,16 +90,18 @@ async fn run(options: Options) -> Result<u8, Failure> {
             // Made first: what cannot be written is a panic there.
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut command, "etcd-locked", &mut script);
-            io::stdout().write_all(&script)?;
+            print_own(&script)?;
             true
         }
         Command::Man => {
-            clap_mangen::Man::new(Options::command()).render(&mut io::stdout())?;
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Options::command()).render(&mut page)?;
+            print_own(&page)?;
             true
         }
         // They are carried out without a runtime.
         #[cfg(target_os = "linux")]
         Command::Guardian { .. } | Command::Launcher { .. } => false,
     };
-    Ok(if done { 0 } else { NOTHING })
+    Ok(u8::from(!done)) // 1: nothing was found, or done
 }

@@ -7,16 +7,13 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-#[cfg(target_os = "linux")]
-use crate::exec::options::Exec;
-
 /// Shows the locks that services take with etcd-locked, takes them away, and runs commands under them.
 ///
 /// It connects as the library does: by ETCD_LOCKED_ENDPOINTS and the other variables, where these are unset by ETCDCTL_ENDPOINTS
 /// and the others of etcdctl, or by the options below.
 ///
 /// Exit status: 0 done; 1 not found, not done, or something to mend; 2 wrong use; 3 etcd out of reach, or it refuses; 4 the output
-/// cannot be written (a closed pipe is not an error). `exec` has that of its command, once that runs.
+/// cannot be written (a closed pipe is not an error). `exec` has statuses of its own, see there.
 #[derive(Debug, Parser)]
 #[command(name = "etcd-locked", version, max_term_width = 110)]
 pub(crate) struct Options {
@@ -30,7 +27,7 @@ pub(crate) struct Options {
 }
 
 /// Where etcd is.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Etcd {
     /// Endpoints, separated by commas
@@ -52,17 +49,31 @@ pub(crate) struct Etcd {
     /// ETCD_LOCKED_PASSWORD_FILE
     #[arg(long, global = true, value_name = "NAME:PASSWORD")]
     pub(crate) user: Option<String>,
+    /// How long a connection may take to come up
+    #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub(crate) dial_timeout: Duration,
+    /// How long an answer of etcd may take, other than to `exec`
+    #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub(crate) command_timeout: Duration,
+    /// Options of `exec`, which stand for variables too.
+    #[arg(skip)]
+    pub(crate) ttl: Option<String>,
+    #[arg(skip)]
+    pub(crate) wait: Option<String>,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the names that are locked: who holds each, for how long, and how many processes wait
+    ///
+    /// On a terminal it is a table with a header; in a pipe there are fields between tabs and no header. Calls that wait in the process
+    /// of a holder have no key in etcd, so they are not counted: the `/locks` of that process has them.
     Ls(Ls),
     /// Show who holds a name and who waits for it, in order
     ///
-    /// Each line is a key in etcd. A process has one for all its calls that wait for the name, or read under it: how many calls those
-    /// are, its own `/locks` and metrics say.
+    /// Each line is a key in etcd. A process has one for all its calls that wait for the name, or read under it, and none for those that
+    /// wait in the process of the holder: its own `/locks` and metrics have them. In a pipe there are fields between tabs and no header.
     ///
     /// If the name is in a deadlock, that is shown too. With --json `cycle` has its names, from this one back to it; it is empty if there
     /// is none, and null where that is not known, for which standard error has the reason.
@@ -97,9 +108,12 @@ pub(crate) enum Command {
     /// too, and etcd-locked says so. It has no controlling terminal, so Ctrl-Z stops etcd-locked only, and with that the lock is lost. It must not change its
     /// user: what `sudo` runs cannot be killed. Run etcd-locked as that user instead.
     ///
-    /// Exit status: the command's, 128 + N if the signal N has ended it; 126 or 127 if it cannot be run. As long as it has not run: 0
-    /// not acquired with `--on-held skip`; 1 not acquired, or lost before the command was started; 2 wrong use; 3 etcd out of reach;
-    /// 128 + N ended by the signal N. etcd-locked says each of these on standard error, in a line that begins with `etcd-locked:`.
+    /// Its environment is the one of etcd-locked without the ETCD_LOCKED_… and ETCDCTL_… there, since passwords may be among them.
+    ///
+    /// Exit status: the command's, 128 + N if the signal N has ended it; 126 or 127 if it cannot be run. As long as it has not run: 64
+    /// wrong use; 69 etcd out of reach, or it refuses; 71 the system refuses; 75, or `--conflict-exit-code`, not acquired, or lost before
+    /// the command was started; 0 not acquired with `--on-held skip`; 128 + N ended by the signal N. etcd-locked says each of these on
+    /// standard error, in a line that begins with `etcd-locked:`. Where standard error takes nothing, these lines are lost after a second.
     #[cfg(target_os = "linux")]
     Exec(Exec),
     /// The guardian of `exec`, which starts it
@@ -157,6 +171,24 @@ pub(crate) struct Ls {
     /// goes on
     #[arg(long, value_name = "EVERY", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = at_least_100ms)]
     pub(crate) watch: Option<Duration>,
+    /// Only names that a process of this service holds
+    #[arg(long)]
+    pub(crate) service: Option<String>,
+    /// Only names that a process on this host holds
+    #[arg(long)]
+    pub(crate) host: Option<String>,
+    /// Only names that are held for so long, such as 10m
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
+    pub(crate) held_for: Duration,
+    /// What comes first: names with most waiters, or those that are held longest. Else it is the order of their keys
+    #[arg(long)]
+    pub(crate) sort: Option<Sort>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Sort {
+    Waiters,
+    Held,
 }
 
 #[derive(Debug, Args)]
@@ -190,20 +222,47 @@ fn at_least_100ms(text: &str) -> Result<Duration, String> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct Exec {
+    /// The name to lock, such as jobs/backup
+    pub(crate) name: String,
+    /// How long to queue: 10s, none, forever [default: ETCD_LOCKED_WAIT, or 10s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) wait: Option<String>,
+    /// Try once, and do not queue
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+    /// How long a host that has crashed blocks others: 2s to 300s [default: ETCD_LOCKED_TTL, or 15s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) ttl: Option<String>,
+    /// Keep the name locked for this long from when the lock is acquired, also when the command ends earlier, fails, or cannot be run: so
+    /// a cron line runs once, though the clocks of its hosts differ
+    #[arg(long, value_parser = humantime::parse_duration, conflicts_with = "shared")]
+    pub(crate) at_least: Option<Duration>,
+    /// Share the name with others that share it
+    #[arg(long, conflicts_with = "permits")]
+    pub(crate) shared: bool,
+    /// Take one of N permits of the name
+    #[arg(long, value_name = "N")]
+    pub(crate) permits: Option<u16>,
+    /// What to do if the lock is not acquired
+    #[arg(long, value_enum, default_value_t = OnHeld::Fail)]
+    pub(crate) on_held: OnHeld,
+    /// Exit status if the lock is not acquired, or lost before the command is started
+    #[arg(long, value_name = "N", default_value_t = 75)]
+    pub(crate) conflict_exit_code: u8,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
 
-    use super::*;
-
-    #[test]
-    fn every_command_takes_the_options_of_the_connection() {
-        let shared = Etcd::augment_args(clap::Command::new("shared"));
-        for command in Options::command().get_subcommands() {
-            let own: Vec<_> = command.get_arguments().map(|own| own.get_id()).collect();
-            for option in shared.get_arguments() {
-                assert!(!own.contains(&option.get_id()), "{}: {option}", command.get_name());
-            }
-        }
-    }
+/// What to do if the lock is not acquired.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OnHeld {
+    /// Exit status 75, or what `--conflict-exit-code` says
+    Fail,
+    /// Exit status 0: another process does the work. As `fail`, where a key without a lease keeps the name locked for ever
+    Skip,
 }

@@ -1,71 +1,50 @@
 //! Page of rows: a table on a terminal, a hundred rows at a time; in a pipe fields between tabs, each row as it comes.
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 
-use comfy_table::{ContentArrangement, Table, presets};
+use crate::output::{Shown, on_terminal, print, print_fields};
 
 /// How many rows are laid out together, on a terminal.
 const ROWS: usize = 100;
-
-const GAP: u16 = 2;
+/// How wide a column is at most. A longer field goes on to its right.
+const WIDEST: usize = 60;
 
 /// Rows under way to the standard output.
 #[derive(Debug)]
-pub(crate) struct Page {
-    /// Empty once they are printed.
-    heads: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
+pub(crate) struct Page<const N: usize> {
+    rows: Vec<[String; N]>,
     /// How wide columns were so far, so that the next rows stand below.
-    widths: Vec<usize>,
-    terminal: bool,
+    widths: [usize; N],
+    heads: [&'static str; N],
 }
 
-impl Page {
-    pub(crate) fn new<const N: usize>(heads: [&'static str; N]) -> Self {
-        Self {
-            widths: heads.map(|head| head.chars().count()).to_vec(),
-            heads: heads.to_vec(),
-            rows: Vec::new(),
-            terminal: io::stdout().is_terminal(),
-        }
+impl<const N: usize> Page<N> {
+    pub(crate) fn new(heads: [&'static str; N]) -> Self {
+        Self { rows: Vec::new(), widths: [0; N], heads }
     }
 
-    pub(crate) fn row<const N: usize>(&mut self, row: [String; N]) -> io::Result<()> {
-        if !self.terminal {
-            return writeln!(io::stdout(), "{}", row.join("\t"));
+    pub(crate) fn row(&mut self, row: [String; N]) -> io::Result<()> {
+        if !on_terminal() {
+            return print_fields(&row);
         }
-        self.rows.push(row.to_vec());
-        match self.rows.len() < ROWS {
-            true => Ok(()),
-            false => self.flush(),
+        if self.widths == [0; N] && self.rows.is_empty() {
+            self.rows.push(self.heads.map(str::to_owned));
         }
+        // Escaped before it is measured.
+        self.rows.push(row.map(|field| Shown(&field).to_string()));
+        if self.rows.len() < ROWS { Ok(()) } else { self.flush() }
     }
 
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        if self.rows.is_empty() {
-            return Ok(());
-        }
         for row in &self.rows {
-            for (width, cell) in self.widths.iter_mut().zip(row) {
-                *width = cell.chars().count().max(*width);
+            for (width, field) in self.widths.iter_mut().zip(row) {
+                *width = field.chars().count().min(WIDEST).max(*width);
             }
         }
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-        let heads = std::mem::take(&mut self.heads);
-        if !heads.is_empty() {
-            table.set_header(heads);
-        }
-        table.add_rows(self.rows.drain(..));
-        let widths = self.widths.clone();
-        for (column, width) in table.column_iter_mut().zip(widths) {
-            // The gap behind a column is a part of its width.
-            let width = u16::try_from(width.min(60)).unwrap_or(u16::MAX) + GAP;
-            column.set_padding((0, GAP));
-            column.set_constraint(comfy_table::ColumnConstraint::LowerBoundary(
-                comfy_table::Width::Fixed(width),
-            ));
-        }
-        writeln!(io::stdout(), "{}", table.trim_fmt())
+        let widths = self.widths;
+        self.rows.drain(..).try_for_each(|row| {
+            let fields = row.iter().zip(widths).map(|(field, width)| format!("{field:width$}  "));
+            print(fields.collect::<String>().trim_end())
+        })
     }
 }

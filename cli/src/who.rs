@@ -1,15 +1,13 @@
 //! `who`: holders and waiters of one name, in order.
 
-use std::io::{self, Write};
-
 use serde_json::json;
 
 use crate::connection::Connection;
 use crate::contender::{object, process, standing, time};
 use crate::cycle;
 use crate::failure::Failure;
+use crate::output::{on_terminal, print, print_object, say};
 use crate::page::Page;
-use crate::say;
 
 pub(crate) async fn who(connection: &Connection<'_>, name: &str) -> Result<bool, Failure> {
     let Some(queue) = connection.queue(name).await? else {
@@ -28,7 +26,7 @@ pub(crate) async fn who(connection: &Connection<'_>, name: &str) -> Result<bool,
     if connection.json {
         let contenders: Vec<_> = queue.contenders().iter().map(object).collect();
         let object = json!({ "name": name, "contenders": contenders, "cycle": cycle });
-        writeln!(io::stdout(), "{object}")?;
+        print_object(&object)?;
         return Ok(true);
     }
     let mut page = Page::new(["", "PROCESS", "MODE", "FOR", "LEASE", "ALSO ASKED FOR"]);
@@ -44,12 +42,16 @@ pub(crate) async fn who(connection: &Connection<'_>, name: &str) -> Result<bool,
         ])?;
     }
     page.flush()?;
+    if on_terminal() {
+        print(
+            "calls that wait in the process of a holder have no key, and no line: see its `/locks`",
+        )?;
+    }
     if let Some(cycle) = cycle.filter(|cycle| !cycle.is_empty()) {
-        writeln!(
-            io::stdout(),
+        print(&format!(
             "deadlock: {}; one of these calls is refused with `Deadlock` within five seconds",
             cycle.join(" waits for ")
-        )?;
+        ))?;
     }
     Ok(true)
 }

@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etcd_locked_devkit::process::Signal;
 use etcd_locked_devkit::{Direction, Member, Process, Proxy, until};
@@ -16,8 +17,12 @@ use rustix::process::{Pid, kill_process};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command that tells its own process, one of its group and one that has left its group, asks not to be disturbed, and goes on.
-const STUBBORN: &str = "trap 'echo asked' TERM; sleep 600 & echo $!; setsid sleep 600 & echo $!; \
-                        echo $$; while :; do sleep 0.05; done";
+const STUBBORN: &[&str] = &[
+    "sh",
+    "-c",
+    "trap 'echo asked' TERM; sleep 600 & echo $!; setsid sleep 600 & echo $!; \
+                        echo $$; while :; do sleep 0.05; done",
+];
 
 struct Run {
     process: Process,
@@ -44,7 +49,11 @@ impl Run {
 
     /// Runs `STUBBORN` with this TTL; returns its processes too.
     fn stubborn(endpoint: &str, ttl: &str) -> (Self, Vec<Pid>) {
-        let run = Self::start(endpoint, &["jobs/a", "--ttl", ttl, "--", "sh", "-c", STUBBORN]);
+        Self::stubborn_of(exec(endpoint, &[&["jobs/a", "--ttl", ttl, "--"], STUBBORN].concat()))
+    }
+
+    fn stubborn_of(command: Command) -> (Self, Vec<Pid>) {
+        let run = Self::of(command, Stdio::null());
         let pids = (0..3).map(|_| run.pid()).collect();
         (run, pids)
     }
@@ -133,14 +142,17 @@ fn exit_status_is_the_commands() {
 }
 
 #[test]
-fn command_knows_its_name_and_a_token_that_grows() {
+fn command_gets_name_and_token_and_no_other_setting() {
     let etcd = Member::start().expect("an etcd");
     let token = || {
-        let show = "echo $ETCD_LOCKED_NAME $ETCD_LOCKED_TOKEN";
-        let (_, said) = Run::start(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", show]).end();
-        let (name, token) = said.split_once(' ').expect("name and token");
-        assert_eq!(name, "jobs/a");
-        token.parse::<i64>().expect("a number")
+        let show = "env | grep -E '^ETCD(_LOCKED|CTL)_' | sort";
+        let mut exec = exec(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", show]);
+        for name in ["ETCD_LOCKED_ENDPOINTS", "ETCDCTL_PASSWORD", "ETCD_LOCKED_TOKEN"] {
+            exec.env(name, "secret");
+        }
+        let (_, said) = Run::of(exec, Stdio::null()).end();
+        let token = said.strip_prefix("ETCD_LOCKED_NAME=jobs/a\nETCD_LOCKED_TOKEN=");
+        token.and_then(|it| it.parse::<i64>().ok()).unwrap_or_else(|| panic!("{said}"))
     };
     let first = token();
     assert!(token() > first && first > 0);
@@ -159,20 +171,14 @@ fn command_reads_the_standard_input() {
 #[test]
 fn signals_are_passed_on() {
     let etcd = Member::start().expect("an etcd");
-    for (signal, name) in [
-        (Signal::TERM, "TERM"),
-        (Signal::INT, "INT"),
-        (Signal::HUP, "HUP"),
-        (Signal::QUIT, "QUIT"),
-        (Signal::USR1, "USR1"),
-        (Signal::USR2, "USR2"),
-    ] {
+    for name in ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"] {
         let script = format!("trap 'exit 40' {name}; echo ready; while :; do sleep 0.02; done");
         let exec = exec(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", &script]);
         // A script has its background jobs ignore SIGINT and SIGQUIT, these tests too: then no signal would come here.
-        let mut run = Run::of(through("env", &["--default-signal"], &exec), Stdio::null());
+        let run = Run::of(through("env", &["--default-signal"], &exec), Stdio::null());
         assert_eq!(run.line(), "ready");
-        run.process.signal(signal);
+        let pid = run.process.pid().as_raw_nonzero().to_string();
+        Command::new("kill").args(["-s", name, &pid]).status().expect("`kill` runs");
         let (ended, said) = run.end();
         assert_eq!(ended, Some(40), "{name}: {said}");
     }
@@ -211,18 +217,18 @@ fn lock_that_is_held_is_said_with_its_holder() {
     let etcd = Member::start().expect("an etcd");
     let (holder, _) = Run::stubborn(&etcd.endpoint(), "15s");
     for (options, status) in [
-        (&["--no-wait"][..], 1),
-        (&["--wait", "3s"], 1),
+        (&["--no-wait"][..], 75),
+        (&["--wait", "3s", "--conflict-exit-code", "9"], 9),
         (&["--no-wait", "--on-held", "skip"], 0),
         (&["--wait", "3s", "--on-held", "skip"], 0),
         (&["--wait", "none", "--on-held", "skip"], 0),
-        (&["--wait", "0s"], 1),
+        (&["--wait", "0s"], 75),
     ] {
         let args = [&["jobs/a"], options, &["--", "echo", "ran"]].concat();
         let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
         assert_eq!(ended, Some(status), "{said}");
         let pid = format!("process {}", holder.process.pid().as_raw_nonzero());
-        assert!(said.contains("`jobs/a` is held by `sh` on"), "{said}");
+        assert!(said.contains("it is held by `sh` on"), "{said}");
         assert!(said.contains(&pid) && !said.contains("ran"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
@@ -236,7 +242,7 @@ fn key_that_never_expires_is_not_skipped() {
     put.expect("a key without a lease");
     let args = ["jobs/a", "--no-wait", "--on-held", "skip", "--", "true"];
     let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-    assert_eq!(ended, Some(1), "{said}");
+    assert_eq!(ended, Some(75), "{said}");
     assert!(said.contains("has no lease and never expires"), "{said}");
 }
 
@@ -249,7 +255,7 @@ fn name_stays_locked_after_a_short_command() {
     assert_eq!((ended, &*said), (Some(0), "ran"));
     let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
     assert_eq!(ended, Some(0), "{said}");
-    assert!(said.contains("skipped: `jobs/a` is held"), "{said}");
+    assert!(said.contains("`jobs/a`: skipped: it is held"), "{said}");
 }
 
 #[test]
@@ -264,27 +270,35 @@ fn readers_and_permits_run_together() {
         let (one, other) = (run(&[]), run(&[]));
         assert_eq!((one.line(), other.line()), ("ready".into(), "ready".into()));
         if name == "jobs/b" {
-            assert_eq!(run(&["--no-wait"]).end().0, Some(1), "there are two permits");
+            assert_eq!(run(&["--no-wait"]).end().0, Some(75), "there are two permits");
         }
     }
 }
 
+/// Nor do they need a standard error.
 #[test]
-fn wrong_use_and_an_etcd_out_of_reach_have_statuses_of_their_own() {
-    let nowhere = "http://127.0.0.1:1";
-    for args in [
-        &["jobs/a"][..],
-        &["jobs/a", "--ttl", "1s", "--", "true"],
-        &["jobs//a", "--", "true"],
-        &["jobs/a", "--permits", "0", "--", "true"],
-        &["jobs/a", "--permits", "2", "--shared", "--", "true"],
-        &["jobs/a", "--wait", "1s", "--no-wait", "--", "true"],
+fn own_statuses_start_at_64() {
+    let etcd = Member::start().expect("an etcd");
+    let (_holder, _) = Run::stubborn(&etcd.endpoint(), "15s");
+    for (args, status) in [
+        (&["jobs/a"][..], 64),
+        (&["jobs/a", "--ttl", "1s", "--", "true"], 64),
+        (&["jobs//a", "--", "true"], 64),
+        (&["jobs/a", "--permits", "0", "--", "true"], 64),
+        (&["jobs/a", "--permits", "2", "--shared", "--", "true"], 64),
+        (&["jobs/a", "--wait", "1s", "--no-wait", "--", "true"], 64),
+        (&["jobs/a", "--endpoints", "http://127.0.0.1:1", "--", "true"], 69),
+        (&["jobs/a", "--no-wait", "--", "true"], 75),
+        (&["jobs/b", "--no-wait", "--", "/no/such/program"], 127),
     ] {
-        let (ended, said) = Run::start(nowhere, args).end();
-        assert_eq!(ended, Some(2), "{args:?}: {said}");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
+        command.arg("exec").args(args).env("ETCD_LOCKED_ENDPOINTS", etcd.endpoint());
+        let (read, write) = std::io::pipe().expect("a pipe");
+        drop(read);
+        let ended = command.stderr(write).status().expect("it runs");
+        assert_eq!(ended.code(), Some(status), "{args:?}");
     }
-    let (ended, said) = Run::start(nowhere, &["jobs/a", "--", "true"]).end();
-    assert_eq!(ended, Some(3), "{said}");
+    assert_eq!(etcd.gateway().keys("locks/jobs/b/").expect("keys"), [""; 0]);
 }
 
 #[test]
@@ -353,19 +367,51 @@ fn command_of_a_killed_guardian_is_killed() {
     assert!(said.contains("the guardian does not answer"), "{said}");
 }
 
-/// The system kills the command itself, because no process of ours can. What the command has started lives until the wrapper goes on.
+/// No process of ours can do anything, so the system kills the command. What that has started lives on, unless systemd or a container
+/// ends it.
 #[test]
-fn command_dies_with_its_guardian_where_the_wrapper_is_stopped() {
+fn command_dies_at_once_with_wrapper_and_guardian() {
     let etcd = Member::start().expect("an etcd");
-    let (mut run, pids) = Run::stubborn(&etcd.endpoint(), "6s");
+    let (mut run, pids) = Run::stubborn(&etcd.endpoint(), "15s");
     let guardian = run.guardian();
+    // So the one that is killed later does nothing in between.
     run.process.stop().expect("it stops");
+    kill_process(guardian, Signal::STOP).expect("it lives");
+    let begun = Instant::now();
     kill_process(guardian, Signal::KILL).expect("it lives");
-    assert_eq!(seen_by_next(&etcd, &pids[2..]), "begun\n");
-    run.process.cont();
-    let (ended, said) = run.end();
-    assert_eq!(ended, Some(137), "{said}");
-    assert!(!pids.into_iter().any(lives));
+    run.process.kill().expect("it lives");
+    until("the command's end", PATIENCE, || !lives(pids[2])).expect("it ends");
+    let took = begun.elapsed();
+    println!("dead after {took:.1?}");
+    assert!(took < Duration::from_millis(100), "{took:.1?}");
+    pids[..2].iter().for_each(|it| kill_process(*it, Signal::KILL).expect("it lives"));
+}
+
+/// No process reads what etcd-locked says. The guardian kills, and the wrapper where the guardian is stopped.
+#[test]
+fn full_standard_error_delays_no_kill() {
+    for guardian_stops in [false, true] {
+        let etcd = Member::start().expect("an etcd");
+        let (unread, mut full) = std::io::pipe().expect("a pipe");
+        let args = [&["jobs/a", "--ttl", "3s", "--"], STUBBORN].concat();
+        let other = format!("exec \"$@\" 2> /proc/{}/fd/{}", std::process::id(), full.as_raw_fd());
+        let exec = through("sh", &["-c", &other, "sh"], &exec(&etcd.endpoint(), &args));
+        // It goes on until the pipe has no reader, so the pipe stays full.
+        thread::spawn(move || while full.write_all(&[b'.'; 4096]).is_ok() {});
+        let (run, pids) = Run::stubborn_of(exec);
+        if guardian_stops {
+            kill_process(run.guardian(), Signal::STOP).expect("it lives");
+        }
+        etcd.stop().expect("it stops");
+        let begun = Instant::now();
+        until("the end", PATIENCE, || !pids.iter().any(|it| lives(*it))).expect("all end");
+        let took = begun.elapsed();
+        println!("guardian stops: {guardian_stops}; dead after {took:.1?}");
+        assert!(took < Duration::from_secs(3), "{took:.1?}");
+        etcd.cont().expect("it goes on");
+        assert_eq!(run.end().0, Some(137));
+        drop(unread);
+    }
 }
 
 /// The wrapper kills, also where the guardian reads no more messages and the link is full.
@@ -430,24 +476,6 @@ fn orphans_that_have_ended_are_reaped_at_once() {
     drop(more);
     let (ended, said) = run.end();
     assert_eq!(ended, Some(5), "{said}");
-}
-
-#[test]
-fn closed_standard_error_changes_no_status() {
-    let etcd = Member::start().expect("an etcd");
-    let (_holder, _) = Run::stubborn(&etcd.endpoint(), "15s");
-    for (args, status) in [
-        (&["jobs/a", "--no-wait", "--", "true"], 1),
-        (&["jobs/b", "--no-wait", "--", "/no/such/program"], 127),
-        (&["jobs//b", "--no-wait", "--", "true"], 2),
-    ] {
-        let (read, write) = std::io::pipe().expect("a pipe");
-        drop(read);
-        let mut command = exec(&etcd.endpoint(), args);
-        let ended = command.stderr(write).status().expect("it runs");
-        assert_eq!(ended.code(), Some(status), "{args:?}");
-    }
-    assert_eq!(etcd.gateway().keys("locks/jobs/b/").expect("keys"), [""; 0]);
 }
 
 #[test]

@@ -23,22 +23,18 @@ const PATIENCE: Duration = Duration::from_secs(6);
 pub(super) async fn clock(mut client: Client) -> Finding {
     match measure(&mut client).await {
         Ok(Some((least, most))) => judge(least, most),
-        Ok(None) => Finding::unseen(
-            "clock.unseen",
-            "how fast etcd's clock runs did not show: its leader changed",
-            "run it once more",
-        ),
-        Err(Failure::Full(_)) => Finding::unseen(
-            "clock.unseen",
-            "how fast etcd's clock runs shows once etcd has room",
-            "",
-        ),
-        Err(failure) => Finding::unseen(
-            "clock.unseen",
-            format!("how fast etcd's clock runs did not show: {failure}"),
-            "run it once more; if that lasts, look at the members above",
-        ),
+        Ok(None) => unseen("etcd's leader changed"),
+        Err(failure) => unseen(&failure.to_string()),
     }
+}
+
+fn unseen(why: &str) -> Finding {
+    let what = format!("clock: how fast etcd's runs did not show: {why}");
+    Finding::unseen(
+        "clock.unseen",
+        what,
+        "run it once more; if that lasts, look at the members above",
+    )
 }
 
 /// Returns how long those seconds were here, at least and at most. `None` if another leader came to count the time.
@@ -84,14 +80,17 @@ fn term(header: Option<&ResponseHeader>) -> Option<u64> {
 fn judge(least: Duration, most: Duration) -> Finding {
     let [shortest, longest] = [1.0 - DRIFT, 1.0 + DRIFT].map(|rate| SECS as f64 * rate);
     let (least, most) = (least.as_secs_f64(), most.as_secs_f64());
-    let what = format!("{SECS} s of etcd's clock were {least:.2} to {most:.2} s here");
+    let figures = format!("{SECS} s there were {least:.2} to {most:.2} s here");
     match least > longest || most < shortest {
         true => Finding::bad(
             "clock.differs",
-            what,
+            format!("clock: etcd's and this machine's run at different rates: {figures}"),
             "locks are safe only while clocks run at nearly the same rate: look at the clock of this host, and of the leader's",
         ),
-        false => Finding::good("clock.agrees", what),
+        false => Finding::good(
+            "clock.agrees",
+            format!("clock: etcd's and this machine's run at the same rate: {figures}"),
+        ),
     }
 }
 
@@ -109,7 +108,7 @@ mod tests {
         ] {
             let [least, most] = [least, most].map(Duration::from_millis);
             let found = judge(least, most);
-            assert_eq!(found.is_bearable(), agree, "{found}");
+            assert_eq!(found.is_bearable(), agree, "{found:?}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Finding of `doctor`: what is so, whether that is well, and what to do.
 
-use std::fmt;
+use std::io;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::paragraph::paragraph;
+use crate::output::{print_object, print_paragraph};
 
 #[derive(Debug)]
 pub(super) struct Finding {
@@ -39,24 +39,18 @@ impl Finding {
         self.well != Some(false)
     }
 
-    pub(super) fn object(&self) -> Value {
+    /// Prints it as a person reads it, in lines, or as an object.
+    pub(super) fn print(&self, json: bool) -> io::Result<()> {
         let Self { code, well, what, mend } = self;
-        json!({ "code": code, "ok": well, "what": what, "mend": mend })
-    }
-}
-
-/// As a person reads it, in lines.
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mark = match self.well {
+        if json {
+            return print_object(&json!({ "code": code, "ok": well, "what": what, "mend": mend }));
+        }
+        let mark = match well {
             Some(true) => "ok ",
             Some(false) => "BAD",
             None => "?  ",
         };
-        f.write_str(&paragraph(mark, &self.what))?;
-        match &*self.mend {
-            "" => Ok(()),
-            mend => f.write_str(&paragraph("", mend)),
-        }
+        print_paragraph(mark, what)?;
+        if mend.is_empty() { Ok(()) } else { print_paragraph("", mend) }
     }
 }

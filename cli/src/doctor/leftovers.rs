@@ -32,7 +32,7 @@ pub(super) async fn leftovers(
     };
     let mut all = connection.locks.list("");
     loop {
-        let next = all.next().await?;
+        let next = answer(all.next()).await?;
         let read = all.strays();
         read.iter().for_each(|key| strays.add(|| key.shown_key()));
         let Some(queue) = next else { break };
@@ -46,32 +46,25 @@ pub(super) async fn leftovers(
             }
         }
     }
-    let mut findings = vec![Finding::good(
-        "names.counted",
-        format!(
-            "{} locked, with {} (holders and waiters)",
-            count(names, "name"),
-            count(contenders, "contender")
-        ),
-    )];
-    findings.extend(unleased.found("key", |keys, named| {
+    let what = format!("names: {names} locked, contenders (holders and waiters): {contenders}");
+    let mut findings = vec![Finding::good("names.counted", what)];
+    findings.extend(unleased.found(|keys| {
         Finding::bad(
             "key.unleased",
-            format!("{keys} without a lease, so that the names stay locked for ever: {named}"),
+            format!("keys without a lease, whose names stay locked for ever: {keys}"),
             "once its owner is known to be gone, delete each with `etcdctl del KEY`, one key in each command",
         )
     }));
-    let lock = if strays.many == 1 { "locks" } else { "lock" };
-    findings.extend(strays.found("key", |keys, named| {
+    findings.extend(strays.found(|keys| {
         Finding::bad(
             "key.stray",
-            format!("{keys} directly below the prefix, which {lock} no name: {named}"),
+            format!("keys directly below the prefix, which lock no name: {keys}"),
             "it locks nothing for any process: find out who put it there, then delete it with `etcdctl del KEY`",
         )
     }));
-    findings.extend(strange.found("contender", |contenders, named| {
-        let kinds = "not of etcd-locked (Go's concurrency package, etcdctl lock, …)";
-        Finding::good("contender.foreign", format!("{contenders} {kinds}: {named}"))
+    findings.extend(strange.found(|contenders| {
+        let kinds = "contenders not of etcd-locked (Go's concurrency package, etcdctl lock, …)";
+        Finding::good("contender.foreign", format!("{kinds}: {contenders}"))
     }));
     if let Some(Sessions { many, idle, unleased }) = sessions {
         let idle = match idle.len() {
@@ -80,11 +73,11 @@ pub(super) async fn leftovers(
                 ", {idle} of them without a holder or waiter (idle, or ended without a shutdown less than a TTL ago)"
             ),
         };
-        findings.push(Finding::good("session.counted", count(many, "session") + &idle));
-        findings.extend(unleased.found("key", |keys, named| {
+        findings.push(Finding::good("session.counted", format!("sessions: {many}{idle}")));
+        findings.extend(unleased.found(|keys| {
             Finding::bad(
                 "session.unleased",
-                format!("{keys} without a lease among the session keys, which no process of ours puts: {named}"),
+                format!("session keys without a lease, which no process of ours puts: {keys}"),
                 "delete each with `etcdctl del KEY`, one key in each command",
             )
         }));
@@ -112,7 +105,7 @@ async fn sessions(client: &Client, root: &str) -> Result<Sessions, Failure> {
         let mut kv = client.kv_client().max_decoding_message_size(usize::MAX);
         let page = answer(kv.get(from, Some(options))).await?;
         for kv in page.kvs() {
-            let shown = || String::from_utf8_lossy(kv.key()).escape_debug().to_string();
+            let shown = || String::from_utf8_lossy(kv.key()).into_owned();
             let is_session = !kv.key()[root.len()..].contains(&b'/');
             found.many += u64::from(is_session);
             match kv.lease() {
@@ -127,13 +120,6 @@ async fn sessions(client: &Client, root: &str) -> Result<Sessions, Failure> {
         next = last.map(|last| [last.key(), &[0]].concat());
     }
     Ok(found)
-}
-
-fn count(many: u64, thing: &str) -> String {
-    match many {
-        1 => format!("1 {thing}"),
-        _ => format!("{many} {thing}s"),
-    }
 }
 
 /// Some keys, of which a few are named.
@@ -151,10 +137,10 @@ impl Leftovers {
         }
     }
 
-    /// What there is to say of them, of which it gets the number and the names; nothing if there are none.
-    fn found(&self, thing: &str, say: impl FnOnce(String, String) -> Finding) -> Option<Finding> {
+    /// What there is to say of them, by their number and names; nothing if there are none.
+    fn found(&self, say: impl FnOnce(String) -> Finding) -> Option<Finding> {
         let more = if self.many > NAMED as u64 { ", …" } else { "" };
-        let named = format!("{}{more}", self.first.join(", "));
-        (self.many > 0).then(|| say(count(self.many, thing), named))
+        let named = format!("{}: {}{more}", self.many, self.first.join(", "));
+        (self.many > 0).then(|| say(named))
     }
 }

@@ -10,6 +10,10 @@ use crate::failure::Failure;
 /// How far a member's log may be behind another's.
 const LAG: u64 = 1_000;
 
+const USER: &str = "name a user and the password, or mend them: in --user, ETCD_LOCKED_USER or ETCD_LOCKED_PASSWORD_FILE";
+const CERTIFICATES: &str = "look at the scheme of the endpoint, the authority of etcd's certificate (--cacert), and a certificate and \
+    key of one's own where etcd asks for them (--cert, --key); or at the variables in their place";
+
 pub(super) struct Members {
     pub(super) findings: Vec<Finding>,
     /// A client of an endpoint that answers; of one with a leader, if there is one.
@@ -36,7 +40,10 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
             }
             Err(failure @ Failure::Way(_)) => {
                 refuse = true;
-                findings.push(wrong_way(&failure));
+                let text = failure.to_string(); // it names the endpoint
+                let text = text.strip_prefix("etcd failed: ").unwrap_or(&text);
+                let what = format!("connection: {text}");
+                findings.push(Finding::bad("connection.refused", what, CERTIFICATES));
                 continue;
             }
             Err(failure) => {
@@ -57,12 +64,20 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
     }
     if !refused.is_empty() {
         refuse = true;
-        findings.push(no_login(&refused.join(", ")));
+        let endpoints = refused.join(", ");
+        let what = match endpoints.contains("user name is empty") {
+            true => "login: etcd wants a user",
+            false => "login: etcd refuses this user or the password",
+        };
+        findings.push(Finding::bad("login.refused", format!("{what}: {endpoints}"), USER));
     }
     if !denied.is_empty() {
         findings.push(Finding::unseen(
             "member.hidden",
-            format!("answers, and tells only root its version and state: {}", denied.join(", ")),
+            format!(
+                "members: they answer, and tell only root their version and state: {}",
+                denied.join(", ")
+            ),
             "to see versions, lag and the leader, run it once more as a user with the role root",
         ));
     }
@@ -81,7 +96,7 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
                 findings.extend(etcd_bugs(version).map(|bugs| {
                     Finding::bad(
                         "member.version",
-                        format!("{endpoint}: etcd {version}: {bugs}"),
+                        format!("member {endpoint}: etcd {version}: {bugs}"),
                         format!("upgrade to {RECOMMENDED_ETCD}"),
                     )
                 }));
@@ -92,7 +107,7 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
     if leaders.iter().any(|leader| *leader != leaders[0]) {
         findings.push(Finding::bad(
             "member.disagrees",
-            "the members do not agree on their leader",
+            "members: they do not agree on their leader",
             "wait for the election; if it lasts, look at the network between the members",
         ));
     }
@@ -140,29 +155,8 @@ async fn status(mut client: Client) -> Result<StatusResponse, Failure> {
 fn unreachable(endpoint: &str, failure: &Failure) -> Finding {
     Finding::bad(
         "member.unreachable",
-        format!("{endpoint}: {failure}"),
+        format!("member {endpoint}: {failure}"),
         "locks go on while most members answer; look at this one: its address, its process, its host and its network",
-    )
-}
-
-fn no_login(endpoints: &str) -> Finding {
-    let (what, mend) = match endpoints.contains("user name is empty") {
-        true => ("etcd wants a user", "name a user and the password: --user, or ETCD_LOCKED_USER"),
-        false => (
-            "etcd refuses this user or the password",
-            "mend the user or the password: in --user, ETCD_LOCKED_USER or ETCD_LOCKED_PASSWORD_FILE",
-        ),
-    };
-    Finding::bad("login.refused", format!("{what}: {endpoints}"), mend)
-}
-
-fn wrong_way(failure: &Failure) -> Finding {
-    let text = failure.to_string();
-    Finding::bad(
-        "connection.refused",
-        text.strip_prefix("etcd failed: ").unwrap_or(&text), // it names the endpoint
-        "look at the scheme of the endpoint, the authority of etcd's certificate (--cacert), and a certificate and key of one's \
-         own where etcd asks for them (--cert, --key); or at the variables in their place",
     )
 }
 
@@ -171,14 +165,14 @@ fn member(endpoint: &str, status: &StatusResponse, newest: u64) -> Finding {
     if status.leader() == 0 {
         return Finding::bad(
             "member.leaderless",
-            format!("{endpoint}: etcd {version}, without a leader"),
+            format!("member {endpoint}: etcd {version}, without a leader"),
             "no lock can be taken or renewed there: bring back most of the members, or the network between them",
         );
     }
     if behind > LAG {
         return Finding::bad(
             "member.behind",
-            format!("{endpoint}: etcd {version}, {behind} log entries behind"),
+            format!("member {endpoint}: etcd {version}, {behind} log entries behind"),
             "its disk or its network is slow; locks asked for there wait for it",
         );
     }
@@ -188,5 +182,8 @@ fn member(endpoint: &str, status: &StatusResponse, newest: u64) -> Finding {
         true => ", the leader",
         false => "",
     };
-    Finding::good("member.serves", format!("{endpoint}: etcd {version}, {size:.1} MiB{leads}"))
+    Finding::good(
+        "member.serves",
+        format!("member {endpoint}: etcd {version}, {size:.1} MiB{leads}"),
+    )
 }

@@ -1,23 +1,27 @@
 //! `doctor`: what is wrong with etcd, with rights, and with what lies below the prefix, and what to do.
 
-mod alarms;
 mod clock;
 mod finding;
 mod leftovers;
 mod members;
-mod rights;
-mod writes;
+mod probes;
 
-use std::io::{self, Write};
+use std::io;
 
 use self::finding::Finding;
 use self::members::Members;
 use crate::connection::Connection;
 use crate::failure::Failure;
+use crate::output::{on_terminal, say};
 
 /// Tells what it finds; returns whether all is well.
 pub(crate) async fn doctor(connection: &Connection<'_>, probes: u32) -> Result<bool, Failure> {
     let mut report = Report { json: connection.json, is_read: true, all_well: true };
+    if on_terminal() {
+        say(format_args!(
+            "this grants and revokes {probes} leases to time etcd's writes, and follows etcd's clock for 3 s"
+        ));
+    }
     let Members { findings, serving, refuse } = members::members(connection).await?;
     report.tell(&findings)?;
     // A client over all endpoints may ask a member that does not answer, and what it says then would be said of etcd.
@@ -30,14 +34,14 @@ pub(crate) async fn doctor(connection: &Connection<'_>, probes: u32) -> Result<b
     // It mostly waits, so the rest is looked at meanwhile.
     let clock = clock::clock(client.clone());
     let looks = async {
-        report.tell(&alarms::alarms(&mut client).await)?;
-        report.tell(&[writes::writes(&mut client, probes).await])?;
-        let (findings, reads) = rights::rights(&mut client, &connection.prefix).await;
-        report.tell(&findings)?;
-        if reads {
-            report.tell(&leftovers::leftovers(connection, &mut client).await?)?;
+        report.tell(&probes::alarms(&mut client).await)?;
+        report.tell(&[probes::writes(&mut client, probes).await])?;
+        report.tell(&probes::rights(&mut client, &connection.prefix).await)?;
+        match leftovers::leftovers(connection, &mut client).await {
+            Ok(found) => Ok(report.tell(&found)?),
+            Err(Failure::Denied(_)) => Ok(()), // the rights say so
+            Err(failure) => Err(failure),
         }
-        Ok::<_, Failure>(())
     };
     let (looked, clock) = tokio::join!(looks, clock);
     looked?;
@@ -61,11 +65,7 @@ impl Report {
             if !self.is_read {
                 continue;
             }
-            let written = match self.json {
-                true => writeln!(io::stdout(), "{}", finding.object()),
-                false => write!(io::stdout(), "{finding}"),
-            };
-            match written {
+            match finding.print(self.json) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.is_read = false,
                 written => written?,
             }

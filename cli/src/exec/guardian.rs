@@ -23,16 +23,21 @@ use signal_hook::low_level::pipe;
 use super::link::{Message, now, receive, receive_file, send};
 use super::speaker::Speaker;
 use super::watch::{Due, Watch};
-use super::{family, signals_for_all};
-
-/// A kill that comes later than this after the stop time says so: the machine did not run the guardian in time.
-const LATE: Duration = Duration::from_millis(5);
+use super::{NAME, family, signals_for_all};
 
 const HIGHEST_PRIORITY: i32 = -20;
 
-/// Guards a command from its start to its end. `Err`: it cannot begin, or go on; then the command ends with it, by the system and the
-/// wrapper.
-pub(crate) fn guardian(grace: u64, command: &[OsString]) -> io::Result<()> {
+/// Guards a command from its start to its end, which is at once where the guardian cannot begin, or go on.
+pub(crate) fn guardian(grace: u64, command: &[OsString]) {
+    let speaker = Speaker::start(std::env::var(NAME).unwrap_or_default());
+    if let Err(error) = guard(grace, command, &speaker) {
+        family::end(None, &[], |_| {});
+        speaker.say(format!("the guardian of the command fails: {error}"));
+    }
+    speaker.finish();
+}
+
+fn guard(grace: u64, command: &[OsString], speaker: &Speaker) -> io::Result<()> {
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stdin = receive_file(&link)?;
     // No signal of the terminal reaches another session, nor one to the wrapper's group.
@@ -48,7 +53,7 @@ pub(crate) fn guardian(grace: u64, command: &[OsString]) -> io::Result<()> {
     let Some((watch, early)) = watch(&link, grace)? else {
         return Ok(());
     };
-    let mut guarded = Guarded::start(command, stdin, watch)?;
+    let mut guarded = Guarded::start(command, stdin, watch, speaker)?;
     early.into_iter().for_each(|it| guarded.pass_on(it));
     let mut ended = None;
     let mut over = None;
@@ -64,17 +69,16 @@ pub(crate) fn guardian(grace: u64, command: &[OsString]) -> io::Result<()> {
     }
     // The group of a leader that is reaped may be another's.
     let leader = ended.is_none().then_some(guarded.leader);
-    let tell = |left: &[Pid]| guarded.speaker.say(family::immortal(left));
+    let tell = |left: &[Pid]| speaker.say(family::immortal(left));
     let (status, behind) = family::end(leader, &[], tell);
     if behind > 0 && over != Some(true) {
-        guarded.speaker.say(format!(
+        speaker.say(format!(
             "the command has ended; what it left behind is killed: {behind} process(es)"
         ));
     }
     if let Some(status) = status.or(ended) {
         send(&link, Message::Ended(status.into()));
     }
-    guarded.speaker.finish();
     Ok(())
 }
 
@@ -104,16 +108,21 @@ fn wait_for(
 }
 
 #[derive(Debug)]
-struct Guarded {
+struct Guarded<'a> {
     leader: Pid,
     watch: Watch,
     /// The wrapper has gone.
     is_alone: bool,
-    speaker: Speaker,
+    speaker: &'a Speaker,
 }
 
-impl Guarded {
-    fn start(command: &[OsString], stdin: OwnedFd, watch: Watch) -> io::Result<Self> {
+impl<'a> Guarded<'a> {
+    fn start(
+        command: &[OsString],
+        stdin: OwnedFd,
+        watch: Watch,
+        speaker: &'a Speaker,
+    ) -> io::Result<Self> {
         let own = getpid().as_raw_nonzero().to_string();
         // By this thread, which lives as long as the process: the system kills the command when the thread that started it ends.
         let child = Command::new("/proc/self/exe")
@@ -126,7 +135,7 @@ impl Guarded {
         let leader = Pid::from_child(&child);
         // So that a busy machine does not delay it; after the start, because the command would inherit it. It needs a right that not every user has.
         let _ = setpriority_process(None, HIGHEST_PRIORITY);
-        Ok(Self { leader, watch, is_alone: false, speaker: Speaker::start() })
+        Ok(Self { leader, watch, is_alone: false, speaker })
     }
 
     /// Does what is due; tells whether the command had to be killed, once it is over.
@@ -157,18 +166,14 @@ impl Guarded {
                     false => "the lock is not being renewed",
                 };
                 self.signal(Signal::TERM);
-                let left = Duration::from_nanos(self.watch.left(now));
+                let left = Duration::from_nanos(self.watch.stop.saturating_sub(now));
                 self.speaker
                     .say(format!("{why}: the command gets SIGTERM, and SIGKILL in {left:.1?}"));
                 None
             }
             Due::Kill => {
                 self.signal(Signal::KILL);
-                let late = Duration::from_nanos(self.watch.late(now));
-                self.speaker.say(match late > LATE {
-                    true => format!("the command is killed, {late:.1?} late"),
-                    false => "the command is killed".to_owned(),
-                });
+                self.speaker.say("the command is killed");
                 Some(true)
             }
         }
@@ -224,23 +229,19 @@ mod tests {
     #[test]
     fn command_is_started_only_under_a_lock_that_lasts() {
         let grace = 1_000_000_000_000;
+        let (soon, later) = (Message::Until(now()), Message::Until(now() + 2 * grace));
         for (messages, early) in [
-            (&[Message::Until(now())][..], None),
+            (&[soon][..], None),
             (&[Message::Until(now() + grace / 2)], None),
-            (
-                &[Message::Until(now()), Message::Signal(15), Message::Until(now() + 2 * grace)],
-                Some(vec![15]),
-            ),
+            (&[soon, Message::Signal(15), later], Some(vec![15])),
         ] {
             let (near, far) = UnixStream::pair().expect("a pair");
             near.set_nonblocking(true).expect("a socket");
             messages.iter().for_each(|it| send(&near, *it));
             let started = watch(&far, grace).expect("no error");
             let too_late = matches!(receive(&near), Ok(Message::TooLate));
-            assert_eq!(
-                (started.map(|(_, early)| early), too_late),
-                (early.clone(), early.is_none())
-            );
+            assert_eq!(started.map(|(_, early)| early), early);
+            assert_eq!(too_late, early.is_none());
         }
     }
 }

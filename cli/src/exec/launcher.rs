@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use signal_hook::consts::SIGPIPE;
 
 use super::KILLED;
-use crate::say;
+use crate::output::say;
 
 /// Exit status of a command that there is not, or that cannot be run, as shells have it.
 const NOT_FOUND: u8 = 127;

@@ -47,18 +47,16 @@ impl Message {
         bytes
     }
 
-    /// Reads a message; `None`: it is of no known kind.
-    fn parse(bytes: [u8; LENGTH]) -> Option<Self> {
-        let [kind, number @ ..] = bytes;
+    fn parse([kind, number @ ..]: [u8; LENGTH]) -> Option<Self> {
         let number = u64::from_le_bytes(number);
-        Some(match kind {
-            b'u' => Self::Until(number),
-            b's' => Self::Signal(number),
-            b'l' => Self::Lost,
-            b't' => Self::TooLate,
-            b'e' => Self::Ended(number),
-            _ => return None,
-        })
+        let of_kind = [
+            Self::Until(number),
+            Self::Signal(number),
+            Self::Lost,
+            Self::TooLate,
+            Self::Ended(number),
+        ];
+        of_kind.into_iter().find(|it| it.bytes()[0] == kind)
     }
 }
 

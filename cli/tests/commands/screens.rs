@@ -3,8 +3,9 @@
 use etcd_locked::etcd_client::{Client, LeaseGrantOptions, PutOptions};
 use etcd_locked_devkit::process::text;
 use insta::assert_snapshot;
+use serde_json::json;
 
-use crate::scene::{PATIENCE, Scene, on_terminal};
+use crate::scene::{PATIENCE, Scene, await_shown, on_terminal};
 
 /// The first lease; the others follow.
 const LEASE: i64 = 0x3375_a208_2950_1600;
@@ -74,9 +75,12 @@ fn ls_shows_each_name_in_a_row() {
     imports     permit     shop vm:5714 importer::run, 1 may hold it  <1s       0        -
     orders/7    exclusive  shop vm:5711 shop::invoice                 <1s       2        <1s
     reports     shared     shop vm:5717 reports::show                 <1s       0        -
+    calls that wait in the process of a holder have no key, and are not counted: see its `/locks`
     ");
     let in_a_pipe = text(&scene.run(&["ls", "orders/"]));
     assert_eq!(in_a_pipe, "orders/7\texclusive\tshop vm:5711 shop::invoice\t<1s\t2\t<1s\n");
+    let none = scene.run(&["ls", "no/such/"]);
+    assert_eq!((none.status.code(), text(&none)), (Some(0), String::new()));
 }
 
 #[test]
@@ -87,6 +91,7 @@ fn who_shows_all_contenders_and_the_cycle() {
     holds  shop vm:5711 shop::invoice             exclusive  <1s  3375a20829501600  locks/carts/5711/1
     waits  shop vm:5712 shop::pay                 exclusive  <1s  3375a20829501602  locks/carts/5712/1
     waits  not of etcd-locked: locks/orders/7/3f  exclusive  ?    3375a20829501604
+    calls that wait in the process of a holder have no key, and no line: see its `/locks`
     deadlock: orders/7 waits for accounts/3 waits for orders/7; one of these calls is refused with `Dead
     lock` within five seconds
     ");
@@ -131,29 +136,63 @@ fn doctor_says_what_to_mend() {
     assert_eq!(sick.status.code(), Some(1));
     let endpoint = scene.etcd.endpoint();
     // What is measured differs from run to run.
-    let measured = |line: &str| ["MiB", "p50", " here"].iter().any(|it| line.contains(it));
+    let measured = |line: &str| ["MiB", "writes: ", " here"].iter().any(|it| line.contains(it));
     let lines = text(&sick).replace(&endpoint, "ENDPOINT");
     let lines = lines.lines().map(|line| match measured(line) {
         true => line.replace(|it: char| it.is_ascii_digit(), "#").replace("##", "#"),
         false => line.to_owned(),
     });
     assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @"
-    ok  ENDPOINT: etcd #.#.#, #.# MiB, the leader
-    ok  no alarm
-    ok  # writes confirmed by a quorum: p# #.# ms, p# #.# ms
-    ok  this user may read the locks, locks/*
-    ok  this user may write the locks, locks/*
-    ok  this user may read the session keys, locks%s/*
-    ok  this user may write the session keys, locks%s/*
-    ok  5 names locked, with 9 contenders (holders and waiters)
-    BAD 1 key without a lease, so that the names stay locked for ever: locks/orders/8/operator
+    ok  member ENDPOINT: etcd #.#.#, #.# MiB, the leader
+    ok  alarms: none
+    ok  writes: fast enough: half of # took #.# ms at most, # % of them #.# ms
+    ok  rights: this user may read locks, which begin with `locks/`
+    ok  rights: this user may write locks, which begin with `locks/`
+    ok  rights: this user may read session keys, which begin with `locks%s/`
+    ok  rights: this user may write session keys, which begin with `locks%s/`
+    ok  names: 5 locked, contenders (holders and waiters): 9
+    BAD keys without a lease, whose names stay locked for ever: 1: locks/orders/8/operator
         once its owner is known to be gone, delete each with `etcdctl del KEY`, one key in each command
-    BAD 1 key directly below the prefix, which locks no name: locks/stray
+    BAD keys directly below the prefix, which lock no name: 1: locks/stray
         it locks nothing for any process: find out who put it there, then delete it with `etcdctl del KEY`
-    ok  2 contenders not of etcd-locked (Go's concurrency package, etcdctl lock, …): locks/imports/5.p0, locks/orders/7/3f
-    ok  2 sessions, 1 of them without a holder or waiter (idle, or ended without a shutdown less than a TTL ago)
-    BAD 1 key without a lease among the session keys, which no process of ours puts: locks%s/jo
+    ok  contenders not of etcd-locked (Go's concurrency package, etcdctl lock, …): 2: locks/imports/5.p0, locks/orders/7/3f
+    ok  sessions: 2, 1 of them without a holder or waiter (idle, or ended without a shutdown less than a TTL ago)
+    BAD session keys without a lease, which no process of ours puts: 1: locks%s/jo
         delete each with `etcdctl del KEY`, one key in each command
-    ok  # s of etcd's clock were #.# to #.# s here
+    ok  clock: etcd's and this machine's run at the same rate: # s there were #.# to #.# s here
     ");
+}
+
+/// Keys, records and the names in them are full of what a terminal obeys: `ESC ] 0` sets its title.
+#[test]
+fn no_escape_sequence_of_others_reaches_the_terminal() {
+    const EVIL: &str = "\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}\r";
+    let scene = Scene::new();
+    let [a, b] = ["a", "b"].map(|name| format!("{name}{EVIL}"));
+    for (name, pid, holds, at) in [(&a, 1, &a, 0), (&b, 2, &b, 0), (&a, 2, &b, 3), (&b, 1, &a, 2)] {
+        let record = json!({
+            "host": EVIL, "pid": pid, "service": EVIL, "function": EVIL, "template": EVIL,
+            "queued_since": EVIL, "held_since": EVIL, "keys": [[format!("locks/{holds}/{pid}"), at]],
+        });
+        let put = scene.etcd.gateway().put(&format!("locks/{name}/{pid}"), &record.to_string());
+        put.expect("a put");
+    }
+    [format!("locks/{EVIL}"), format!("locks%s/{EVIL}")].iter().for_each(|key| scene.put(key));
+    let harms = ["\u{1b}]", "\u{7}", "\u{9b}", "\u{202e}"];
+    let check = |printed: &str| {
+        assert!(printed.contains("owned"), "{printed:?}");
+        assert!(!harms.iter().any(|it| printed.contains(it)), "{printed:?}");
+    };
+    let top = on_terminal(&scene.command(&["top"]));
+    await_shown(&top, "owned", true);
+    check(&top.written());
+    for args in [&["ls"][..], &["who", &a], &["doctor"], &["kick", &a, "--yes"]] {
+        for json in [None, Some("--json")] {
+            let args: Vec<_> = args.iter().copied().chain(json).collect();
+            check(&text(&scene.run(&args)));
+            let mut terminal = on_terminal(&scene.command(&args));
+            terminal.wait(PATIENCE).expect("it ends");
+            check(&terminal.written());
+        }
+    }
 }

@@ -46,7 +46,7 @@ fn wrong_authority_is_named_and_a_dead_member_fails_nothing() {
     assert!(known.contains("the leader"), "{known}");
     let (status, found) = run(&certificate(), &["doctor"]);
     assert_eq!(status, Some(1), "{found}");
-    let named = format!("BAD {}: invalid peer certificate", cluster.endpoints()[0]);
+    let named = format!("BAD connection: {}: invalid peer certificate", cluster.endpoints()[0]);
     assert!(found.contains(&named) && found.contains("(--cacert)"), "{found}");
     assert!(!found.contains("no endpoint"), "{found}");
 
