@@ -103,7 +103,7 @@ impl<'a> Connection<'a> {
 fn engine(etcd: &Etcd, service: &str, endpoint: Option<&str>) -> Result<Locks, Failure> {
     let config = Config::from_lookup(|variable| match variable {
         ENDPOINTS if endpoint.is_some() => endpoint.map(str::to_owned),
-        SERVICE => value(etcd, variable).or_else(|| Some(service.to_owned())),
+        "ETCD_LOCKED_SERVICE" => value(etcd, variable).or_else(|| Some(service.to_owned())),
         _ => value(etcd, variable),
     });
     let config = config.map_err(|error| worded(etcd, error))?;
@@ -111,7 +111,6 @@ fn engine(etcd: &Etcd, service: &str, endpoint: Option<&str>) -> Result<Locks, F
 }
 
 const ENDPOINTS: &str = "ETCD_LOCKED_ENDPOINTS";
-const SERVICE: &str = "ETCD_LOCKED_SERVICE";
 
 /// The options that stand for variables.
 fn options(etcd: &Etcd) -> [(&'static str, &'static str, &Option<String>); 8] {
@@ -129,11 +128,9 @@ fn options(etcd: &Etcd) -> [(&'static str, &'static str, &Option<String>); 8] {
 
 /// The value of a variable: an option stands for it, else the environment has it.
 pub(crate) fn value(etcd: &Etcd, variable: &str) -> Option<String> {
-    let mut options = options(etcd).into_iter();
-    let option = options.find(|(of, ..)| *of == variable);
+    let option = options(etcd).into_iter().find(|(of, ..)| *of == variable);
     let given = option.and_then(|(_, _, given)| given.clone());
-    let set = || std::env::var(variable).ok().filter(|value| !value.is_empty());
-    given.or_else(set)
+    given.or_else(|| std::env::var(variable).ok().filter(|value| !value.is_empty()))
 }
 
 /// An error of the configuration, which names variables, for one who gave options.

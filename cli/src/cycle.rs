@@ -23,17 +23,14 @@ pub(crate) async fn of(connection: &Connection<'_>, queue: &Queue) -> Result<Vec
 }
 
 async fn search(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String>, Failure> {
-    let mut waiters = queue.waiters().peekable();
-    if waiters.peek().is_none() {
-        return Ok(Vec::new()); // a cycle through a name goes through a call that waits for it
-    }
-    let client = connection.client().await?;
-    let mut ranges = Ranges { client, known: BTreeMap::new(), revision: 0 };
-    let waiters: BTreeSet<(&[u8], i64)> = waiters.map(|it| (it.key(), it.created())).collect();
+    let waiters: BTreeSet<(&[u8], i64)> =
+        queue.waiters().map(|it| (it.key(), it.created())).collect();
     let family = waiters.first().and_then(|(key, _)| std::str::from_utf8(key).ok());
     let Some((name, _)) = family.and_then(|key| key.rsplit_once('/')) else {
-        return Ok(Vec::new());
+        return Ok(Vec::new()); // a cycle through a name goes through a call that waits for it
     };
+    let client = connection.client().await?;
+    let mut ranges = Ranges { client, known: BTreeMap::new(), revision: 0 };
     let family: Key = format!("{name}/").into();
     let found = ranges.read(std::slice::from_ref(&family)).await?;
     let waits = |kv: &&Kv| waiters.contains(&(&*kv.key, kv.create_revision.get()));

@@ -16,14 +16,17 @@ use crate::page::Page;
 /// Clears a terminal and goes to its first line.
 const CLEAR: &[u8] = b"\x1b[2J\x1b[H";
 
-pub(crate) async fn ls(connection: &Connection<'_>, options: &Ls) -> Result<(), Failure> {
+const UNCOUNTED: &str =
+    "calls that wait in the process of a holder have no key, and are not counted: see its `/locks`";
+
+pub(crate) async fn ls(connection: &Connection<'_>, options: &Ls) -> Result<bool, Failure> {
     let Some(every) = options.watch else {
-        return list(connection, options).await;
+        return list(connection, options).await.map(|()| true);
     };
     // Ctrl-C is to end a list under way too, in particular one that etcd does not answer.
     tokio::select! {
         biased;
-        _ = tokio::signal::ctrl_c() => Ok(()),
+        _ = tokio::signal::ctrl_c() => Ok(true),
         failure = watch(connection, options, every) => Err(failure),
     }
 }
@@ -59,10 +62,12 @@ async fn list(connection: &Connection<'_>, options: &Ls) -> Result<(), Failure> 
     let read = loop {
         match answer(names.next()).await {
             Ok(Some(queue)) if !options.lets_through(&queue) => {}
-            Ok(Some(queue)) if options.sort.is_some() => sorted.push(queue),
             Ok(Some(queue)) => {
                 found = true;
-                show(&queue)?;
+                match options.sort {
+                    Some(_) => sorted.push(queue),
+                    None => show(&queue)?,
+                }
             }
             Ok(None) => break Ok(()),
             Err(failure) => break Err(failure),
@@ -72,15 +77,11 @@ async fn list(connection: &Connection<'_>, options: &Ls) -> Result<(), Failure> 
     sorted.iter().try_for_each(show)?;
     page.flush()?; // what was read is shown also where etcd fails
     read?;
-    if !connection.json && on_terminal() {
-        match found || !sorted.is_empty() {
-            true => print(
-                "calls that wait in the process of a holder have no key, and are not counted: see its `/locks`",
-            )?,
-            false => {
-                print(&format!("no name is locked below {}{}", connection.prefix, options.below))?
-            }
-        }
+    if connection.json || !on_terminal() {
+    } else if found {
+        print(UNCOUNTED)?;
+    } else {
+        print(&format!("no name is locked below {}{}", connection.prefix, options.below))?;
     }
     Ok(())
 }
@@ -95,7 +96,8 @@ impl Ls {
                 && is(&self.host, it.holder().map(|it| it.host()))
                 && held_for(it).unwrap_or_default() >= self.held_for
         };
-        queue.holders().any(fits)
+        let all = self.service.is_none() && self.host.is_none() && self.held_for.is_zero();
+        all || queue.holders().any(fits)
     }
 
     /// The greatest comes first.

@@ -17,9 +17,13 @@ mod page;
 mod top;
 mod who;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use clap_mangen::Man;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 use self::connection::Connection;
 use self::failure::Failure;
@@ -67,6 +71,39 @@ fn means_exec() -> bool {
     found.is_ok_and(|found| found.subcommand_name() == Some("exec"))
 }
 
+/// The man page: all commands with their options, and what options do not say.
+fn man() -> io::Result<Vec<u8>> {
+    let (mut page, all) = (Vec::new(), Options::command());
+    Man::new(all.clone()).render_title(&mut page)?;
+    Man::new(all.clone()).render_name_section(&mut page)?;
+    for command in [&all].into_iter().chain(all.get_subcommands().filter(|it| !it.is_hide_set())) {
+        let (man, mut part) = (Man::new(command.clone()), Vec::new());
+        man.render_synopsis_section(&mut part)?;
+        man.render_description_section(&mut part)?;
+        man.render_options_section(&mut part)?;
+        let mut part = String::from_utf8_lossy(&part).into_owned();
+        if !command.has_subcommands() {
+            let name = command.get_name().to_uppercase();
+            part = format!(".SH COMMAND {name}\n{}", part.replace(".SH ", ".SS "));
+        }
+        page.extend(part.into_bytes());
+    }
+    page.extend(include_bytes!("man.roff"));
+    Ok(page)
+}
+
+/// Signals of these kinds, from now on.
+fn signals(kinds: impl IntoIterator<Item = SignalKind>) -> io::Result<mpsc::Receiver<i32>> {
+    let (all, signals) = mpsc::channel(16);
+    for kind in kinds {
+        let (mut each, all) = (signal(kind)?, all.clone());
+        tokio::spawn(async move {
+            while each.recv().await.is_some() && all.send(kind.as_raw_value()).await.is_ok() {}
+        });
+    }
+    Ok(signals)
+}
+
 /// Carries out a command, and returns the exit status.
 #[tokio::main(flavor = "current_thread")]
 async fn run(options: Options) -> Result<u8, Failure> {
@@ -75,10 +112,7 @@ async fn run(options: Options) -> Result<u8, Failure> {
         return Err(Failure::Usage("--json is for ls, who, kick and doctor".to_owned()));
     }
     let done = match &options.command {
-        Command::Ls(ls) => {
-            ls::ls(&connect()?, ls).await?;
-            true
-        }
+        Command::Ls(ls) => ls::ls(&connect()?, ls).await?,
         Command::Who { name } => who::who(&connect()?, name).await?,
         Command::Kick(kick) => kick::kick(&connect()?, kick).await?,
         Command::Top(top) => top::top(&connect()?, top).await?,
@@ -94,9 +128,7 @@ async fn run(options: Options) -> Result<u8, Failure> {
             true
         }
         Command::Man => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Options::command()).render(&mut page)?;
-            print_own(&page)?;
+            print_own(&man()?)?;
             true
         }
         // They are carried out without a runtime.

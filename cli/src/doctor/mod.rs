@@ -18,9 +18,7 @@ use crate::output::{on_terminal, say};
 pub(crate) async fn doctor(connection: &Connection<'_>, probes: u32) -> Result<bool, Failure> {
     let mut report = Report { json: connection.json, is_read: true, all_well: true };
     if on_terminal() {
-        say(format_args!(
-            "this grants and revokes {probes} leases to time etcd's writes, and follows etcd's clock for 3 s"
-        ));
+        say(format_args!("this takes 3 s or more, and grants and revokes {probes} leases"));
     }
     let Members { findings, serving, refuse } = members::members(connection).await?;
     report.tell(&findings)?;

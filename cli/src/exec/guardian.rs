@@ -53,7 +53,8 @@ fn guard(grace: u64, command: &[OsString], speaker: &Speaker) -> io::Result<()> 
     let Some((watch, early)) = watch(&link, grace)? else {
         return Ok(());
     };
-    let mut guarded = Guarded::start(command, stdin, watch, speaker)?;
+    let leader = start(command, stdin)?;
+    let mut guarded = Guarded { leader, watch, is_alone: false, speaker };
     early.into_iter().for_each(|it| guarded.pass_on(it));
     let mut ended = None;
     let mut over = None;
@@ -80,6 +81,22 @@ fn guard(grace: u64, command: &[OsString], speaker: &Speaker) -> io::Result<()> 
         send(&link, Message::Ended(status.into()));
     }
     Ok(())
+}
+
+/// Starts the command, in a group of its own.
+fn start(command: &[OsString], stdin: OwnedFd) -> io::Result<Pid> {
+    let own = getpid().as_raw_nonzero().to_string();
+    // By this thread, which lives as long as the process: the system kills the command when the thread that started it ends.
+    let child = Command::new("/proc/self/exe")
+        .arg0("etcd-locked")
+        .args(["launcher", "--guardian", &own, "--"])
+        .args(command)
+        .stdin(Stdio::from(stdin))
+        .process_group(0)
+        .spawn()?;
+    // So that a busy machine does not delay it; after the start, because the command would inherit it. It needs a right that not every user has.
+    let _ = setpriority_process(None, HIGHEST_PRIORITY);
+    Ok(Pid::from_child(&child))
 }
 
 /// Waits for a message, a signal or the time; tells whether there was a signal.
@@ -116,28 +133,7 @@ struct Guarded<'a> {
     speaker: &'a Speaker,
 }
 
-impl<'a> Guarded<'a> {
-    fn start(
-        command: &[OsString],
-        stdin: OwnedFd,
-        watch: Watch,
-        speaker: &'a Speaker,
-    ) -> io::Result<Self> {
-        let own = getpid().as_raw_nonzero().to_string();
-        // By this thread, which lives as long as the process: the system kills the command when the thread that started it ends.
-        let child = Command::new("/proc/self/exe")
-            .arg0("etcd-locked")
-            .args(["launcher", "--guardian", &own, "--"])
-            .args(command)
-            .stdin(Stdio::from(stdin))
-            .process_group(0)
-            .spawn()?;
-        let leader = Pid::from_child(&child);
-        // So that a busy machine does not delay it; after the start, because the command would inherit it. It needs a right that not every user has.
-        let _ = setpriority_process(None, HIGHEST_PRIORITY);
-        Ok(Self { leader, watch, is_alone: false, speaker })
-    }
-
+impl Guarded<'_> {
     /// Does what is due; tells whether the command had to be killed, once it is over.
     fn over(&mut self, link: &UnixStream) -> Option<bool> {
         while !self.is_alone {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use etcd_locked::{Acquire, LockError, LockGuard, LockMode, Name};
 use rustix::process::Pid;
 use tokio::io::Interest;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -23,6 +23,7 @@ use super::{KILLED, NAME, TOKEN, family, signals_for_all, status_of_signal};
 use crate::connection::{Connection, value};
 use crate::failure::Failure;
 use crate::options::{Etcd, Exec, OnHeld};
+use crate::signals;
 
 /// TTL where neither option nor environment has one, as in the library.
 const TTL: Duration = Duration::from_secs(15);
@@ -41,7 +42,8 @@ const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Runs a command under a lock; returns the exit status.
 pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
-    let signals = signals().map_err(|error| system(&error))?;
+    let kinds = signals_for_all().map(SignalKind::from_raw);
+    let signals = signals(kinds).map_err(|error| system(&error))?;
     let program = options.command.first().map(Path::new);
     let service = program.and_then(Path::file_name).unwrap_or_default();
     let service = service.to_string_lossy();
@@ -237,17 +239,6 @@ impl Guardian {
 fn until(held: &LockGuard<Name, impl LockMode>) -> u64 {
     let now = now();
     now.saturating_add(u64::try_from(held.remaining().as_nanos()).unwrap_or(u64::MAX))
-}
-
-fn signals() -> io::Result<mpsc::Receiver<i32>> {
-    let (all, signals) = mpsc::channel(16);
-    for raw in signals_for_all() {
-        let (mut each, all) = (signal(SignalKind::from_raw(raw))?, all.clone());
-        tokio::spawn(
-            async move { while each.recv().await.is_some() && all.send(raw).await.is_ok() {} },
-        );
-    }
-    Ok(signals)
 }
 
 fn system(error: &io::Error) -> Failure {

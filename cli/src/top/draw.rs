@@ -111,11 +111,8 @@ fn names(frame: &mut Frame<'_>, area: Rect, model: &Model) -> String {
     };
     let waiting: usize = model.rows.iter().map(|row| row.waiting).sum();
     let sort = model.sorted_by();
-    let names = match model.rows.len() {
-        1 => "1 name".to_owned(),
-        many => format!("{many} names"),
-    };
-    format!("{names} locked, {waiting} waiting  by {sort}{filter}")
+    let names = model.rows.len();
+    format!("names locked: {names}, waiting: {waiting}  by {sort}{filter}")
 }
 
 /// Draws the contenders of a name; returns the head line.

@@ -2,12 +2,13 @@
 
 use std::future::{Future, pending};
 use std::io::{self, IsTerminal};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use etcd_locked::etcd_client::Client;
 use etcd_locked::{Contender, Queue};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -21,6 +22,7 @@ use crate::failure::Failure;
 use crate::kick::{Target, is_known_to_hold, take};
 use crate::options::Top;
 use crate::output::{on_terminal, say};
+use crate::signals;
 
 /// How many times as long as a read the pause after it is at least: etcd is not to be busy with `top`.
 const REST: u32 = 5;
@@ -43,43 +45,48 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
     // Before the terminal changes, so that its failure is read.
     let (first, mut pause) = read(None, Duration::ZERO).await?;
     model.update(first);
-    let mut terminated = pin!(terminated()?);
+    // The terminal is to be given back before they end the process.
+    let mut terminated =
+        signals([SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])?;
     let mut terminal = ratatui::try_init()?;
-    let restored = Restored;
     let mut events = events();
     let mut reading = read(None, pause);
     let mut kick: Pin<Box<dyn Future<Output = String>>> = Box::pin(pending());
-    loop {
-        terminal.draw(|frame| draw(frame, &model))?;
-        // Keys count while etcd does not answer.
-        let effect = tokio::select! {
-            event = events.recv() => act(&mut model, event),
-            () = &mut terminated => Effect::Quit,
-            said = &mut kick => {
-                model.kicked(said);
-                kick = Box::pin(pending());
-                Effect::Read
-            }
-            seen = &mut reading => {
-                match seen {
-                    Ok((seen, rest)) => {
-                        pause = rest;
-                        model.update(seen);
-                    }
-                    Err(failure) => model.failure = Some(failure.to_string()),
+    let ended = async {
+        loop {
+            terminal.draw(|frame| draw(frame, &model))?;
+            // Keys count while etcd does not answer.
+            let effect = tokio::select! {
+                event = events.recv() => act(&mut model, event),
+                _ = terminated.recv() => Effect::Quit,
+                said = &mut kick => {
+                    model.kicked(said);
+                    kick = Box::pin(pending());
+                    Effect::Read
                 }
-                reading = read(model.name(), pause);
-                Effect::Nothing
+                seen = &mut reading => {
+                    match seen {
+                        Ok((seen, rest)) => {
+                            pause = rest;
+                            model.update(seen);
+                        }
+                        Err(failure) => model.failure = Some(failure.to_string()),
+                    }
+                    reading = read(model.name(), pause);
+                    Effect::Nothing
+                }
+            };
+            match effect {
+                Effect::Quit => return io::Result::Ok(()),
+                Effect::Nothing => {}
+                Effect::Read => reading = read(model.name(), Duration::ZERO),
+                Effect::Kick(holders) => kick = Box::pin(take_all(client.clone(), holders)),
             }
-        };
-        match effect {
-            Effect::Quit => break,
-            Effect::Nothing => {}
-            Effect::Read => reading = read(model.name(), Duration::ZERO),
-            Effect::Kick(holders) => kick = Box::pin(take_all(client.clone(), holders)),
         }
     }
-    drop(restored);
+    .await;
+    ratatui::restore();
+    ended?;
     if model.kicks {
         say(format_args!(
             "etcd-locked: etcd had not answered the last kick, so what it has taken away is not known"
@@ -101,31 +108,6 @@ fn act(model: &mut Model, event: Option<Event>) -> Effect {
         }
         // Another size, for one.
         Some(_) => Effect::Nothing,
-    }
-}
-
-/// Waits for a signal that ends the process, from now on: the terminal is to be given back before.
-fn terminated() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    })
-}
-
-/// Gives the terminal back when dropped.
-struct Restored;
-
-impl Drop for Restored {
-    fn drop(&mut self) {
-        ratatui::restore();
     }
 }
 

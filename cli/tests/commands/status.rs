@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::process::Stdio;
 
+use etcd_locked_devkit::Direction;
 use etcd_locked_devkit::process::text;
 use serde_json::Value;
 
@@ -53,7 +54,21 @@ fn exit_status_tells_wrong_use_from_an_etcd_out_of_reach() {
 }
 
 #[test]
+fn command_timeout_bounds_a_read() {
+    let scene = Scene::new();
+    let proxy = scene.proxy();
+    proxy.freeze(Direction::Answers);
+    let output = run(&proxy.endpoint(), &["ls", "--command-timeout", "200ms"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output).contains("etcd does not answer within 200ms"), "{output:?}");
+}
+
+#[test]
 fn completions_and_the_man_page_know_every_command() {
+    let page = text(&run(NOWHERE, &["man"]));
+    for section in ["EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO", "COMMAND EXEC"] {
+        assert!(page.contains(&format!(".SH {section}\n")), "no {section}");
+    }
     for args in [&["completions", "bash"][..], &["man"]] {
         let printed = text(&run(NOWHERE, args));
         for command in ["ls", "who", "kick", "top", "exec", "doctor"] {
