@@ -42,7 +42,8 @@ impl Rig {
 #[test]
 fn transaction_goes_once_it_carries_as_much_as_travels() {
     let mut rig = calls(64);
-    rig.travelling(&[1, 1, 2, 4, 8, 16, 32]).acquire_each(64..66);
+    rig.travelling(&[1, 1, 2, 4, 8, 16, 32]);
+    rig.acquire_each(64..66);
     assert_eq!(rig.sent.len(), 7, "two are fewer than 64");
     (0..6).for_each(|_| _ = rig.serve_one(any));
     rig.travelling(&[32]).serve_one(any).travelling(&[2]);

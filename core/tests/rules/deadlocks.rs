@@ -250,7 +250,7 @@ fn nested_call_that_gets_the_lock_by_hand_over_deletes_its_key() {
 }
 
 #[test]
-fn waiting_key_is_inherited_neither_from_a_nested_call_nor_by_one() {
+fn nested_call_neither_leaves_nor_inherits_a_waiting_key() {
     for (holds, heir_holds) in [(&[0][..], &[][..]), (&[], &[0])] {
         let mut town = Town::holding(&["a", "b"]);
         let first = town.ask(0, 10, &["b"], holds).created("locks/b/a1");

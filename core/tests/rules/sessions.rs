@@ -23,7 +23,7 @@ fn renewed(rig: &mut Rig, renewal: RequestId) {
     rig.deliver((renewal, Ok(kept)));
 }
 
-/// Neither one to a renewal nor one to a put.
+/// An answer to a renewal, and one to a put.
 #[test]
 fn late_answer_does_not_bring_a_lost_session_back() {
     let mut rig = Rig::holding();
@@ -292,5 +292,6 @@ fn command_after_the_stop_time_grants_and_loses_nothing() {
     rig.now = rig.now + WHOLE;
     rig.release(1).acquire(102, "locks/2");
     assert!(rig.steps < 20 && rig.is_due());
-    rig.nothing_about(101).nothing_about(2).pass(Duration::ZERO).lost(2, LossCause::Expired);
+    rig.nothing_about(101).nothing_about(2);
+    rig.pass(Duration::ZERO).lost(2, LossCause::Expired);
 }
