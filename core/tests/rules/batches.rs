@@ -10,7 +10,7 @@ fn calls(count: u64) -> Rig {
 }
 
 impl Rig {
-    /// The transactions that are under way put so many keys each.
+    /// The transactions that are under way put these numbers of keys.
     #[track_caller]
     fn travelling(&mut self, keys: &[usize]) -> &mut Self {
         let sent = self.sent.iter().map(|(_, request)| keys_put(request).len());
@@ -57,7 +57,7 @@ fn full_transaction_goes_whatever_travels() {
 }
 
 #[test]
-fn only_so_many_are_under_way_for_any_number_of_calls() {
+fn at_most_16_transactions_are_under_way() {
     let mut rig = calls(1_000);
     assert_eq!(rig.sent.len(), 16);
     rig.serve().granted_each(0..1_000);

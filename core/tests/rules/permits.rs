@@ -1,4 +1,4 @@
-//! Permits: so many calls have a name at a time, over all processes, in the order in which they came (rule P37).
+//! Permits: a limited number of calls hold a name at a time, over all processes, in the order in which they came (rule P37).
 
 use crate::*;
 

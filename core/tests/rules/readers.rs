@@ -5,7 +5,7 @@ use crate::*;
 /// Longer than a read is relied on.
 pub(super) const LATER: Duration = millis(100);
 
-/// So many processes, in the first of which call 1 reads.
+/// Several processes; call 1 reads in the first.
 pub(super) fn read_in_one_of(processes: u64) -> Town {
     let mut town = Town::of(processes);
     town.read(0, 1).granted(&[1]);

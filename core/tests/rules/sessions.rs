@@ -175,7 +175,7 @@ fn call_learns_that_session_keys_are_forbidden() {
     assert!(matches!(rig.refused(1), Refused::SessionDenied(_)));
 }
 
-/// So many calls hold a name each. A session takes at most `limit` keys.
+/// Each call holds a name of its own. A session takes at most `limit` keys.
 fn spread(limit: Option<usize>, calls: u64) -> Rig {
     let mut rig = Rig::with(Settings { keys_per_session: limit, ..settings(1) }).warmed();
     for call in 0..calls {

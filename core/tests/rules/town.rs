@@ -90,7 +90,7 @@ impl Town {
         self.ask(n, call, &["s"], &[])
     }
 
-    /// A call that wants one of so many permits of `locks/p`.
+    /// A call that wants one of `of` permits of `locks/p`.
     pub(crate) fn permit(&mut self, n: usize, call: CallId, of: u16) -> &mut Self {
         self.ask_as(n, call, permits(of), &["p"], &[], Wait::Forever)
     }

@@ -1,8 +1,8 @@
-//! Waiters: so many calls may wait, and one more is refused at once.
+//! Waiters: a limited number of calls may wait, and one more is refused at once.
 
 use crate::*;
 
-/// A core that lets so many calls wait.
+/// A core that lets `max_waiters` calls wait.
 fn limited(max_waiters: usize) -> Rig {
     Rig::with(Settings { max_waiters: Some(max_waiters), ..settings(1) })
 }
