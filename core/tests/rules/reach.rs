@@ -126,3 +126,22 @@ fn leases_with_bodies_are_renewed_first_when_etcd_is_back() {
     assert!(renews(rig.next()), "{:?}", rig.next());
     rig.serve_one(renews).lost(1, LossCause::Wiped);
 }
+
+#[test]
+fn late_failure_does_not_make_an_idle_etcd_silent() {
+    let mut etcd = Exchanges::new();
+    let (late, other) = (etcd.send(true), etcd.send(true));
+    etcd.answer(other, 7);
+    etcd.end(late, Err(unknown()));
+    assert_eq!(etcd.reach.due(), None);
+}
+
+#[test]
+fn etcd_is_probed_while_calls_wait() {
+    let mut etcd = Exchanges::new();
+    etcd.write(7);
+    etcd.reach.wait(etcd.now, true);
+    assert_eq!(etcd.reach.due(), Some(etcd.now + 2 * SECOND));
+    etcd.reach.wait(etcd.now, false);
+    assert_eq!(etcd.reach.due(), None);
+}
