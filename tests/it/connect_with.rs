@@ -1,13 +1,12 @@
 //! `Config::connect_with`: a closure makes the engine's etcd client.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use etcd_locked::etcd_client::{Client, Error};
 use etcd_locked::{Config, LockError, Locks};
 
-use crate::corner::{Corner, connect, pass, take};
+use crate::corner::{Corner, connect, take};
 use crate::etcd::free_port;
 use crate::limit::{self, within};
 
@@ -39,26 +38,6 @@ async fn a_closure_makes_the_engines_client_on_its_thread() {
     client.get("x", None).await.unwrap();
     assert_eq!(threads.lock().unwrap().len(), 2);
     assert_ne!(threads.lock().unwrap()[1], "etcd-locked");
-}
-
-#[limit::test]
-async fn a_closure_that_fails_once_is_called_again() {
-    let corner = Corner::new().await;
-    let endpoint = corner.endpoint.clone();
-    let refusals = Arc::new(AtomicU32::new(2));
-    let config = Config::connect_with(move |options| {
-        let refuses = |left: u32| left.checked_sub(1);
-        let refused = refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuses);
-        let endpoint = endpoint.clone();
-        async move {
-            match refused {
-                Ok(_) => Err(Error::IoError(std::io::ErrorKind::ConnectionRefused.into())),
-                Err(_) => Client::connect([endpoint], Some(options)).await,
-            }
-        }
-    });
-    let locks = connect(config.prefix(&corner.prefix)).await;
-    pass("the lock", locks.lock("orders/7")).await;
 }
 
 #[limit::test]

@@ -21,22 +21,6 @@ async fn calls(locks: &Locks, count: u32) {
 }
 
 #[limit::test]
-async fn a_refused_endpoint_of_three_is_not_noticed() {
-    let etcd = Etcd::shared().await;
-    let corner = Corner::new().await;
-    let proxy = Proxy::start(etcd.address()).unwrap();
-    let dead = format!("http://127.0.0.1:{}", free_port());
-    // The dead endpoint in every position, to catch a client that favours the first as well.
-    for rotation in 0..3 {
-        let mut endpoints = [dead.clone(), etcd.endpoint(), proxy.endpoint()];
-        endpoints.rotate_left(rotation);
-        let locks = connect(corner.config_via(endpoints)).await;
-        calls(&locks, 70).await;
-    }
-    corner.until_empty().await;
-}
-
-#[limit::test]
 async fn a_users_client_survives_the_loss_of_its_endpoint() {
     let etcd = Etcd::shared().await;
     let corner = Corner::new().await;

@@ -307,7 +307,7 @@ impl Client {
     {
         let mut anew = false;
         loop {
-            let connected = pin!(endpoint.connect_for(may_repeat));
+            let connected = pin!(endpoint.connect(may_repeat));
             let connection = match by(&*self.clock, deadline, connected).await {
                 Some(connected) => connected?,
                 None => return Err(Failure::Unavailable(silence(&endpoint.name, limit))),
@@ -456,7 +456,7 @@ impl Client {
                 match renewed {
                     // What another cluster says counts for nothing, not even that there is no such lease (rule P35).
                     Ok(_) | Err(Failure::Refused(..)) => {
-                        let proof = by(&*self.clock, deadline, pin!(endpoint.connect())).await;
+                        let proof = by(&*self.clock, deadline, pin!(endpoint.connect(false))).await;
                         let silence = Failure::Unknown(silence(&endpoint.name, limit));
                         proof.unwrap_or(Err(silence)).and(renewed)
                     }

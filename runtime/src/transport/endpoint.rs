@@ -129,17 +129,9 @@ impl Endpoint {
     ///
     /// A new connection is proven by one harmless call before it is used, so a dead, frozen or wrong endpoint is
     /// found out while nothing has been sent: without that, its first transaction would have an unknown outcome and
-    /// cost a barrier (rule P10).
-    pub(super) async fn connect(self: &Arc<Self>) -> Result<Connection, Failure> {
-        self.connect_for(false).await
-    }
-
-    /// The same. A call that may be sent twice needs no proof, which is one round trip less; but an endpoint that may be of another
-    /// cluster has to prove that it is not. All exchanges that wait for the same attempt share its outcome.
-    pub(super) async fn connect_for(
-        self: &Arc<Self>,
-        may_repeat: bool,
-    ) -> Result<Connection, Failure> {
+    /// cost a barrier (rule P10). A call that `may_repeat` needs no proof, which is one round trip less; but an endpoint that may be
+    /// of another cluster has to prove that it is not. All exchanges that wait for the same attempt share its outcome.
+    pub(super) async fn connect(self: &Arc<Self>, may_repeat: bool) -> Result<Connection, Failure> {
         let unproven = may_repeat && self.means.clusters.knows(&self.name);
         let Opening { mut stage, generation } = self.opening();
         let stage = stage.wait_for(|stage| match stage {
@@ -248,23 +240,27 @@ impl Endpoint {
             Err(error) => return Err(self.unopened(&error).await),
         };
         stage.send_replace(Stage::Unproven(client.clone()));
-        match client.maintenance_client().status().await {
-            Ok(status) => {
-                // What only looks like etcd may have no id.
-                if let Some(header) = status.header().filter(|it| it.cluster_id() != 0) {
-                    let clusters = &self.means.clusters;
-                    let id = header.cluster_id();
-                    let allowed = match self.configured {
-                        true => clusters.answered(&self.name, id),
-                        false => clusters.joined(self, id, generation),
-                    };
-                    allowed.map_err(Failure::Unavailable)?;
-                    clusters.meet(&self.name, id, status.version());
-                }
+        let named = match client.maintenance_client().status().await {
+            // etcd 3.4 and 3.5.30 show it to root only, and the members to every user.
+            Err(error) if matches!(classify(&error), Class::Refused(_)) => {
+                let members = client.cluster_client().member_list().await;
+                members.map(|mut it| (it.take_header(), String::new()))
             }
-            // A refusal is an answer too: this is an etcd.
-            Err(error) if matches!(classify(&error), Class::Refused(_) | Class::StaleToken) => {}
+            status => status.map(|mut it| (it.take_header(), it.version().to_owned())),
+        };
+        let (header, version) = match named {
+            Ok(named) => named,
             Err(error) => return Err(self.unopened(&error).await),
+        };
+        // What only looks like etcd may have no id.
+        if let Some(id) = header.map(|it| it.cluster_id()).filter(|id| *id != 0) {
+            let clusters = &self.means.clusters;
+            let allowed = match self.configured {
+                true => clusters.answered(&self.name, id),
+                false => clusters.joined(self, id, generation),
+            };
+            allowed.map_err(Failure::Unavailable)?;
+            clusters.meet(&self.name, id, &version);
         }
         self.served.store(true, Ordering::Relaxed);
         self.means.clusters.reach.change(|state, _| state.etcd.connect());
@@ -371,9 +367,9 @@ mod tests {
         let _connection = tokio::select! {
             biased;
             accepted = silent.accept() => accepted.unwrap(),
-            _ = endpoint.connect() => panic!("it did not wait"),
+            _ = endpoint.connect(false) => panic!("it did not wait"),
         };
-        assert!(endpoint.connect().await.is_err());
+        assert!(endpoint.connect(false).await.is_err());
         let another = tokio::time::timeout(Duration::ZERO, silent.accept()).await;
         assert!(another.is_err(), "the second attempt began anew");
     }

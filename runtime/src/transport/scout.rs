@@ -2,7 +2,7 @@
 //!
 //! An engine needs one endpoint only. Two processes that use different ones of two clusters would both own a name, so every
 //! endpoint is asked before the first lease, and those that were silent then are asked until they answer. Once one endpoint has
-//! answered, the lease waits only briefly for the others.
+//! answered without a login, the lease waits only briefly for the others.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -67,7 +67,7 @@ impl Scout {
         }
         let mut asked = JoinSet::new();
         for endpoint in endpoints {
-            asked.spawn(async move { endpoint.connect().await.is_ok() });
+            asked.spawn(async move { endpoint.connect(false).await.is_ok() });
         }
         let mut until = None;
         loop {
@@ -77,7 +77,10 @@ impl Scout {
                 Some(until) => by(&*self.means.clock, until, next).await.flatten(),
             };
             match answered {
-                Some(Ok(true)) => until = until.or_else(|| Some(self.means.clock.now() + OTHERS)),
+                // A login takes etcd a while, so all endpoints that want one are waited for.
+                Some(Ok(true)) if !self.means.terms.keyring.source.authenticates() => {
+                    until = until.or_else(|| Some(self.means.clock.now() + OTHERS));
+                }
                 Some(_) => {}
                 None => break,
             }
@@ -118,7 +121,7 @@ impl Scout {
         let mixed = self.means.clusters.is_mixed();
         for endpoint in self.ring.round() {
             let asks = mixed || !self.means.clusters.knows(&endpoint.name);
-            if asks && !endpoint.is_connected() && endpoint.connect().await.is_ok() {
+            if asks && !endpoint.is_connected() && endpoint.connect(false).await.is_ok() {
                 endpoint.rest();
             }
         }
@@ -128,7 +131,7 @@ impl Scout {
     async fn follow(&self) {
         let Some(configured) = &self.configured else { return };
         for endpoint in self.ring.round() {
-            let Ok(connection) = endpoint.connect().await else { continue };
+            let Ok(connection) = endpoint.connect(false).await else { continue };
             let mut client = connection.client.cluster_client();
             let until = self.means.clock.now() + LIST;
             match by(&*self.means.clock, until, pin!(client.member_list())).await {
@@ -157,7 +160,7 @@ impl Scout {
             }
             let target = Target::Urls(vec![url.clone()]);
             let new = Endpoint::new(target, false, &self.means);
-            if new.connect().await.is_ok() {
+            if new.connect(false).await.is_ok() {
                 new.rest();
                 endpoints.push(new);
             }

@@ -27,6 +27,8 @@ const FORKED: Duration = Duration::from_secs(5);
 const WINDOW: usize = 1 << 20;
 /// Parts of a second in which a trickling connection passes its bytes.
 const DROPS: u64 = 20;
+/// How HPACK ends the paths of the methods `Status` and `UserGrantRole`: both take 23 bytes, and an empty request is one of either.
+const METHODS: [u128; 2] = [0x6571afa066a925a87510ac6e48d36a3f, 0x6571af0da99d8e082d98ac1d49da7a0b];
 
 /// A direction through the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +65,7 @@ struct State {
     /// Chunks read from one side and not yet written to the other.
     in_flight: u64,
     refuses: bool,
+    refuses_status: bool,
     closed: bool,
 }
 
@@ -126,10 +129,14 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// Leads new connections to another `host:port`, and resets the present ones.
+    /// Leads new connections to another `host:port`; present ones go on.
     pub fn lead_to(&self, target: impl Into<String>) {
         self.change(|state| state.target = target.into());
-        self.reset_all();
+    }
+
+    /// Has etcd refuse its status to users other than root, as 3.5.30 does: they ask for what all versions refuse them.
+    pub fn refuse_status(&self) {
+        self.change(|state| state.refuses_status = true);
     }
 
     /// Passes nothing on in this direction, on old and new connections; the data wait in the proxy.
@@ -406,12 +413,15 @@ impl Pump<'_> {
             self.is_over = true;
             return;
         };
-        let chunk = &buffer[..length];
+        let chunk = &mut buffer[..length];
         self.bytes += length;
         self.is_over |= chunk.is_empty();
-        self.chunks.push_back((Instant::now(), chunk.to_vec()));
         let mut state = self.network.state();
         state.in_flight += 1;
+        let [status, refused] = METHODS.map(u128::to_be_bytes);
+        let status = chunk.windows(16).position(|it| state.refuses_status && it == status);
+        status.inspect(|at| chunk[*at..at + 16].copy_from_slice(&refused));
+        self.chunks.push_back((Instant::now(), chunk.to_vec()));
         if *first && let Some(connection) = state.connections.get_mut(&self.number) {
             connection.sender = sender(chunk);
             *first = false;
