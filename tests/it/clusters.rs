@@ -94,6 +94,27 @@ async fn two_clusters_are_refused_to_users_other_than_root() {
     process(&[one, again], USER).asked("lock orders/7", "locked").await;
 }
 
+/// An idle process notices it before it sends anything else, as no connection is made again without being checked.
+#[limit::test]
+async fn address_that_leads_to_another_cluster_is_refused() {
+    real_etcd_only!("embedded etcds all have one id");
+    let (one, two) = (Etcd::start().await, Etcd::start().await);
+    let ids = [id(one.client().await).await, id(two.client().await).await];
+    let proxies = [&one, &one].map(|etcd| Proxy::start(etcd.address()).expect("a proxy"));
+    let endpoints = proxies.each_ref().map(Proxy::endpoint);
+    let mut process = process(&endpoints.each_ref().map(String::as_str), None);
+    process.asked("lock orders/7", "locked").await;
+    for in_use in proxies.iter().filter(|proxy| proxy.open() > 0) {
+        in_use.lead_to(two.address());
+        in_use.reset_all();
+    }
+    let directory = TempDir::new().expect("a temporary directory");
+    process.send(&format!("tally till {}", directory.path().display()));
+    refused(&mut process, &ids).await; // until then, the other address serves
+    let status = two.client().await.status().await.expect("a status");
+    assert_eq!(status.header().expect("a header").revision(), 1, "something was written there");
+}
+
 #[limit::test]
 async fn second_cluster_that_appears_later_is_refused() {
     real_etcd_only!("embedded etcds all have one id");

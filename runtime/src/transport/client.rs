@@ -14,9 +14,7 @@ use futures_util::stream::FuturesUnordered;
 
 use super::convert::{keys_under, malformed, send};
 use super::endpoint::{Connection, Endpoint, Means};
-use super::errors::{
-    Class, all, classify, named, silence, unopened, unserved, wants_another_connection,
-};
+use super::errors::{all, named, silence, unopened, unserved, wants_another_connection};
 use super::page::Page;
 use super::reach::Reach;
 use super::refusals::Refusals;
@@ -307,7 +305,7 @@ impl Client {
     {
         let mut anew = false;
         loop {
-            let connected = pin!(endpoint.connect(may_repeat));
+            let connected = pin!(endpoint.connect(may_repeat && !anew));
             let connection = match by(&*self.clock, deadline, connected).await {
                 Some(connected) => connected?,
                 None => return Err(Failure::Unavailable(silence(&endpoint.name, limit))),
@@ -327,11 +325,10 @@ impl Client {
                     return Err(Failure::Unknown(silence(&endpoint.name, limit)));
                 }
             };
-            // etcd-client's own refresh does not cover it (open streams, old auth revisions), or it has the credentials of before:
-            // authenticate anew, once (rule P33).
+            // The connection is over, etcd-client's own refresh does not cover it (open streams, old auth revisions), or it has the
+            // credentials of before: connect and authenticate anew, once (rule P33).
             let may_change = self.means.terms.keyring.source.may_change();
-            let another = || may_change && wants_another_connection(&error);
-            if !anew && (classify(&error) == Class::StaleToken || another()) {
+            if !anew && wants_another_connection(&error, may_change) {
                 anew = true;
                 connection.lose();
                 continue;

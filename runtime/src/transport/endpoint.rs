@@ -235,7 +235,9 @@ impl Endpoint {
     ) -> Result<Arc<Client>, Failure> {
         let terms = self.means.terms.current().await;
         let terms = terms.map_err(|message| Failure::Unavailable(named(&self.name, message)))?;
-        let client = match self.target.open(&terms).await {
+        let endpoint = Arc::downgrade(self);
+        let closed = move || drop(endpoint.upgrade().inspect(|it| it.lose(generation)));
+        let client = match self.target.open(&terms, Arc::new(closed)).await {
             Ok(client) => Arc::new(client),
             Err(error) => return Err(self.unopened(&error).await),
         };

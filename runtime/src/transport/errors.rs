@@ -149,17 +149,14 @@ pub(super) fn classify(error: &etcd_client::Error) -> Class {
     }
 }
 
-/// Whether a new connection, with the credentials of that moment, may fare better: this one cannot be made again, or etcd refuses
-/// its user.
-pub(super) fn wants_another_connection(error: &etcd_client::Error) -> bool {
+/// Whether a new connection may fare better, with the credentials of its moment, which may be others: this one is over, etcd does
+/// not know its token any more, or refuses its user.
+pub(super) fn wants_another_connection(error: &etcd_client::Error, may_change: bool) -> bool {
     let etcd_client::Error::GRpcStatus(status) = error else { return false };
-    [
-        ENDED,
-        "etcdserver: authentication failed, invalid user ID or password",
-        "etcdserver: user name is empty",
-    ]
-    .iter()
-    .any(|text| status.message().contains(text))
+    let user =
+        ["etcdserver: authentication failed, invalid user", "etcdserver: user name is empty"];
+    let says = |text: &&str| status.message().contains(text);
+    classify(error) == Class::StaleToken || says(&ENDED) || may_change && user.iter().any(says)
 }
 
 /// What etcd-client makes of a first keepalive answer without a TTL.
