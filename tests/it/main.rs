@@ -1,4 +1,4 @@
-//! Tests of the library's promises, one module per promise. They run on real etcd processes. With `ETCD_LOCKED_TESTS_ON=embedded`
+//! Tests of the library's promises, one module per promise. They run on real etcd processes. With `LOCK_TESTS_ON=embedded`
 //! they run on etcds inside this process, which engines reach in memory. Tests that begin with `real_etcd_only!` are left out there.
 
 #[macro_use(assert_matches)]

@@ -113,7 +113,7 @@ fn test_on_all(every_version: bool, args: &[String]) -> Result<String> {
         runs.push(Run::new(&etcd.version, "what depends on the server", cargo));
     }
     let mut cargo = only(suite(newest), &["--test", "it"], args);
-    cargo.env("ETCD_LOCKED_TESTS_ON", "embedded").env("RUST_TEST_THREADS", THREADS_ON_EMBEDDED);
+    cargo.env("LOCK_TESTS_ON", "embedded").env("RUST_TEST_THREADS", THREADS_ON_EMBEDDED);
     runs.push(Run::new("embedded", "the promises", cargo));
 
     let played: Result<usize> =
@@ -203,7 +203,7 @@ fn suite(etcd: &Etcd) -> Command {
     let mut cargo = workspace::cargo();
     cargo
         .args(["test", "--workspace", "--all-features"])
-        .env_remove("ETCD_LOCKED_TESTS_ON")
+        .env_remove("LOCK_TESTS_ON")
         .env("ETCD_BIN", &etcd.server);
     if env::var_os("RUST_TEST_THREADS").is_none() {
         cargo.env("RUST_TEST_THREADS", THREADS);

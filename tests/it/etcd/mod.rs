@@ -1,4 +1,4 @@
-//! The etcds of the tests: real processes, or embedded ones with `ETCD_LOCKED_TESTS_ON=embedded`.
+//! The etcds of the tests: real processes, or embedded ones with `LOCK_TESTS_ON=embedded`.
 
 mod embedded;
 
@@ -18,10 +18,10 @@ use crate::limit::blocking;
 /// Returns whether the etcds are embedded.
 pub(crate) fn on_embedded() -> bool {
     static EMBEDDED: OnceLock<bool> = OnceLock::new();
-    *EMBEDDED.get_or_init(|| match std::env::var("ETCD_LOCKED_TESTS_ON") {
+    *EMBEDDED.get_or_init(|| match std::env::var("LOCK_TESTS_ON") {
         Ok(word) if word == "embedded" => true,
         Ok(word) => {
-            panic!("ETCD_LOCKED_TESTS_ON is `{word}`; write `embedded`, or unset it for real etcds")
+            panic!("LOCK_TESTS_ON is `{word}`; write `embedded`, or unset it for real etcds")
         }
         Err(_) => false,
     })

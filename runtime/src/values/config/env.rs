@@ -1,7 +1,9 @@
 //! Environment variables that make a configuration.
 
+use std::ffi::OsString;
 use std::fmt;
-use std::time::Duration;
+
+use humantime::parse_duration;
 
 use super::{Config, File, Files, check_endpoint, check_prefix, check_ttl};
 use crate::values::{LockError, Wait};
@@ -32,14 +34,14 @@ impl Config {
     /// (`credentials.unreadable`).
     ///
     /// # Errors
-    /// [`LockError::NotInitialized`] if no endpoint is set; [`LockError::Config`] if a value is not what it should be.
+    /// [`LockError::NotInitialized`] if no endpoint is set; [`LockError::Config`] if a value is wrong, or an `ETCD_LOCKED_…` unknown.
     pub fn from_env() -> Result<Self, LockError> {
-        Self::from_lookup(|variable| {
-            std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned())
-        })
+        let text = |it: OsString| it.to_string_lossy().into_owned();
+        check_variables(std::env::vars_os().map(|(variable, _)| text(variable)))?;
+        Self::from_lookup(|variable| std::env::var_os(variable).map(text))
     }
 
-    /// [`from_env`](Self::from_env), with the same errors, over any environment: for programs that have options for some of the variables.
+    /// [`from_env`](Self::from_env) over any environment: for programs that have options for some of the variables.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, LockError> {
         let env = Environment(&lookup);
         let Some(endpoints) = env.either("ETCD_LOCKED_ENDPOINTS", "ETCDCTL_ENDPOINTS") else {
@@ -60,7 +62,7 @@ impl Config {
             check_prefix(value)
         })?;
         env.set("ETCD_LOCKED_TTL", |value| {
-            config.ttl = duration(value).ok_or(DURATION)?;
+            config.ttl = parse_duration(value).map_err(|_| DURATION)?;
             check_ttl(config.ttl)
         })?;
         env.set("ETCD_LOCKED_WAIT", |value| {
@@ -68,7 +70,7 @@ impl Config {
             config.wait = match value {
                 "none" => Wait::Once,
                 "forever" => Wait::Forever,
-                value => Wait::For(duration(value).ok_or_else(wrong)?),
+                value => Wait::For(parse_duration(value).map_err(|_| wrong())?),
             };
             Ok(())
         })?;
@@ -86,10 +88,9 @@ impl Config {
                 Ok(())
             })?;
         }
-        env.set("ETCD_LOCKED_SERVICE", |value| {
-            config.service = value.to_owned();
-            Ok(())
-        })?;
+        if let Some(service) = env.get("ETCD_LOCKED_SERVICE") {
+            config.service = service.value;
+        }
         let files = env.files(&config)?;
         let read = files.read();
         config.source.configured = read.map_err(LockError::config)?;
@@ -103,6 +104,26 @@ impl Config {
 }
 
 const EMBEDDED: &str = "embedded";
+
+/// How all variables begin, and how they go on; `etcd-locked exec` sets the last two.
+const OURS: &str = "ETCD_LOCKED_";
+const KNOWN: &str = "ENDPOINTS PREFIX TTL WAIT MAX_WAITERS FOLLOW_MEMBERS NAMES_IN_SPANS SERVICE USER PASSWORD_FILE \
+                     CACERT CERT KEY NAME TOKEN";
+
+/// Refuses a variable that looks like one of ours, with the one that begins and ends most like it: it would be ignored.
+fn check_variables(all: impl Iterator<Item = String>) -> Result<(), LockError> {
+    let known = || KNOWN.split(' ');
+    let mut ours = all.filter_map(|it| it.strip_prefix(OURS).map(String::from));
+    let Some(unknown) = ours.find(|it| known().all(|known| known != it)) else { return Ok(()) };
+    let alike = |known: &&str| {
+        let begin = known.bytes().zip(unknown.bytes()).take_while(|(a, b)| a == b).count();
+        let end = known.bytes().rev().zip(unknown.bytes().rev()).take_while(|(a, b)| a == b);
+        begin + end.count()
+    };
+    let nearest = OURS.to_owned() + known().max_by_key(alike).unwrap_or_default();
+    let message = format!("`{OURS}{unknown}` is not known: write `{nearest}`, or unset it");
+    Err(LockError::config(message))
+}
 
 /// The environment's variables; an empty one counts as unset.
 struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
@@ -173,11 +194,10 @@ impl Environment<'_> {
         files.authorities = authorities.map(Variable::file);
         files.identity = match (certificate, key) {
             (Some(certificate), Some(key)) => Some((certificate.file(), key.file())),
-            (Some(alone), None) => return Err(alone.wrong("the key's file is not set as well")),
-            (None, Some(alone)) => {
-                return Err(alone.wrong("the certificate's file is not set as well"));
-            }
             (None, None) => None,
+            (Some(alone), None) | (None, Some(alone)) => {
+                return Err(alone.wrong("set the certificate's and the key's file together"));
+            }
         };
         Ok(files)
     }
@@ -215,22 +235,10 @@ impl Variable {
 
 const DURATION: &str = "must be an integer and a unit (`ms`, `s`, `m`, `h`), e.g. `15s`";
 
-/// `<integer>(ms|s|m|h)`, like in the attribute.
-fn duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let (count, unit) = text.split_at(digits);
-    let count: u64 = count.parse().ok()?;
-    match unit {
-        "ms" => Some(Duration::from_millis(count)),
-        "s" => Some(Duration::from_secs(count)),
-        "m" => count.checked_mul(60).map(Duration::from_secs),
-        "h" => count.checked_mul(3600).map(Duration::from_secs),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn read(environment: &[(&str, &str)]) -> Result<Config, LockError> {
@@ -268,31 +276,14 @@ mod tests {
     }
 
     #[test]
-    fn etcdctl_fills_the_gaps() {
-        let config = read(&[
-            ("ETCDCTL_ENDPOINTS", "http://a:1"),
-            ("ETCDCTL_USER", "me"),
-            ("ETCDCTL_PASSWORD", "secret"),
-        ])
-        .unwrap();
-        assert_eq!(config.urls(), ["http://a:1"]);
-        assert_eq!(config.source.configured.user, Some(("me".into(), "secret".into())));
-        assert_eq!((config.prefix.as_str(), config.ttl.as_secs()), ("locks/", 15));
-        assert_eq!(config.wait, Wait::For(Duration::from_secs(10)));
-    }
-
-    #[test]
     fn wrong_value_is_named_and_explained_but_not_shown() {
         for (name, value, accepted) in [
             ("ETCD_LOCKED_TTL", "15", "`ms`, `s`, `m`, `h`"),
-            ("ETCD_LOCKED_TTL", "s", "`ms`, `s`, `m`, `h`"),
-            ("ETCD_LOCKED_TTL", "99999999999999999999s", "integer"),
             ("ETCD_LOCKED_TTL", "1h", "from 2s to 300s"),
             ("ETCD_LOCKED_WAIT", "never", "`none`, or `forever`"),
             ("ETCD_LOCKED_MAX_WAITERS", "0", "integer from 1"),
             ("ETCD_LOCKED_FOLLOW_MEMBERS", "yes", "`true` or `false`"),
             ("ETCD_LOCKED_PREFIX", "locks", "must end in `/`"),
-            ("ETCD_LOCKED_PREFIX", "locks/%s/", "only letters"),
             #[cfg(not(feature = "embedded"))]
             ("ETCD_LOCKED_ENDPOINTS", "embedded", "feature `embedded`"),
             ("ETCD_LOCKED_ENDPOINTS", "http://a:1, embedded", "alone"),
@@ -311,6 +302,15 @@ mod tests {
             };
             assert!(message.starts_with(&format!("`{name}`: ")), "{message}");
             assert!(message.contains(accepted) && !message.contains("hunter2"), "{message}");
+        }
+    }
+
+    #[test]
+    fn misspelt_variable_is_refused_with_the_nearest_name() {
+        for (wrong, nearest) in [("TLL", "TTL"), ("CA_CERT", "CACERT"), ("ENDPOINT", "ENDPOINTS")] {
+            let all = ["PATH".into(), format!("{OURS}TOKEN"), format!("{OURS}{wrong}")];
+            let error = check_variables(all.into_iter()).unwrap_err().to_string();
+            assert!(error.contains(&format!("write `{OURS}{nearest}`")), "{error}");
         }
     }
 
