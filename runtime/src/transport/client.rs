@@ -274,7 +274,10 @@ impl Client {
         let (mut causes, mut stale) = (Vec::new(), None);
         for endpoint in round {
             match self.ask(&endpoint, limit, deadline, false, &call).await {
-                Ok(answer) if is_stale(&answer) => stale = Some(answer),
+                Ok(answer) if is_stale(&answer) => {
+                    stale = Some(answer);
+                    endpoint.lose(endpoint.generation()); // another may not lag, behind the same address
+                }
                 Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
                 Err(Failure::Unknown(cause)) if effect == Effect::None => {
                     causes.push(passed_over(cause))

@@ -1,19 +1,20 @@
 //! Endpoint of etcd: its client, opened when first used (rules P32, P33).
 
+use std::future::pending;
 use std::mem;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use etcd_client::Client;
+use etcd_client::{Client, WatchClient};
 use etcd_locked_core::{Failure, Refusal};
 use tokio::sync::watch;
 
 use super::cluster::Clusters;
 use super::errors::{
-    Class, Suspicion, bad_certificate, classify, describe, misconfigured, named, refused, silence,
-    spoken, suspicion, unopened,
+    Class, NO_LEADER, Suspicion, bad_certificate, classify, describe, misconfigured, named,
+    refused, silence, spoken, suspicion, unopened,
 };
 use super::reach::Reach;
 use super::scheme::speaks;
@@ -157,15 +158,7 @@ impl Endpoint {
 
     /// Whether a connection is open and proven.
     pub(super) fn is_connected(&self) -> bool {
-        let last = lock(&self.last);
-        last.as_ref().is_some_and(|last| last.is_proven() && !self.has_lost(last.generation))
-    }
-
-    /// Lets go of the connection, which closes when the exchanges under way on it have ended. The next exchange opens another.
-    pub(super) fn rest(&self) {
-        if let Some(last) = &mut *lock(&self.last) {
-            last.stage = watch::channel(Stage::Begun).1; // broken off
-        }
+        lock(&self.last).as_ref().is_some_and(Opening::is_proven)
     }
 
     /// Makes streams leave the endpoint, which is used no more.
@@ -178,7 +171,7 @@ impl Endpoint {
     fn opening(self: &Arc<Self>) -> Opening {
         let mut slot = lock(&self.last);
         match &*slot {
-            Some(last) if last.is_of_use() && !self.has_lost(last.generation) => last.clone(),
+            Some(last) if last.is_of_use() => last.clone(),
             last => {
                 let generation = last.as_ref().map_or(1, |last| last.generation + 1);
                 slot.insert(self.begin(generation)).clone()
@@ -192,9 +185,9 @@ impl Endpoint {
         Opening { stage, generation }
     }
 
-    /// The generation of its last connection, open or not.
-    pub(super) fn generation(&self) -> Option<u64> {
-        lock(&self.last).as_ref().map(|last| last.generation)
+    /// The generation of its last connection, open or not; 0 if there was none.
+    pub(super) fn generation(&self) -> u64 {
+        lock(&self.last).as_ref().map_or(0, |last| last.generation)
     }
 
     /// The next exchange uses a new connection, if the last one is of this generation and open. What uses that goes on.
@@ -206,8 +199,11 @@ impl Endpoint {
         }
     }
 
-    /// Its connections up to this generation are not used again; exchanges under way on them may still end.
+    /// Its connections up to this generation are not used again, and close when the exchanges under way on them have ended.
     pub(super) fn lose(&self, generation: u64) {
+        if let Some(last) = lock(&self.last).as_mut().filter(|it| it.generation <= generation) {
+            last.stage = watch::channel(Stage::Begun).1; // without its client
+        }
         self.lost.send_if_modified(|lost| mem::replace(lost, generation.max(*lost)) < generation);
     }
 
@@ -235,9 +231,7 @@ impl Endpoint {
     ) -> Result<Arc<Client>, Failure> {
         let terms = self.means.terms.current().await;
         let terms = terms.map_err(|message| Failure::Unavailable(named(&self.name, message)))?;
-        let endpoint = Arc::downgrade(self);
-        let closed = move || drop(endpoint.upgrade().inspect(|it| it.lose(generation)));
-        let client = match self.target.open(&terms, Arc::new(closed)).await {
+        let client = match self.target.open(&terms).await {
             Ok(client) => Arc::new(client),
             Err(error) => return Err(self.unopened(&error).await),
         };
@@ -265,8 +259,27 @@ impl Endpoint {
             clusters.meet(&self.name, id, &version);
         }
         self.served.store(true, Ordering::Relaxed);
+        if self.target.is_by_url() {
+            self.guard(client.watch_client(), generation);
+        }
         self.means.clusters.reach.change(|state, _| state.etcd.connect());
         Ok(client)
+    }
+
+    /// Loses a connection once its member has no leader, is silent or closes it: each ends an open stream. What that watches is never
+    /// there, and who may not watch it has a stream all the same.
+    fn guard(self: &Arc<Self>, mut watches: WatchClient, generation: u64) {
+        let (endpoint, mut lost) = (Arc::downgrade(self), self.lost.subscribe());
+        tokio::spawn(async move {
+            let ends = async {
+                let Ok(mut stream) = watches.watch("\0", None).await else { pending().await };
+                while let Ok(Some(_)) = stream.message().await {}
+            };
+            tokio::select! {
+                () = ends => drop(endpoint.upgrade().inspect(|it| it.lose(generation))),
+                _ = lost.wait_for(|lost| *lost >= generation) => {} // or the endpoint has gone
+            }
+        });
     }
 
     /// What a connection that was not opened comes to. An endpoint that never served may have the wrong scheme; of one that did, the same
@@ -299,7 +312,9 @@ impl Connection {
     /// What a failed exchange over this connection comes to.
     pub(super) fn failed(&self, error: &etcd_client::Error) -> Failure {
         let Endpoint { target, name, .. } = &*self.endpoint;
-        if !spoken(error) {
+        let message = describe(error);
+        // Behind the same address there may be a member that has a leader.
+        if !spoken(error) || message.contains(NO_LEADER) {
             self.lose();
         }
         // One side has refused the other's certificate, so there was no connection that could have carried the request. On a
@@ -310,7 +325,6 @@ impl Connection {
         {
             return bad_certificate(name, error);
         }
-        let message = describe(error);
         match classify(error) {
             Class::Unavailable => Failure::Unavailable(named(name, message)),
             Class::Refused(kind) => refused(kind, name, message),

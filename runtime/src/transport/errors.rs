@@ -105,7 +105,8 @@ pub(super) enum Class {
     Unknown,
 }
 
-/// etcd's word for a lease that has ended.
+/// etcd's words for a member that has no leader, and for a lease that has ended.
+pub(super) const NO_LEADER: &str = "etcdserver: no leader";
 pub(super) const NO_LEASE: &str = "etcdserver: requested lease not found";
 
 /// Rule P34's table. What is not in it is [`Class::Unknown`]: a wrong guess the other way would leave a ghost key
@@ -114,7 +115,7 @@ const CLASSES: &[(&str, Class)] = &[
     ("tcp connect error", Class::Unavailable),
     ("dns error", Class::Unavailable),
     (ENDED, Class::Unavailable),
-    ("etcdserver: no leader", Class::Unavailable),
+    (NO_LEADER, Class::Unavailable),
     ("etcdserver: not capable", Class::Unavailable),
     ("etcdserver: too many requests", Class::Unavailable),
     ("etcdserver: rpc not supported for learner", Class::Unavailable),

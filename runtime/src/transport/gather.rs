@@ -24,13 +24,11 @@ const FULL: usize = 64 * 1024;
 /// Error of a channel that may not connect again; `errors` reads it as not applied.
 pub(super) const ENDED: &str = "the connection has ended";
 
-pub(super) type Closed = Arc<dyn Fn() + Send + Sync>;
-
 /// Returns a channel that connects when first used, to the first of these endpoints that accepts; `None` of none. When that one is
 /// gone it goes on with the next: etcd-client's balancer would go on asking an endpoint that is down, and each of these calls would
-/// fail (rule P32). All that is said of the connection itself is as for the first endpoint. With `closed`, which is called when its
-/// connection is over, it never connects again: by then the address may lead to another cluster (rule P35).
-pub(super) fn connect(endpoints: &[Endpoint], closed: Option<Closed>) -> Option<Channel> {
+/// fail (rule P32). All that is said of the connection itself is as for the first endpoint. With `once` it never connects again: by
+/// then the address may lead to another cluster (rule P35).
+pub(super) fn connect(endpoints: &[Endpoint], once: bool) -> Option<Channel> {
     let first = endpoints.first()?;
     let each = first.get_connect_timeout();
     let mut tcp = HttpConnector::new();
@@ -45,16 +43,15 @@ pub(super) fn connect(endpoints: &[Endpoint], closed: Option<Closed>) -> Option<
     };
     let (made, next) = (AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));
     Some(whole.connect_with_connector_lazy(service_fn(move |_: Uri| {
-        let ended = closed.is_some() && made.swap(true, Ordering::Relaxed);
-        let (mut tcp, uris, next, closed) =
-            (tcp.clone(), uris.clone(), next.clone(), closed.clone());
+        let ended = once && made.swap(true, Ordering::Relaxed);
+        let (mut tcp, uris, next) = (tcp.clone(), uris.clone(), next.clone());
         async move {
             let mut failed = tower::BoxError::from(ENDED);
             for _ in (0..uris.len()).take_while(|_| !ended) {
                 // One that accepts and then is silent is not the first to be asked again.
                 let at = next.fetch_add(1, Ordering::Relaxed) % uris.len();
                 match tcp.call(uris[at].clone()).await {
-                    Ok(it) => return Ok(TokioIo::new(Gathered::of(it.into_inner(), closed))),
+                    Ok(stream) => return Ok(TokioIo::new(Gathered::of(stream.into_inner()))),
                     Err(error) => failed = error.into(),
                 }
             }
@@ -71,18 +68,11 @@ struct Gathered<S> {
     sent: usize,
     /// How much there was when the flush was put off.
     put_off_at: usize,
-    closed: Option<Closed>,
-}
-
-impl<S> Drop for Gathered<S> {
-    fn drop(&mut self) {
-        self.closed.iter().for_each(|closed| closed());
-    }
 }
 
 impl<S: AsyncWrite + Unpin> Gathered<S> {
-    fn of(stream: S, closed: Option<Closed>) -> Self {
-        Self { stream, written: Vec::new(), sent: 0, put_off_at: 0, closed }
+    fn of(stream: S) -> Self {
+        Self { stream, written: Vec::new(), sent: 0, put_off_at: 0 }
     }
 
     /// Hands the stream all that was written.
@@ -160,7 +150,7 @@ mod tests {
     #[tokio::test]
     async fn writes_of_one_round_of_tasks_leave_together() {
         let (ours, mut theirs) = duplex(1024);
-        let mut gathered = Gathered::of(ours, None);
+        let mut gathered = Gathered::of(ours);
         gathered.write_all(b"head").await.unwrap();
         assert!(gathered.flush().now_or_never().is_none(), "put off once");
         gathered.write_all(b"body").await.unwrap();
@@ -172,7 +162,7 @@ mod tests {
     #[tokio::test]
     async fn more_than_the_stream_takes_at_once_arrives_in_order() {
         let (ours, mut theirs) = duplex(1000);
-        let mut gathered = Gathered::of(ours, None);
+        let mut gathered = Gathered::of(ours);
         let sent: Vec<u8> = (0..300_000_u32).map(|n| n as u8).collect();
         let all = sent.clone();
         let sending = tokio::spawn(async move {

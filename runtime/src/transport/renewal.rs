@@ -226,7 +226,7 @@ impl Renewal {
     pub(super) fn silence(&mut self) -> Option<Arc<Endpoint>> {
         self.may_repeat = true;
         let (endpoint, generation) = self.newest.take()?;
-        let generation = generation.or_else(|| endpoint.generation());
+        let generation = generation.or_else(|| Some(endpoint.generation()));
         self.silent.push((endpoint.clone(), generation));
         Some(endpoint)
     }

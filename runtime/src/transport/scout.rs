@@ -87,7 +87,7 @@ impl Scout {
         }
         // One connection is enough.
         let endpoints = self.ring.round().into_iter();
-        endpoints.filter(|it| it.is_connected()).skip(1).for_each(|it| it.rest());
+        endpoints.filter(|it| it.is_connected()).skip(1).for_each(|it| it.lose(it.generation()));
         let (wake, clock) = (Arc::clone(&self.wake), Arc::clone(&self.means.clock));
         tokio::spawn(Self::go_on(Arc::downgrade(self), wake, clock));
     }
@@ -122,7 +122,7 @@ impl Scout {
         for endpoint in self.ring.round() {
             let asks = mixed || !self.means.clusters.knows(&endpoint.name);
             if asks && !endpoint.is_connected() && endpoint.connect(false).await.is_ok() {
-                endpoint.rest();
+                endpoint.lose(endpoint.generation());
             }
         }
     }
@@ -142,7 +142,7 @@ impl Scout {
                     let urls = usable(urls, &names);
                     return self.replace(configured, &urls).await;
                 }
-                Some(Err(error)) => tracing::debug!(parent: None, %error, "no member list"),
+                Some(Err(error)) => drop(connection.failed(&error)),
                 None => {}
             }
         }
@@ -161,7 +161,7 @@ impl Scout {
             let target = Target::Urls(vec![url.clone()]);
             let new = Endpoint::new(target, false, &self.means);
             if new.connect(false).await.is_ok() {
-                new.rest();
+                new.lose(new.generation());
                 endpoints.push(new);
             }
         }

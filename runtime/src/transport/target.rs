@@ -6,7 +6,7 @@ use std::time::Duration;
 use etcd_client::{Channel, Client, ConnectOptions, Error};
 use tonic::transport::Endpoint;
 
-use super::gather::{self, Closed};
+use super::gather;
 use super::keyring::Keyring;
 use crate::clock::Clock;
 use crate::values::{Config, Connector};
@@ -93,12 +93,12 @@ impl Terms {
         Ok(endpoint)
     }
 
-    /// A client that uses one of these URLs, the first that accepts; with `closed` it never connects again.
-    async fn connect(&self, urls: &[String], closed: Option<Closed>) -> Result<Client, Error> {
+    /// A client that uses one of these URLs, the first that accepts; with `once` it never connects again.
+    async fn connect(&self, urls: &[String], once: bool) -> Result<Client, Error> {
         let endpoints = urls.iter().map(|url| self.endpoint(url));
         let endpoints: Vec<_> = endpoints.collect::<Result<_, _>>()?;
         let options = Some(self.options.clone());
-        match gather::connect(&endpoints, closed) {
+        match gather::connect(&endpoints, once) {
             Some(channel) => Client::from_channel(Channel::Tonic(channel), options).await,
             None => Client::connect([""; 0], options).await, // says so
         }
@@ -159,13 +159,13 @@ impl Target {
         }
         let first = urls.iter().position(|url| url == first);
         urls.rotate_left(first.unwrap_or(0));
-        terms.connect(&urls, None).await
+        terms.connect(&urls, false).await
     }
 
     /// The engine's own client of one endpoint, for one connection. A closure's client may make others.
-    pub(super) async fn open(&self, terms: &Terms, closed: Closed) -> Result<Client, Error> {
+    pub(super) async fn open(&self, terms: &Terms) -> Result<Client, Error> {
         match self {
-            Self::Urls(urls) => terms.connect(urls, Some(closed)).await,
+            Self::Urls(urls) => terms.connect(urls, true).await,
             Self::Connector(connector) => connector.connect(terms.options.clone()).await,
         }
     }

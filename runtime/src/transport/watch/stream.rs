@@ -19,9 +19,6 @@ use crate::transport::convert::{MAX_ANSWER, key_value};
 /// How long opening a stream may take, the first watch's confirmation included.
 const OPEN: Duration = Duration::from_secs(3);
 
-/// The stream outlives its last watch by this much: names come and go.
-const LINGER: Duration = Duration::from_secs(1);
-
 /// How often etcd is asked for progress on an open stream, which shows that the stream lives (rule P17). An answer may overtake
 /// events, so it says nothing of any watch.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -169,20 +166,15 @@ impl Stream {
         end
     }
 
-    /// Sends what is to be sent and hands on what comes, until the stream ends.
+    /// Sends what is to be sent and hands on what comes, until the stream ends. Without watches it stays open, as names come and go.
     async fn relay(
         &mut self,
         mut sender: WatchRequestSender,
         mut answers: WatchResponseStream,
         mut lost: Pin<&mut impl Future<Output = ()>>,
     ) -> End {
-        let mut idle = None;
         let mut period_over = self.clock.sleep_until(self.clock.now() + period(&*self.clock));
         loop {
-            idle = match self.table.watches.is_empty() {
-                true => idle.or_else(|| Some(self.clock.now() + LINGER)),
-                false => None,
-            };
             let next = self.table.next();
             tokio::select! {
                 command = self.commands.recv() => match command {
@@ -217,7 +209,6 @@ impl Stream {
                     period_over = self.clock.sleep_until(self.clock.now() + period(&*self.clock));
                 }
                 () = lost.as_mut() => return End::Broken,
-                () = until(&*self.clock, idle) => return End::Idle,
                 () = until(&*self.clock, self.table.wake()) => self.table.resume(self.clock.now()),
             }
         }
