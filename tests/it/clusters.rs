@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use etcd_client::Client;
-use etcd_locked_devkit::Proxy;
+use etcd_locked_devkit::{Direction, Proxy};
 use etcd_locked_tests::Witness;
 use tempfile::TempDir;
 use tokio::time::interval;
@@ -99,17 +99,17 @@ async fn address_that_leads_to_another_cluster_is_refused() {
     real_etcd_only!("embedded etcds all have one id");
     let (one, two) = (Etcd::start().await, Etcd::start().await);
     let ids = [id(one.client().await).await, id(two.client().await).await];
-    let proxies = [&one, &one].map(|etcd| Proxy::start(etcd.address()).expect("a proxy"));
+    let mut proxies = [&one, &one].map(|etcd| Proxy::start(etcd.address()).expect("a proxy"));
     let endpoints = proxies.each_ref().map(Proxy::endpoint);
     let mut process = process(&endpoints.each_ref().map(String::as_str), None);
     process.asked("lock orders/7", "locked").await;
-    for in_use in proxies.iter().filter(|proxy| proxy.open() > 0) {
-        in_use.lead_to(two.address());
-        in_use.reset_all();
-    }
-    let directory = TempDir::new().expect("a temporary directory");
-    process.send(&format!("tally till {}", directory.path().display()));
-    refused(&mut process, &ids).await; // until then, the other address serves
+    proxies.sort_by_key(|proxy| proxy.bytes(Direction::Requests));
+    let [other, in_use] = &proxies;
+    other.refuse();
+    in_use.lead_to(two.address());
+    in_use.reset_all();
+    let failed = process.asked("lock orders/8", "failed").await;
+    assert!(failed.contains("Backend") && ids.iter().all(|id| failed.contains(id)), "{failed}");
     let status = two.client().await.status().await.expect("a status");
     assert_eq!(status.header().expect("a header").revision(), 1, "something was written there");
 }

@@ -15,8 +15,6 @@ use crate::real_only::real_etcd_only;
 use crate::shop::Shop;
 use crate::worker::Worker;
 
-const NOTHING: [(&str, &str); 0] = [];
-
 /// The connect time-out in these tests, and the slack for a busy machine.
 const CONNECT: Duration = Duration::from_secs(4);
 const SLACK: Duration = Duration::from_secs(8);
@@ -60,7 +58,7 @@ async fn mistake(config: Config, parts: &[&str]) {
 
 #[limit::test]
 async fn a_process_without_settings_names_what_to_set() {
-    let mut worker = Worker::start(NOTHING);
+    let mut worker = Worker::start([("", ""); 0]);
     let failed = worker.asked("lock orders/7", "failed").await;
     assert!(failed.starts_with("orders/7 NotInitialized"), "{failed}");
     assert!(failed.contains("ETCD_LOCKED_ENDPOINTS"), "{failed}");
