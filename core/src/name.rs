@@ -62,6 +62,8 @@ pub struct Name {
     pub waiters: BTreeMap<Ticket, CallId>,
     /// The single tries among them.
     pub tries: BTreeMap<Ticket, CallId>,
+    /// How many waiters there are of each [`kind`].
+    kinds: [usize; 3],
     pub contenders: BTreeMap<u64, Contender>,
     /// The one that may be put, or waits, for the head of the queue.
     in_line: Option<u64>,
@@ -226,16 +228,17 @@ impl Name {
         Some((*id, calls.get(*id)?))
     }
 
-    /// Returns true if a single try would have to queue behind a call that wants something else.
-    pub fn is_taken_for(&self, call: &Call, calls: &Calls) -> bool {
-        let excludes = |head: &Call| {
-            head.is_group() || call.is_group() || head.wish.mode.excludes(call.wish.mode)
-        };
-        self.head(calls).is_some_and(|(_, head)| excludes(head))
+    /// Returns true if a single try would have to queue behind calls that want something else.
+    pub fn is_taken_for(&self, call: &Call) -> bool {
+        match kind(call) {
+            0 => !self.waiters.is_empty(),
+            kind => self.waiters.len() > self.kinds[kind],
+        }
     }
 
     pub fn enter(&mut self, id: CallId, call: &Call) {
         let Some(ticket) = call.ticket() else { return };
+        self.kinds[kind(call)] += 1;
         if call.is_try() {
             self.tries.insert(ticket, id);
         }
@@ -245,7 +248,9 @@ impl Name {
     pub fn leave(&mut self, call: &Call) {
         let Some(ticket) = call.ticket() else { return };
         self.tries.remove(&ticket);
-        self.waiters.remove(&ticket);
+        if self.waiters.remove(&ticket).is_some() {
+            self.kinds[kind(call)] -= 1;
+        }
     }
 
     fn numbered(&self, number: u64) -> Option<(u64, &Contender)> {
@@ -359,6 +364,15 @@ fn list<T: Ord>(all: &mut BTreeSet<T>, item: T, belongs: bool) {
         true => all.insert(item),
         false => all.remove(&item),
     };
+}
+
+/// The kind of a call: those of one kind may hold a name together; of the first none may, or only group by group.
+fn kind(call: &Call) -> usize {
+    match call.wish.mode {
+        Mode::Shared if !call.is_group() => 1,
+        Mode::Permits(_) if !call.is_group() => 2,
+        _ => 0,
+    }
 }
 
 /// All names that this process wants, holds, or still watches.

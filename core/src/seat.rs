@@ -45,15 +45,10 @@ pub enum Seat {
 }
 
 impl Mode {
-    /// Whether an older key on that seat excludes a call of this mode by itself.
+    /// Whether an older key on that seat excludes a call of this mode by itself. Permits do so only by their number.
     pub fn is_excluded_by(self, older: Seat) -> bool {
-        older.mode().excludes(self)
-    }
-
-    /// Whether a call of this mode excludes one of the other by itself. Permits do so only by their number.
-    pub fn excludes(self, other: Self) -> bool {
         use Mode::{Permits, Shared};
-        !matches!((self, other), (Shared, Shared) | (Permits(_), Permits(_)))
+        !matches!((self, older.mode()), (Shared, Shared) | (Permits(_), Permits(_)))
     }
 
     /// How many older keys of its own kind leave room for a call; `None`: any number.

@@ -55,7 +55,7 @@ const CORE: Rooms = Rooms {
         ("transactions", &[]),
         ("outbox", &["transactions"]),
         ("session", &["outbox", "timers", "transactions"]),
-        ("pool", &["session", "timers"]),
+        ("pool", &["session", "timers", "transactions"]),
         ("contender", &["ownership"]),
         ("call", &["contender"]),
         ("name", &["call", "contender", "ownership", "pool", "session"]),

@@ -148,6 +148,10 @@ impl Core {
             }
             // One bad name fails all: they go in smaller transactions, but no group is torn (rules P9, P13).
             Err(Failure::Refused(kind, _)) if units.len() > 1 && kind != Refusal::NoSpace => {
+                if kind == Refusal::LeaseNotFound {
+                    let hurry = |id| self.sessions.wake(id).map_or((), |it| it.hurry(self.now));
+                    sessions.into_iter().for_each(hurry); // a renewal shows whose
+                }
                 let half = units.len() / 2;
                 self.put_again(units, Some(half));
             }
@@ -290,9 +294,14 @@ impl Core {
             return self.read_at(id, at);
         }
         let Some(contender) = name.contenders.get_mut(&id.number) else { return };
-        let readable = matches!(contender.state, State::Waiting | State::Held(_));
-        if readable && !replace(&mut contender.to_read, true) {
-            self.view.reads.pending.push_back(id);
+        let waits = match &contender.state {
+            State::Waiting => true,
+            State::Held(it) => it.asked.is_some(), // the next call of this process does
+            _ => return,
+        };
+        if !replace(&mut contender.to_read, true) {
+            let line = &mut self.view.reads.pending;
+            if waits { line.push_front(id) } else { line.push_back(id) }
         }
     }
 

@@ -70,7 +70,7 @@ impl Core {
         let mut taken = false;
         for name in &*names {
             if let Some(name) = self.names.get_mut(*name) {
-                taken |= tries && name.is_taken_for(&call, &self.calls);
+                taken |= tries && name.is_taken_for(&call);
                 name.enter(id, &call);
             }
         }

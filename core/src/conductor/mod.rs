@@ -77,6 +77,8 @@ pub struct Core {
     last_request: u64,
     /// Until then nothing but what sessions need is sent: etcd was too busy for something (rule P34).
     rests_until: Option<Moment>,
+    /// How often in a row.
+    refusals: u32,
     /// Since when etcd is lost, if it is, and why.
     lost: Option<(Moment, Option<Cause>)>,
     shutdown: Shutdown,
@@ -103,6 +105,7 @@ impl Core {
             under_way: BTreeMap::new(),
             last_request: 0,
             rests_until: None,
+            refusals: 0,
             lost: None,
             shutdown: Shutdown::default(),
             outputs: VecDeque::new(),
@@ -222,9 +225,15 @@ impl Core {
     /// etcd answered a request, or did not.
     fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
         let Some(exchange) = self.under_way.remove(&request) else { return };
-        if matches!(result, Err(Failure::Unavailable(_))) {
-            let pause = self.jitter.pause(0);
-            self.rests_until.get_or_insert(self.now + pause);
+        self.rests_until.take_if(|until| *until <= self.now);
+        match &result {
+            _ if matches!(exchange, Exchange::Session(..)) => {} // it has pauses of its own
+            Err(Failure::Unavailable(_)) if self.rests_until.is_none() => {
+                self.rests_until = Some(self.now + self.jitter.pause(self.refusals));
+                self.refusals += 1;
+            }
+            Ok(_) => self.refusals = 0,
+            Err(_) => {}
         }
         match exchange {
             Exchange::Session(id, asked) => {
@@ -269,7 +278,7 @@ impl Core {
         if !self.may_send() || self.rests_until.is_some() {
             return;
         }
-        if self.outbox.puts.is_ready() {
+        if self.outbox.puts.is_ready() && !self.waits_for_more(true) {
             // What has lingered would soon be deleted in a transaction of its own: a commit more.
             self.names.end_lingering(self.now, LOCKS);
             self.settle();

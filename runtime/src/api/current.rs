@@ -45,8 +45,7 @@ impl Current {
         lock_of(&self.0.locks, &name.lock_name()).map(|lock| lock.token)
     }
 
-    /// Each name with its token, in the order in which the call names them, equal names once. Tokens of different names
-    /// are not comparable.
+    /// Each name with its token, in the order of the call, equal names once. Tokens of different names are not comparable.
     pub fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
         self.0.locks.tokens()
     }
@@ -113,8 +112,7 @@ pub(crate) fn holds(engine: &Engine) -> Vec<Arc<OwnedLocks>> {
     all.filter(|locks| locks.call().is_some()).collect()
 }
 
-/// A lock that the task holds, with the others of its call, and whether a body in this very task holds it, which does not run while
-/// another body does here.
+/// A lock that the task holds, with the others of its call, and whether a body in this very task holds it.
 pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<(OwnedLock, Arc<OwnedLocks>, bool)> {
     held(engine).find_map(|(Current(held), here)| {
         let lock = held.locks.locks().find(|lock| lock.is_of(name))?;

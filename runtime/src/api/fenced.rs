@@ -202,8 +202,7 @@ async fn begun<D: Fenceable>(
     }
 }
 
-/// Shows the tokens of locks of a call to a transaction. Exclusive ones only, by the types of those who call it: tokens of readers do
-/// not follow each other.
+/// Shows the tokens of exclusive locks of a call to a transaction: those of readers do not follow each other.
 pub(crate) async fn fence<'t, 'l, D: Fenceable>(
     call: &OwnedLocks,
     locks: impl IntoIterator<Item = &'l OwnedLock>,

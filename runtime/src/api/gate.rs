@@ -22,8 +22,7 @@ pub(crate) trait Body<T> {
 }
 
 pin_project! {
-    /// A body, in its caller's future or its task, and after its end its output in the same room: boxed, so that the future does not
-    /// grow by it.
+    /// A body, and after its end its output in the same room: boxed, so that the future does not grow by it.
     #[project = Projected]
     pub(crate) enum Slot<F: Future> {
         Body { #[pin] body: F },

@@ -57,8 +57,7 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
         lock_of(&self.grant.locks, &name.lock_name()).map(|lock| lock.token)
     }
 
-    /// Each name with its token, in the order in which the call names them, equal names once. Tokens of different names
-    /// are not comparable.
+    /// Each name with its token, in the order of the call, equal names once. Tokens of different names are not comparable.
     pub fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
         self.grant.locks.tokens()
     }

@@ -45,8 +45,7 @@ impl Orders {
         self.refuses.store(refuses, Ordering::Relaxed);
     }
 
-    /// Checks the call of a task that holds `held` and asks for `wanted`: reports an order that is the other way round elsewhere,
-    /// once for each pair.
+    /// Reports once for each pair if a task that holds `held` asks for `wanted`, and these were taken the other way round elsewhere.
     pub(crate) fn check<'a>(
         &self,
         held: impl Iterator<Item = &'a Name>,

@@ -64,8 +64,7 @@ pub fn status() -> Status {
     }
 }
 
-/// The engine to use here: that of the scope, else of the thread, else of the process, which is started from the environment if
-/// need be.
+/// The engine to use here: that of the scope, else of the thread, else of the process, which may have to be started.
 pub(crate) fn here() -> Result<Locks, LockError> {
     if let Some(locks) = Locks::chosen() {
         return Ok(locks);
@@ -81,7 +80,6 @@ pub(crate) fn here() -> Result<Locks, LockError> {
     engine.clone().ok_or(LockError::ShuttingDown)
 }
 
-/// The process's engine is unused while there is a second reference to this, as each test kit has one: a kit's calls are not to end
-/// at a real etcd.
+/// The process's engine is unused while there is a second reference to this, as each test kit has one.
 #[cfg(feature = "testing")]
 pub(crate) static KITS: LazyLock<Arc<()>> = LazyLock::new(Arc::default);

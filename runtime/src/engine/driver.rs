@@ -361,8 +361,7 @@ impl Driver {
         self.effects.extend(reply.map(|(name, reply)| Effect::Done(reply, result, name)));
     }
 
-    /// Ends what calls still hold or wait for: the engine reports no loss any more, and a body that runs on without its lock
-    /// ends now.
+    /// Ends what calls still hold or wait for: the engine reports no loss any more, and bodies without their locks end now.
     fn close(&mut self) {
         let asked = self.drained.is_some();
         let mut drained = self.drained.take().unwrap_or_default();

@@ -114,8 +114,7 @@ fn time_keeper(
 }
 
 impl Engine {
-    /// Starts an engine that goes by this clock, with a thread on the runtime that `runtime` makes there. It connects when
-    /// first used.
+    /// Starts an engine that goes by this clock, on a thread with the runtime that `runtime` makes. It connects when first used.
     pub(crate) fn start(
         config: Config,
         clock: Arc<dyn Clock>,
@@ -254,8 +253,7 @@ impl Engine {
         ownership.release(how)
     }
 
-    /// Shows the engine as it is now, without stopping it. If etcd has not answered for a while, the engine asks it, for the next
-    /// time.
+    /// Shows the engine as it is now. If etcd has not answered for a while, the engine asks it, for the next time.
     pub(crate) fn view(&self) -> View {
         if !self.is_here() {
             return View::default();

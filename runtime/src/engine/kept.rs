@@ -67,8 +67,7 @@ impl Kept {
         self.moves.get_or_insert_default();
     }
 
-    /// Returns the next move that a shutdown needs, unless enough of them are under way: calls with the same rest of their time, in
-    /// seconds.
+    /// Returns the next move that a shutdown needs, unless enough are under way: calls with the same rest of their time, in seconds.
     pub(super) fn next_move(&mut self, now: Moment) -> Option<Move> {
         let moves = self.moves.as_mut().filter(|moves| **moves < MOVES)?;
         let secs = |until: Moment| whole_secs(until - now).max(SHORTEST);

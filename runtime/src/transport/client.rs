@@ -273,10 +273,11 @@ impl Client {
         let deadline = self.clock.now() + whole.min(FOREVER);
         let (mut causes, mut stale) = (Vec::new(), None);
         for endpoint in round {
+            let generation = endpoint.generation();
             match self.ask(&endpoint, limit, deadline, false, &call).await {
                 Ok(answer) if is_stale(&answer) => {
                     stale = Some(answer);
-                    endpoint.lose(endpoint.generation()); // another may not lag, behind the same address
+                    endpoint.lose(generation); // another member may not lag, behind the same address
                 }
                 Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
                 Err(Failure::Unknown(cause)) if effect == Effect::None => {
@@ -293,8 +294,7 @@ impl Client {
         stale.ok_or_else(|| unserved(causes))
     }
 
-    /// Asks one endpoint; the call may take `limit`, connecting and the call together not beyond `deadline`. If it `may_repeat`, the
-    /// connection need not be proven.
+    /// Asks one endpoint, within `limit` for the call, and connects before `deadline`. If it `may_repeat`, that need not be proven.
     async fn ask<T, F>(
         &self,
         endpoint: &Arc<Endpoint>,

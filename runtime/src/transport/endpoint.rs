@@ -10,6 +10,7 @@ use std::time::Duration;
 use etcd_client::{Client, WatchClient};
 use etcd_locked_core::{Failure, Refusal};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 use super::cluster::Clusters;
 use super::errors::{
@@ -42,6 +43,8 @@ pub(super) struct Endpoint {
     /// Connections up to this generation are not used again.
     lost: watch::Sender<u64>,
     last: Mutex<Option<Opening>>,
+    /// What guards the last proven connection.
+    guard: Mutex<Option<AbortHandle>>,
     means: Means,
 }
 
@@ -122,6 +125,7 @@ impl Endpoint {
             served: AtomicBool::new(false),
             lost: watch::Sender::new(0),
             last: Mutex::default(),
+            guard: Mutex::default(),
             means: means.clone(),
         })
     }
@@ -270,16 +274,22 @@ impl Endpoint {
     /// there, and who may not watch it has a stream all the same.
     fn guard(self: &Arc<Self>, mut watches: WatchClient, generation: u64) {
         let (endpoint, mut lost) = (Arc::downgrade(self), self.lost.subscribe());
-        tokio::spawn(async move {
+        let guard = tokio::spawn(async move {
             let ends = async {
-                let Ok(mut stream) = watches.watch("\0", None).await else { pending().await };
-                while let Ok(Some(_)) = stream.message().await {}
+                match watches.watch("\0", None).await {
+                    Ok(mut stream) => while let Ok(Some(_)) = stream.message().await {},
+                    Err(error) if !spoken(&error) || describe(&error).contains(NO_LEADER) => {}
+                    Err(_) => pending().await,
+                }
             };
             tokio::select! {
                 () = ends => drop(endpoint.upgrade().inspect(|it| it.lose(generation))),
                 _ = lost.wait_for(|lost| *lost >= generation) => {} // or the endpoint has gone
             }
         });
+        // It would keep the connection before open.
+        let before = lock(&self.guard).replace(guard.abort_handle());
+        before.iter().for_each(AbortHandle::abort);
     }
 
     /// What a connection that was not opened comes to. An endpoint that never served may have the wrong scheme; of one that did, the same

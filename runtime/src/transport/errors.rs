@@ -109,8 +109,7 @@ pub(super) enum Class {
 pub(super) const NO_LEADER: &str = "etcdserver: no leader";
 pub(super) const NO_LEASE: &str = "etcdserver: requested lease not found";
 
-/// Rule P34's table. What is not in it is [`Class::Unknown`]: a wrong guess the other way would leave a ghost key
-/// (rule P10).
+/// Rule P34's table. What is not in it is [`Class::Unknown`]: a wrong guess the other way would leave a ghost key.
 const CLASSES: &[(&str, Class)] = &[
     ("tcp connect error", Class::Unavailable),
     ("dns error", Class::Unavailable),

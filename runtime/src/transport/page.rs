@@ -22,8 +22,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Reads the keys from `from` up to `end`, as they were at a revision, or are now: so they are read too once the revision is
-    /// compacted.
+    /// Reads the keys from `from` up to `end`, as they were at a revision, or as they are now once that is compacted.
     pub(super) async fn read(
         connection: Connection,
         from: &[u8],

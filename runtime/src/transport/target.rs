@@ -146,8 +146,7 @@ impl Target {
         matches!(self, Self::Urls(urls) if urls.iter().any(|url| url.starts_with("https://")))
     }
 
-    /// A client, carried by whatever runtime this is awaited on. It tries this URL first; among several `https` URLs
-    /// etcd-client chooses.
+    /// A client, on the runtime that this is awaited on. It tries this URL first; among several `https` URLs etcd-client chooses.
     pub(super) async fn connect(&self, terms: &Terms, first: &str) -> Result<Client, Error> {
         let mut urls = match self {
             Self::Urls(urls) => urls.clone(),

@@ -105,16 +105,21 @@ impl Config {
 
 const EMBEDDED: &str = "embedded";
 
-/// How all variables begin, and how they go on; `etcd-locked exec` sets the last two.
+/// How all variables begin, and how they go on.
 const OURS: &str = "ETCD_LOCKED_";
 const KNOWN: &str = "ENDPOINTS PREFIX TTL WAIT MAX_WAITERS FOLLOW_MEMBERS NAMES_IN_SPANS SERVICE USER PASSWORD_FILE \
-                     CACERT CERT KEY NAME TOKEN";
+                     CACERT CERT KEY";
 
 /// Refuses a variable that looks like one of ours, with the one that begins and ends most like it: it would be ignored.
 fn check_variables(all: impl Iterator<Item = String>) -> Result<(), LockError> {
     let known = || KNOWN.split(' ');
+    // `etcd-locked exec` sets two others, and Kubernetes some for a service whose name begins like ours.
+    let is_others = |it: &str| {
+        ["NAME", "TOKEN"].contains(&it) || it.contains("PORT") || it.ends_with("SERVICE_HOST")
+    };
     let mut ours = all.filter_map(|it| it.strip_prefix(OURS).map(String::from));
-    let Some(unknown) = ours.find(|it| known().all(|known| known != it)) else { return Ok(()) };
+    let is_unknown = |it: &String| known().all(|known| known != it) && !is_others(it);
+    let Some(unknown) = ours.find(is_unknown) else { return Ok(()) };
     let alike = |known: &&str| {
         let begin = known.bytes().zip(unknown.bytes()).take_while(|(a, b)| a == b).count();
         let end = known.bytes().rev().zip(unknown.bytes().rev()).take_while(|(a, b)| a == b);
@@ -308,8 +313,9 @@ mod tests {
     #[test]
     fn misspelt_variable_is_refused_with_the_nearest_name() {
         for (wrong, nearest) in [("TLL", "TTL"), ("CA_CERT", "CACERT"), ("ENDPOINT", "ENDPOINTS")] {
-            let all = ["PATH".into(), format!("{OURS}TOKEN"), format!("{OURS}{wrong}")];
-            let error = check_variables(all.into_iter()).unwrap_err().to_string();
+            let others = ["TOKEN", "SERVICE_HOST", "PORT_80_TCP", "X_SERVICE_PORT"];
+            let all = others.into_iter().chain([wrong]).map(|it| format!("{OURS}{it}"));
+            let error = check_variables(all).unwrap_err().to_string();
             assert!(error.contains(&format!("write `{OURS}{nearest}`")), "{error}");
         }
     }
