@@ -14,7 +14,7 @@ use crate::transactions::LOCKS;
 /// How many leases are remembered that are over: more than sessions end in the time of a read.
 const OVER: usize = 1_024;
 
-/// For how many names it is remembered which session they have used last.
+/// How many names' sessions are remembered at most.
 const RECENT: u64 = 4_096;
 
 /// All sessions of a process: one for each TTL in use, or as many as its contenders need where a session takes only some (rule P27).
@@ -28,7 +28,7 @@ pub struct Sessions {
     limit: Option<usize>,
     /// Those that have room, by their TTL.
     with_room: BTreeSet<(i64, SessionId)>,
-    /// The sessions that were used last, by a number that their name has, and some other names.
+    /// The session that a name has used last, by a hash of the name. A few names may share one.
     recent: HashMap<u64, SessionId>,
     /// Those that may need something.
     pub awake: BTreeSet<SessionId>,
@@ -53,23 +53,19 @@ impl Sessions {
         self.all.get_mut(&id)
     }
 
-    /// The session that a call of this name and TTL is to use: the one that the name has used last, if that is in use and has room. Then
-    /// its key is the one that etcd knows: etcd keeps deleted keys until a compaction, and a range passes each of them. Else the oldest
-    /// that has room, so that the others come to rest, or a new one.
+    /// The session that a call of this name and TTL is to use. It is the one that the name has used last, if that is in use and has room:
+    /// with another lease the key would be another, and etcd's ranges pass deleted keys until a compaction. Else it is the oldest that has
+    /// room, so that the others come to rest, or a new one.
     pub fn choose(&mut self, now: Moment, ttl_secs: i64, name: &str) -> SessionId {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         let slot = hasher.finish() % RECENT;
-        let in_use = |id: &&SessionId| {
-            self.all.get(id).filter(|it| it.ttl_secs == ttl_secs && it.accepts()).is_some_and(
-                |it| {
-                    let keys = it.contenders.len();
-                    keys > 0 && self.limit.is_none_or(|limit| keys < 2 * limit)
-                },
-            )
+        let fits = |it: &Session| {
+            let has_room = self.limit.is_none_or(|limit| it.contenders.len() < 2 * limit);
+            it.ttl_secs == ttl_secs && it.accepts() && !it.contenders.is_empty() && has_room
         };
-        let recent = self.recent.get(&slot).filter(in_use).copied();
-        let id = recent.or_else(|| self.with_room(ttl_secs).next());
+        let recent = self.recent.get(&slot).filter(|id| self.all.get(id).is_some_and(fits));
+        let id = recent.copied().or_else(|| self.with_room(ttl_secs).next());
         let id = id.unwrap_or_else(|| self.open(now, ttl_secs));
         self.recent.insert(slot, id);
         id
@@ -100,7 +96,8 @@ impl Sessions {
         };
     }
 
-    /// The contenders of a call are to be put under a session, in one transaction. Returns them if that may be now.
+    /// The contenders of a call are to be put under a session, in one transaction. Returns them if that may be now: the session is open,
+    /// and etcd is not lost (`sends`). Else they wait in the session.
     pub fn attach(
         &mut self,
         now: Moment,

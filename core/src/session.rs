@@ -403,7 +403,7 @@ impl Session {
         self.barrier.get_or_insert_with(barrier).suspected |= suspected;
     }
 
-    /// Its puts were not applied, and its session key was read with that: if it is not as it was, new puts need to know how it is.
+    /// Takes in the mod revision of its session key, which was read when its puts were refused: a barrier finds out why it is another.
     pub fn compare(&mut self, now: Moment, modified: Option<Revision>) {
         if self.lease.as_ref().is_some_and(|it| it.modified != modified) {
             self.bar(now, false);

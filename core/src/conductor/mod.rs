@@ -75,9 +75,9 @@ pub struct Core {
     /// Requests without an answer.
     under_way: BTreeMap<RequestId, Exchange>,
     last_request: u64,
-    /// Until then nothing but what sessions need is sent: etcd was too busy for something (rule P34).
+    /// Until then nothing but what sessions need is sent: etcd did not take a transaction (rule P34).
     rests_until: Option<Moment>,
-    /// How often in a row.
+    /// How many transactions in a row it did not take, each after a pause.
     refusals: u32,
     /// Since when etcd is lost, if it is, and why.
     lost: Option<(Moment, Option<Cause>)>,
@@ -115,6 +115,7 @@ impl Core {
     /// Takes one input in; `now` never goes back.
     pub fn handle(&mut self, now: Moment, input: Input) {
         self.now = now;
+        self.rests_until.take_if(|until| *until <= now);
         self.is_command =
             matches!(input, Input::Acquire(_) | Input::Release { .. } | Input::Cancel(_));
         self.budget = if self.is_command { 0 } else { BUDGET };
@@ -225,7 +226,6 @@ impl Core {
     /// etcd answered a request, or did not.
     fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
         let Some(exchange) = self.under_way.remove(&request) else { return };
-        self.rests_until.take_if(|until| *until <= self.now);
         match &result {
             _ if matches!(exchange, Exchange::Session(..)) => {} // it has pauses of its own
             Err(Failure::Unavailable(_)) if self.rests_until.is_none() => {
@@ -274,7 +274,6 @@ impl Core {
     /// Sends what is ready, as much in one transaction as fits, and as many as the windows allow: first what others wait for.
     fn flush(&mut self) {
         self.flush_sessions();
-        self.rests_until.take_if(|until| *until <= self.now);
         if !self.may_send() || self.rests_until.is_some() {
             return;
         }

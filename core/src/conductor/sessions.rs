@@ -1,7 +1,6 @@
 //! Sessions: what they need is sent, and what follows from etcd's answers is carried out.
 
 use std::collections::BTreeSet;
-use std::mem::take;
 
 use super::{Core, Exchange, Timer};
 use crate::contender::{Contender, State};
@@ -36,11 +35,9 @@ impl Core {
                     let session = self.sessions.all.get_mut(&id);
                     let due = session.as_ref().and_then(|session| session.due(self.now));
                     self.timers.set(Timer::Session(id), due);
-                    let open = session.filter(|it| sends && it.is_open());
-                    self.outbox
-                        .puts
-                        .pending
-                        .extend(open.into_iter().flat_map(|it| take(&mut it.units)));
+                    if let Some(open) = session.filter(|it| sends && it.is_open()) {
+                        self.outbox.puts.pending.extend(open.units.drain(..));
+                    }
                 }
             }
         }
