@@ -87,7 +87,7 @@ pub(crate) fn object(contender: &Contender) -> Value {
     })
 }
 
-/// How long ago a time of a record was, by this machine's clock; nothing if it is no time. One in the future was just now.
+/// How long ago a time of a record was, by this machine's clock: zero if it is ahead, `None` if the text is not a time.
 pub(crate) fn ago(rfc3339: &str) -> Option<Duration> {
     let then = humantime::parse_rfc3339(rfc3339).ok()?;
     Some(SystemTime::now().duration_since(then).unwrap_or_default())

@@ -16,8 +16,7 @@ use crate::page::Page;
 /// Clears a terminal and goes to its first line.
 const CLEAR: &[u8] = b"\x1b[2J\x1b[H";
 
-const UNCOUNTED: &str =
-    "calls that wait in the process of a holder have no key, and are not counted: see its `/locks`";
+const UNCOUNTED: &str = "calls that wait in the process of a holder are not counted: its `etcd_locked::status()` lists them";
 
 pub(crate) async fn ls(connection: &Connection<'_>, options: &Ls) -> Result<bool, Failure> {
     let Some(every) = options.watch else {
@@ -77,13 +76,13 @@ async fn list(connection: &Connection<'_>, options: &Ls) -> Result<(), Failure> 
     sorted.iter().try_for_each(show)?;
     page.flush()?; // what was read is shown also where etcd fails
     read?;
-    if connection.json || !on_terminal() {
-    } else if found {
-        print(UNCOUNTED)?;
-    } else {
-        print(&format!("no name is locked below {}{}", connection.prefix, options.below))?;
+    match found {
+        _ if connection.json || !on_terminal() => Ok(()),
+        true => Ok(print(UNCOUNTED)?),
+        false => {
+            Ok(print(&format!("no name is locked below {}{}", connection.prefix, options.below))?)
+        }
     }
-    Ok(())
 }
 
 impl Ls {

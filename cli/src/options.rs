@@ -68,12 +68,12 @@ pub(crate) enum Command {
     /// List the names that are locked: who holds each, for how long, and how many processes wait
     ///
     /// On a terminal it is a table with a header; in a pipe there are fields between tabs and no header. Calls that wait in the process
-    /// of a holder have no key in etcd, so they are not counted: the `/locks` of that process has them.
+    /// of a holder put no key in etcd, so they are not counted: `etcd_locked::status()` of that process lists them.
     Ls(Ls),
     /// Show who holds a name and who waits for it, in order
     ///
     /// Each line is a key in etcd. A process has one for all its calls that wait for the name, or read under it, and none for those that
-    /// wait in the process of the holder: its own `/locks` and metrics have them. In a pipe there are fields between tabs and no header.
+    /// wait in the process of the holder: its own status and metrics have them. In a pipe there are fields between tabs and no header.
     ///
     /// If the name is in a deadlock, that is shown too. With --json `cycle` has its names, from this one back to it; it is empty if there
     /// is none, and null where that is not known, for which standard error has the reason.
@@ -177,7 +177,7 @@ pub(crate) struct Ls {
     /// Only names that a process on this host holds
     #[arg(long)]
     pub(crate) host: Option<String>,
-    /// Only names that are held for so long, such as 10m
+    /// Only names that have been held for at least this long, such as 10m
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
     pub(crate) held_for: Duration,
     /// What comes first: names with most waiters, or those that are held longest. Else it is the order of their keys

@@ -44,7 +44,7 @@ pub(crate) async fn who(connection: &Connection<'_>, name: &str) -> Result<bool,
     page.flush()?;
     if on_terminal() {
         print(
-            "calls that wait in the process of a holder have no key, and no line: see its `/locks`",
+            "calls that wait in the process of a holder are not listed: its `etcd_locked::status()` has them",
         )?;
     }
     if let Some(cycle) = cycle.filter(|cycle| !cycle.is_empty()) {

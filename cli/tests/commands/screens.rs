@@ -75,7 +75,7 @@ fn ls_shows_each_name_in_a_row() {
     imports     permit     shop vm:5714 importer::run, 1 may hold it  <1s       0        -
     orders/7    exclusive  shop vm:5711 shop::invoice                 <1s       2        <1s
     reports     shared     shop vm:5717 reports::show                 <1s       0        -
-    calls that wait in the process of a holder have no key, and are not counted: see its `/locks`
+    calls that wait in the process of a holder are not counted: its `etcd_locked::status()` lists them
     ");
     let in_a_pipe = text(&scene.run(&["ls", "orders/"]));
     assert_eq!(in_a_pipe, "orders/7\texclusive\tshop vm:5711 shop::invoice\t<1s\t2\t<1s\n");
@@ -102,7 +102,7 @@ fn who_shows_all_contenders_and_the_cycle() {
     holds  shop vm:5711 shop::invoice             exclusive  <1s  3375a20829501600  locks/carts/5711/1
     waits  shop vm:5712 shop::pay                 exclusive  <1s  3375a20829501602  locks/carts/5712/1
     waits  not of etcd-locked: locks/orders/7/3f  exclusive  ?    3375a20829501604
-    calls that wait in the process of a holder have no key, and no line: see its `/locks`
+    calls that wait in the process of a holder are not listed: its `etcd_locked::status()` has them
     deadlock: orders/7 waits for accounts/3 waits for orders/7; one of these calls is refused with `Dead
     lock` within five seconds
     ");
