@@ -39,7 +39,7 @@ async fn none_enters([one, two]: [&str; 2], ids: &[String; 2], user: Option<&'st
     let dead = format!("http://127.0.0.1:{}", free_port());
     let directory = TempDir::new().expect("a temporary directory");
     let tally = format!("tally till {}", directory.path().display());
-    let orders: [&[&str]; 3] = [&[one, two], &[two, one], &[one, &dead, two]];
+    let orders: [&[&str]; 4] = [&[one, two], &[two, one], &[one, &dead, two], &[two, &dead, one]];
     let mut processes = orders.map(|order| process(order, user));
     processes.iter_mut().for_each(|process| process.send(&tally));
     for process in &mut processes {
