@@ -26,7 +26,7 @@ impl Config {
     /// | `ETCD_LOCKED_CACERT` | file with the authorities' certificates (PEM) | `ETCDCTL_CACERT` |
     /// | `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY` | files with the client's certificate and key (PEM) | `ETCDCTL_CERT`, `ETCDCTL_KEY` |
     ///
-    /// Durations are `<integer>(ms|s|m|h)`. An empty variable counts as unset. Where every endpoint is `http://`, etcdctl's certificate
+    /// Durations are written as `500ms`, `15s` or `1m 30s`. An empty variable counts as unset. Where every endpoint is `http://`, etcdctl's certificate
     /// variables mean nothing, as with `etcdctl` itself.
     ///
     /// Files are read now, and again for each new connection and when etcd refuses a login: a certificate or a password that is replaced
@@ -105,12 +105,12 @@ impl Config {
 
 const EMBEDDED: &str = "embedded";
 
-/// How all variables begin, and how they go on.
+/// What all variables begin with, and what follows that.
 const OURS: &str = "ETCD_LOCKED_";
 const KNOWN: &str = "ENDPOINTS PREFIX TTL WAIT MAX_WAITERS FOLLOW_MEMBERS NAMES_IN_SPANS SERVICE USER PASSWORD_FILE \
                      CACERT CERT KEY";
 
-/// Refuses a variable that looks like one of ours, with the one that begins and ends most like it: it would be ignored.
+/// Refuses a misspelt variable, which would be ignored. The error names the known one that begins and ends most like it.
 fn check_variables(all: impl Iterator<Item = String>) -> Result<(), LockError> {
     let known = || KNOWN.split(' ');
     // `etcd-locked exec` sets two others, and Kubernetes some for a service whose name begins like ours.
