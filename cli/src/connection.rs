@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use etcd_locked::etcd_client::{Client, GetOptions};
 use etcd_locked::{Config, LockError, LockName, Locks, Queue};
+use etcd_locked_core::session_root;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -62,6 +63,11 @@ impl<'a> Connection<'a> {
             ));
         }
         Ok(())
+    }
+
+    /// What keys begin with that ask a holder for its lock (rule P40).
+    pub(crate) fn kick_root(&self) -> String {
+        session_root(&self.prefix) + "kick/"
     }
 
     /// A client of the endpoint that is the first to answer, for some requests: one over all endpoints may ask a member that is down,

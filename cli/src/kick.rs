@@ -1,17 +1,29 @@
-//! `kick`: takes a lock away from its holder.
+//! `kick`: asks the holder of a lock to give it up; if it does not answer, takes the lock away (rule P40).
 
 use std::io::{self, BufRead, IsTerminal};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use etcd_locked::etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
-use etcd_locked::{Contender, Queue, Standing};
+use etcd_locked::etcd_client::{
+    Client, Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse,
+};
+use etcd_locked::{Contender, Holder, Queue, Standing};
 use serde_json::json;
+use tokio::time::sleep;
 
 use crate::connection::{Connection, answer};
 use crate::contender::{object, process, shown, time};
 use crate::failure::Failure;
 use crate::options::Kick;
 use crate::output::{ask, print, print_object, say};
+
+/// How long a process may take to answer.
+const ANSWERS: Duration = Duration::from_secs(2);
+/// How long its body may take to end, until it is said to run on.
+const ENDS: Duration = Duration::from_secs(5);
+/// How long a request stays in etcd if this command is killed, in seconds.
+const LASTS: i64 = 10;
+/// The pause between two looks at etcd.
+const PAUSE: Duration = Duration::from_millis(25);
 
 pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<bool, Failure> {
     let Some(queue) = connection.queue(&options.name).await? else {
@@ -22,51 +34,121 @@ pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<
     if !(connection.json && options.yes) {
         tell(&queue, &holders);
     }
-    if !options.yes && !is_confirmed(&queue)? {
+    let name = queue.name();
+    let question = format!("Take `{name}` away? What its holder has half done stays so.");
+    if !options.yes && !is_confirmed(&question)? {
         say(format_args!("nothing was done"));
         return Ok(false);
     }
     let mut all = true;
     let mut failed = None;
     for holder in holders {
-        // Only for what is said of it.
-        let stops = stops_within(&mut client, holder).await;
-        let taken = match take(&mut client, &Target::of(holder)).await {
-            Ok(taken) => taken,
+        let who = process(holder);
+        match kick_holder(connection, &mut client, options, holder).await {
+            Ok((outcome, stops)) => {
+                all &= outcome.is_taken();
+                // The lock is taken away already, also if this cannot be written.
+                let _ = if connection.json {
+                    let object = json!({
+                        "name": name,
+                        "taken": outcome.is_taken(),
+                        "outcome": outcome.word(),
+                        "holder": object(holder),
+                        "stops_within_ms": stops.map(|it| it.as_millis()),
+                    });
+                    print_object(&object)
+                } else {
+                    print(&outcome.text(&who, stops))
+                };
+            }
             Err(failure) => {
                 say(format_args!(
-                    "etcd-locked: whether it was taken from {} is not known: {failure}",
-                    process(holder)
+                    "etcd-locked: whether it was taken from {who} is not known: {failure}"
                 ));
                 failed = Some(failure);
-                continue;
             }
-        };
-        all &= taken;
-        // The locks are taken away already, also if this cannot be written.
-        let _ = if connection.json {
-            let object = json!({
-                "name": queue.name(),
-                "taken": taken,
-                "holder": object(holder),
-                "stops_within_ms": stops.map(|it| it.as_millis()),
-            });
-            print_object(&object)
-        } else if taken {
-            let end = match stops.filter(|_| holder.holder().is_some()) {
-                Some(stops) => format!(
-                    "etcd tells its process now, which drops the body; if it is cut off, its body ends within {}",
-                    shown(stops)
-                ),
-                None => "nothing is known of when it stops".to_owned(),
-            };
-            print(&format!("taken from {}: {end}", process(holder)))
-        } else {
-            let kept = "has given it back, or to another of its calls: nothing was taken from it";
-            print(&format!("{} {kept}", process(holder)))
-        };
+        }
     }
     failed.map_or(Ok(all), Err)
+}
+
+/// Asks one holder, and deletes its key where it has to be forced. Returns how long its lease lives from now on, too.
+async fn kick_holder(
+    connection: &Connection<'_>,
+    client: &mut Client,
+    options: &Kick,
+    holder: &Contender,
+) -> Result<(Outcome, Option<Duration>), Failure> {
+    let target = Target::of(holder);
+    let outcome = target.request(client, &connection.kick_root()).await?;
+    let stops = stops_within(client, holder).await;
+    let (Outcome::Silent(_) | Outcome::RunsOn) = &outcome else { return Ok((outcome, stops)) };
+    let forced = options.force || {
+        !options.yes && {
+            say(format_args!("{}", outcome.text(&process(holder), stops)));
+            is_confirmed("Delete its key all the same? The next holder then runs beside its body.")?
+        }
+    };
+    match forced {
+        true if target.delete(client).await? => Ok((Outcome::Deleted, stops)),
+        true => Ok((Outcome::NotHeld, stops)),
+        false => Ok((outcome, stops)),
+    }
+}
+
+/// What a kick has come to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// The holder has dropped its body, and then its lock, in this time.
+    Ended(Duration),
+    /// The holder knows, but its body has not ended yet.
+    RunsOn,
+    /// The call that was shown does not hold it.
+    NotHeld,
+    /// Nobody has answered, for this reason.
+    Silent(String),
+    /// Its key was deleted without an answer.
+    Deleted,
+}
+
+impl Outcome {
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self, Self::Ended(_) | Self::Deleted)
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Ended(_) => "ended",
+            Self::RunsOn => "runs on",
+            Self::NotHeld => "not held",
+            Self::Silent(_) => "silent",
+            Self::Deleted => "deleted",
+        }
+    }
+
+    pub(crate) fn text(&self, who: &str, stops: Option<Duration>) -> String {
+        let late = stops.map_or("nobody knows for how long".to_owned(), |stops| {
+            format!("for up to {} if it is cut off", shown(stops))
+        });
+        match self {
+            Self::Ended(took) => {
+                format!("taken from {who}: its body was dropped, then its lock, within {took:.0?}")
+            }
+            Self::RunsOn => format!(
+                "{who} was told, but its body still runs: it ignores losses, blocks its thread, or is a command that is \
+                 ending. The lock passes on when it ends; `--force` does not wait for that"
+            ),
+            Self::NotHeld => format!(
+                "{who} has given it back, or to another of its calls: nothing was taken from it"
+            ),
+            Self::Silent(why) => format!(
+                "{who} {why}: nothing was taken from it. With `--force` its key is deleted, and its body may run on, {late}"
+            ),
+            Self::Deleted => {
+                format!("the key of {who} is deleted: its body may run on, {late}")
+            }
+        }
+    }
 }
 
 /// Whom it hits: all that are known to hold the name, or the one that was asked for.
@@ -110,12 +192,11 @@ fn tell(queue: &Queue, holders: &[&Contender]) {
     }
 }
 
-fn is_confirmed(queue: &Queue) -> Result<bool, Failure> {
+fn is_confirmed(question: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::Usage("not asked on a terminal: confirm with --yes".to_owned()));
     }
-    let name = queue.name();
-    ask(format_args!("Take `{name}` away? What its holder has half done stays so. [y/N]"))?;
+    ask(format_args!("{question} [y/N]"))?;
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
@@ -127,12 +208,14 @@ async fn stops_within(client: &mut Client, holder: &Contender) -> Option<Duratio
     u64::try_from(left.granted_ttl()).ok().map(Duration::from_secs)
 }
 
-/// A contender's key as it was read.
+/// A contender's key as it was read, and the call that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) key: Vec<u8>,
     pub(crate) created: i64,
     pub(crate) changed: i64,
+    /// `None`: it is of another client, which cannot be asked.
+    pub(crate) call: Option<u64>,
 }
 
 impl Target {
@@ -141,20 +224,86 @@ impl Target {
             key: contender.key().to_vec(),
             created: contender.created(),
             changed: contender.changed(),
+            call: contender.holder().and_then(Holder::call),
         }
     }
-}
 
-/// Deletes a holder's key, if neither the contender nor what its key says of the holder has changed; tells whether it did.
-///
-/// So it hits no later process, and no later call of the same process that has held the lock for a second. Before that a process hands
-/// its key on without a word to etcd.
-pub(crate) async fn take(client: &mut Client, target: &Target) -> Result<bool, Failure> {
-    let key = &*target.key;
-    let still = [
-        Compare::create_revision(key, CompareOp::Equal, target.created),
-        Compare::mod_revision(key, CompareOp::Equal, target.changed),
-    ];
-    let txn = Txn::new().when(still).and_then([TxnOp::delete(key, None)]);
-    Ok(answer(client.txn(txn)).await?.succeeded())
+    /// Asks the call for its lock, and waits until it has given that up. `root`: what the keys of such requests begin with.
+    pub(crate) async fn request(
+        &self,
+        client: &mut Client,
+        root: &str,
+    ) -> Result<Outcome, Failure> {
+        let (Some(call), Ok(key)) = (self.call, str::from_utf8(&self.key)) else {
+            return Ok(Outcome::Silent("cannot be asked, as it is another kind of client".into()));
+        };
+        let lease = answer(client.lease_grant(LASTS, None)).await?.id();
+        let at = format!("{root}{lease:x}");
+        let wish = json!([key, self.created, call]).to_string();
+        let put = client.put(&*at, &*wish, Some(PutOptions::new().with_lease(lease)));
+        let outcome = match answer(put).await {
+            Ok(_) => self.outcome(client, &at, &wish).await,
+            Err(Failure::Denied(why)) => Ok(Outcome::Silent(format!("cannot be asked: {why}"))),
+            Err(failure) => Err(failure),
+        };
+        let _ = answer(client.lease_revoke(lease)).await; // it would end by itself
+        outcome
+    }
+
+    async fn outcome(&self, client: &mut Client, at: &str, wish: &str) -> Result<Outcome, Failure> {
+        let asked = Instant::now();
+        loop {
+            let reply = answer(client.get(at, None)).await?;
+            match reply.kvs().first().map(|kv| kv.value()) {
+                Some(b"stopping") => break,
+                Some(value) if value != wish.as_bytes() => return Ok(Outcome::NotHeld),
+                _ if asked.elapsed() < ANSWERS => sleep(PAUSE).await,
+                _ => return Ok(Outcome::Silent("does not answer (stopped, or cut off)".into())),
+            }
+        }
+        let told = Instant::now();
+        while told.elapsed() < ENDS {
+            let found = answer(client.get(&*self.key, None)).await?;
+            if !found.kvs().first().is_some_and(|kv| self.is_still(kv)) {
+                return Ok(Outcome::Ended(asked.elapsed()));
+            }
+            sleep(PAUSE).await;
+        }
+        Ok(Outcome::RunsOn)
+    }
+
+    /// Deletes its key without asking, if the contender is still there, and its key names no other call; tells whether it did.
+    ///
+    /// So it hits no later process, and no later call of the same process that has held the lock for a second. Before that a process
+    /// hands its key on without a word to etcd.
+    async fn delete(&self, client: &mut Client) -> Result<bool, Failure> {
+        let key = &*self.key;
+        let mut changed = self.changed;
+        loop {
+            let still = [
+                Compare::create_revision(key, CompareOp::Equal, self.created),
+                Compare::mod_revision(key, CompareOp::Equal, changed),
+            ];
+            let txn = Txn::new().when(still).and_then([TxnOp::delete(key, None)]);
+            let done = answer(client.txn(txn.or_else([TxnOp::get(key, None)]))).await?;
+            if done.succeeded() {
+                return Ok(true);
+            }
+            // The same call may have written its record anew.
+            let found = match done.op_responses().into_iter().next() {
+                Some(TxnOpResponse::Get(found)) => found.kvs().first().cloned(),
+                _ => None,
+            };
+            match found.filter(|kv| self.call.is_some() && self.is_still(kv)) {
+                Some(kv) => changed = kv.mod_revision(),
+                None => return Ok(false),
+            }
+        }
+    }
+
+    /// Whether a key is that of the contender, and names the same call.
+    fn is_still(&self, kv: &KeyValue) -> bool {
+        let call = Holder::parse(kv.value()).and_then(|it| it.call());
+        kv.create_revision() == self.created && call == self.call
+    }
 }

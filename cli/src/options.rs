@@ -101,7 +101,8 @@ pub(crate) enum Command {
     ///
     /// When the lock cannot be renewed, the command and its process group get SIGTERM, a sixth of the TTL (10 s at most) before
     /// the lock may no longer be relied on; then SIGKILL, with everything that it started. A guardian process does that, also when
-    /// etcd-locked is stopped or killed. When an operator has taken the lock away, it is SIGKILL at once. If etcd-locked and the guardian
+    /// etcd-locked is stopped or killed. When an operator kicks the holder, it is SIGTERM at once, and SIGKILL after
+    /// the same time; when its key is deleted, SIGKILL at once. If etcd-locked and the guardian
     /// are both killed, the system kills the command, but what that has started lives on, unless systemd or a container ends it.
     ///
     /// The lock is released when the command has ended and nothing that it started is left: what it leaves behind is killed, a daemon
@@ -198,9 +199,13 @@ pub(crate) struct Kick {
     /// Only the holder with this key, where there are several; `who NAME --json` shows the keys
     #[arg(long, value_name = "KEY")]
     pub(crate) holder: Option<String>,
-    /// Do not ask
+    /// Do not ask this terminal
     #[arg(long, short)]
     pub(crate) yes: bool,
+    /// Delete the holder's key if its process does not answer within 2 s, or its body has not ended 5 s later: that body may run on
+    /// beside the next holder's
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

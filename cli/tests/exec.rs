@@ -440,6 +440,20 @@ fn lock_that_an_operator_takes_away_kills_at_once() {
 }
 
 #[test]
+fn kick_lets_the_command_end_in_its_time() {
+    let etcd = Member::start().expect("an etcd");
+    let slow = "trap 'sleep 0.3; exit 5' TERM; echo $$; while :; do sleep 0.05; done";
+    let run = Run::start(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", slow]);
+    run.pid();
+    let mut kick = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
+    let kick = kick.args(["kick", "jobs/a", "--yes", "--endpoints", &etcd.endpoint()]).status();
+    assert!(kick.expect("it runs").success());
+    let (ended, said) = run.end();
+    assert_eq!(ended, Some(5), "{said}");
+    assert!(said.contains("an operator takes the lock away"), "{said}");
+}
+
+#[test]
 fn nothing_of_the_command_outlives_the_lock() {
     let etcd = Member::start().expect("an etcd");
     let leaves = "sleep 600 & echo $!; setsid sleep 600 & echo $!; exit 3";

@@ -54,6 +54,8 @@ pub enum Input {
     Wiped,
     /// A watch reported a change. `None`: the revision it was to start from is compacted: read again, watch again (rule P16).
     Watch { watch: WatchId, event: Option<Event> },
+    /// An operator asks the holding call to give its locks up (rule P40). They stay its own until it releases them.
+    Kick(CallId),
     /// No new locks; bodies may run until then.
     Shutdown { until: Moment },
     /// Check all held names now: the test kit asks for what happens by itself after a second of holding (rule P18).

@@ -34,7 +34,9 @@ mod view;
 
 pub use conductor::Core;
 pub use deadlock::{Cycle, Search};
-pub use ids::{CallId, Key, LeaseId, RequestId, Revision, WatchId, listed_by, session_root};
+pub use ids::{
+    CallId, Key, LeaseId, RequestId, Revision, WatchId, lease_of, listed_by, session_root,
+};
 pub use input::{Acquire, Input, Release, Settings, Wait};
 pub use loss::LossCause;
 pub use moment::{Deadline, Moment};

@@ -14,14 +14,23 @@ pub enum LossCause {
     Wiped,
     /// The grace of a shutdown is over.
     Shutdown,
+    /// An operator has asked this process to give it up. Its key is there until it is released.
+    Kicked,
     /// The call gave the lock back: what a view of it says that outlives the call.
     Released,
 }
 
 impl LossCause {
     /// In the order of their numbers.
-    const ALL: [Self; 6] =
-        [Self::Expired, Self::Gone, Self::Overwritten, Self::Wiped, Self::Shutdown, Self::Released];
+    const ALL: [Self; 7] = [
+        Self::Expired,
+        Self::Gone,
+        Self::Overwritten,
+        Self::Wiped,
+        Self::Shutdown,
+        Self::Kicked,
+        Self::Released,
+    ];
 
     /// The cause of this number.
     pub(crate) fn numbered(number: u64) -> Option<Self> {

@@ -54,7 +54,8 @@ fn guard(grace: u64, command: &[OsString], speaker: &Speaker) -> io::Result<()> 
         return Ok(());
     };
     let leader = start(command, stdin)?;
-    let mut guarded = Guarded { leader, watch, is_alone: false, speaker };
+    let mut guarded =
+        Guarded { leader, watch, is_alone: false, why: "the lock is not being renewed", speaker };
     early.into_iter().for_each(|it| guarded.pass_on(it));
     let mut ended = None;
     let mut over = None;
@@ -130,6 +131,8 @@ struct Guarded<'a> {
     watch: Watch,
     /// The wrapper has gone.
     is_alone: bool,
+    /// Why the command has to end soon, once it has to.
+    why: &'static str,
     speaker: &'a Speaker,
 }
 
@@ -140,12 +143,17 @@ impl Guarded<'_> {
             match receive(link) {
                 Ok(Message::Until(stop)) => self.watch.extend(stop),
                 Ok(Message::Lost) => self.watch.lose(),
+                Ok(Message::Kicked) => {
+                    self.why = "an operator takes the lock away";
+                    self.watch.abandon(now());
+                }
                 Ok(Message::Signal(signal)) => self.pass_on(signal),
                 // These are the guardian's own.
                 Ok(Message::TooLate | Message::Ended(_)) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => {
                     self.is_alone = true;
+                    self.why = "etcd-locked itself has ended";
                     self.watch.abandon(now());
                 }
             }
@@ -157,14 +165,12 @@ impl Guarded<'_> {
         match self.watch.due(now) {
             Due::Nothing => None,
             Due::Ask => {
-                let why = match self.is_alone {
-                    true => "etcd-locked itself has ended",
-                    false => "the lock is not being renewed",
-                };
                 self.signal(Signal::TERM);
                 let left = Duration::from_nanos(self.watch.stop.saturating_sub(now));
-                self.speaker
-                    .say(format!("{why}: the command gets SIGTERM, and SIGKILL in {left:.1?}"));
+                self.speaker.say(format!(
+                    "{}: the command gets SIGTERM, and SIGKILL in {left:.1?}",
+                    self.why
+                ));
                 None
             }
             Due::Kill => {

@@ -27,6 +27,8 @@ pub(super) enum Message {
     Signal(u64),
     /// Wrapper: the lock is lost.
     Lost,
+    /// Wrapper: an operator asks for the lock, which is held until the command has ended.
+    Kicked,
     /// Guardian: the command was not started, because the lock was lost before, or about to be.
     TooLate,
     /// Guardian: nothing of the command is left; its exit status.
@@ -39,6 +41,7 @@ impl Message {
             Self::Until(nanos) => (b'u', nanos),
             Self::Signal(signal) => (b's', signal),
             Self::Lost => (b'l', 0),
+            Self::Kicked => (b'k', 0),
             Self::TooLate => (b't', 0),
             Self::Ended(status) => (b'e', status),
         };
@@ -53,6 +56,7 @@ impl Message {
             Self::Until(number),
             Self::Signal(number),
             Self::Lost,
+            Self::Kicked,
             Self::TooLate,
             Self::Ended(number),
         ];

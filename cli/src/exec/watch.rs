@@ -16,7 +16,7 @@ pub(super) struct Watch {
     /// How long before the stop time the command is asked to end.
     grace: u64,
     asked: bool,
-    /// The lock is lost, or the wrapper has gone: nothing moves the stop time on.
+    /// The lock is lost or wanted by an operator, or the wrapper has gone: nothing moves the stop time on.
     is_last: bool,
 }
 
@@ -37,7 +37,7 @@ impl Watch {
         self.stop = 0;
     }
 
-    /// The wrapper has gone: the command has the grace, and no longer than the lock is held.
+    /// The wrapper has gone, or an operator wants the lock: the command has the grace, and no longer than the lock is held.
     pub(super) fn abandon(&mut self, now: u64) {
         if !self.is_last {
             self.is_last = true;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use etcd_locked::{Acquire, LockError, LockGuard, LockMode, Name};
+use etcd_locked::{Acquire, LockError, LockGuard, LockMode, LossCause, Name};
 use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::signal::unix::SignalKind;
@@ -78,6 +78,11 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// How long the command has between SIGTERM and SIGKILL.
+    fn grace(&self) -> Duration {
+        (self.ttl / 6).min(MOST_GRACE)
+    }
+
     async fn under_lock(&mut self, call: Acquire<Name, impl LockMode>) -> Result<u8, Failure> {
         let answer = tokio::select! {
             biased;
@@ -150,7 +155,7 @@ impl Guardian {
         family::adopt_orphans()?;
         let others = family::children().unwrap_or_default();
         let (link, other) = UnixStream::pair()?;
-        let grace = (run.ttl / 6).min(MOST_GRACE).as_nanos();
+        let grace = run.grace().as_nanos();
         let mut process = Command::new("/proc/self/exe");
         // How to reach etcd, and the password, are not for the command.
         for (variable, _) in std::env::vars_os() {
@@ -220,9 +225,14 @@ impl Guardian {
                 Some(signal) = run.signals.recv() => {
                     send(link, Message::Signal(signal.unsigned_abs().into()));
                 }
-                _ = &mut lost, if overdue.is_none() => {
-                    overdue = Some(Instant::now() + OVERDUE);
-                    send(link, Message::Lost);
+                cause = &mut lost, if overdue.is_none() => {
+                    // One that an operator asks for is held until the command has ended, in its own time.
+                    let (message, time) = match cause {
+                        LossCause::Kicked => (Message::Kicked, run.grace()),
+                        _ => (Message::Lost, Duration::ZERO),
+                    };
+                    overdue = Some(Instant::now() + time + OVERDUE);
+                    send(link, message);
                 }
                 () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
                     return (KILLED, Some("the lock was lost: the command is killed"));

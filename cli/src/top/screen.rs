@@ -19,7 +19,7 @@ use super::model::{Effect, Model, Place, Row, Seen, few};
 use crate::connection::{Connection, answer};
 use crate::contender::{held_for, holders, process, queued_for, standing, time};
 use crate::failure::Failure;
-use crate::kick::{Target, is_known_to_hold, take};
+use crate::kick::{Target, is_known_to_hold};
 use crate::options::Top;
 use crate::output::{on_terminal, say};
 use crate::signals;
@@ -80,7 +80,9 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
                 Effect::Quit => return io::Result::Ok(()),
                 Effect::Nothing => {}
                 Effect::Read => reading = read(model.name(), Duration::ZERO),
-                Effect::Kick(holders) => kick = Box::pin(take_all(client.clone(), holders)),
+                Effect::Kick(holders) => {
+                    kick = Box::pin(kick_all(client.clone(), connection.kick_root(), holders));
+                }
             }
         }
     }
@@ -188,34 +190,25 @@ fn place(contender: &Contender) -> Place {
     }
 }
 
-/// Takes the lock away from these; returns what to say.
-async fn take_all(client: Client, holders: Vec<Place>) -> String {
+/// Asks these for the lock; returns what to say.
+async fn kick_all(client: Client, root: String, holders: Vec<Place>) -> String {
     let mut all = JoinSet::new();
     for holder in holders {
-        let mut client = client.clone();
-        all.spawn(async move { (take(&mut client, &holder.target).await, holder.process) });
+        let (mut client, root) = (client.clone(), root.clone());
+        all.spawn(async move { (holder.target.request(&mut client, &root).await, holder.process) });
     }
-    let (mut taken, mut kept, mut failed, mut failure) = (vec![], vec![], vec![], None);
+    let (mut taken, mut others) = (vec![], vec![]);
     while let Some(Ok((outcome, process))) = all.join_next().await {
         match outcome {
-            Ok(true) => taken.push(process),
-            Ok(false) => kept.push(process),
+            Ok(outcome) if outcome.is_taken() => taken.push(process),
+            Ok(outcome) => others.push(outcome.text(&process, None)),
             Err(why) => {
-                failed.push(process);
-                failure = Some(why);
+                others.push(format!("whether it was taken from {process} is not known: {why}"));
             }
         }
     }
-    let mut said = Vec::new();
     if !taken.is_empty() {
-        said.push(format!("taken from {}", few(&taken)));
+        others.insert(0, format!("taken from {}", few(&taken)));
     }
-    if !kept.is_empty() {
-        said.push(format!("given back, or to another call, by {}", few(&kept)));
-    }
-    if let Some(failure) = failure {
-        let from = few(&failed);
-        said.push(format!("whether it was taken from {from} is not known: {failure}"));
-    }
-    said.join("; ")
+    few(&others)
 }

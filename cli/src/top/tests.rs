@@ -34,7 +34,7 @@ fn places() -> Vec<Place> {
         process: process.to_owned(),
         mode: "exclusive",
         time: "3s".to_owned(),
-        target: Target { key: process.into(), created: 7, changed: 7 },
+        target: Target { key: process.into(), created: 7, changed: 7, call: None },
         holds,
     };
     vec![place("shop web-1:3", true), place("bank web-2:4", false)]

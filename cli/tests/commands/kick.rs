@@ -1,17 +1,25 @@
 //! Promises of `etcd-locked kick`, on real etcd.
 
-use std::future::IntoFuture;
-use std::time::{Duration, Instant};
+use std::future::{IntoFuture, pending};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use etcd_locked::etcd_client::Txn;
 use etcd_locked::{LockError, LossCause};
 use etcd_locked_devkit::process::text;
 use etcd_locked_devkit::until;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tokio::time::sleep;
 
 use crate::scene::{PATIENCE, Scene, await_written, on_terminal};
 
-const KICKS: usize = 20;
+/// Names that are kicked at the same time, and how often each.
+const NAMES: u64 = 10;
+const KICKS: u64 = 2;
+/// A body ends by itself after this.
+const BODY: Duration = Duration::from_secs(3);
 
 impl Scene {
     /// Waits until `orders/7` is said to be held since another time than this one, which it returns.
@@ -19,7 +27,8 @@ impl Scene {
         let mut since = Value::Null;
         until("the time", PATIENCE, || {
             let found = self.json(&["who", "orders/7"]);
-            since = found[0]["contenders"][0]["held_since"].clone();
+            let first = found.first().map(|it| it["contenders"][0]["held_since"].clone());
+            since = first.unwrap_or_default();
             !since.is_null() && since != *before
         })
         .expect("the time");
@@ -32,7 +41,7 @@ fn kick_takes_a_lock_from_its_holder_and_the_next_one_gets_it() {
     let scene = Scene::new();
     let (shop, bank) = (scene.service("shop"), scene.service("bank"));
     let held = scene.take(shop.lock("orders/7"));
-    let body = scene.runtime.spawn(async move { held.hold(std::future::pending::<()>()).await });
+    let body = scene.runtime.spawn(async move { held.hold(pending::<()>()).await });
     let next = scene.runtime.spawn(bank.lock("orders/7").into_future());
     let keys = || scene.etcd.gateway().keys("locks/orders/7/");
     until("the waiter", PATIENCE, || keys().is_ok_and(|keys| keys.len() == 2)).expect("the waiter");
@@ -46,47 +55,74 @@ fn kick_takes_a_lock_from_its_holder_and_the_next_one_gets_it() {
     let LockError::Lost { cause, .. } = lost else {
         panic!("{lost:?}");
     };
-    assert_eq!(cause, LossCause::Gone);
+    assert_eq!(cause, LossCause::Kicked);
     let served = scene.runtime.block_on(next).expect("no panic");
     scene.release(served.expect("served"));
 }
 
-/// A holder that has gone, and the one after it, are hit by no kick that was meant for another.
-#[test]
-fn kick_never_hits_a_later_holder() {
-    let scene = Scene::new();
-    let service = scene.service("shop");
-    let client = scene.runtime.block_on(service.client());
-    let mut client = client.expect("etcd is there");
-    let churn = scene.runtime.spawn(async move {
-        let mut lost = Vec::new();
-        while lost.len() < KICKS {
-            let held = service.lock("orders/7").await.expect("free");
-            let created = held.token().as_i64() >> 16;
-            // As long as a kick takes, more or less.
-            let time = Duration::from_millis(created.unsigned_abs() * 7 % 100);
-            tokio::time::sleep(time).await;
-            let is_there = Txn::new().when([held.fence()]);
-            let is_there = client.txn(is_there).await.expect("an answer");
-            if !is_there.succeeded() {
-                lost.push(created);
-            }
-            // It may be lost.
-            let _ = held.release().await;
-        }
-        lost
-    });
-    let mut taken = Vec::new();
-    let begun = Instant::now();
-    while !churn.is_finished() {
-        assert!(begun.elapsed() < 3 * PATIENCE, "few are hit: {taken:?}");
-        let kicked = scene.json(&["kick", "orders/7", "--yes"]);
-        let hit = kicked.iter().filter(|it| it["taken"] == true);
-        taken.extend(hit.filter_map(|it| it["holder"]["create_revision"].as_i64()));
+/// How many bodies of a name run, counted by those that run.
+struct Inside<'a>(&'a AtomicUsize);
+
+impl<'a> Inside<'a> {
+    fn enter(bodies: &'a AtomicUsize) -> Self {
+        assert_eq!(bodies.fetch_add(1, Ordering::SeqCst), 0, "two bodies at once");
+        Self(bodies)
     }
-    let lost = scene.runtime.block_on(churn).expect("no panic");
-    let strays: Vec<_> = lost.iter().filter(|created| !taken.contains(created)).collect();
-    assert!(strays.is_empty(), "{strays:?} were lost, and {taken:?} were meant");
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Kicks at any moment of a hold, while another process waits: no two bodies run at once, and each kick says what it does.
+#[test]
+fn kick_ends_the_body_before_the_next_one_begins() {
+    let scene = Scene::new();
+    let services = [scene.service("shop"), scene.service("bank")];
+    let kick = |name: u64| {
+        let (bodies, lost) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
+        for service in services.clone() {
+            let (bodies, lost) = (bodies.clone(), lost.clone());
+            scene.runtime.spawn(async move {
+                loop {
+                    let held = service.lock(format!("orders/{name}")).await.expect("its turn");
+                    let body = async {
+                        let _inside = Inside::enter(&bodies);
+                        sleep(BODY).await;
+                    };
+                    match held.hold(body).await {
+                        Ok(()) => {}
+                        Err(LockError::Lost { cause: LossCause::Kicked, .. }) => {
+                            lost.fetch_add(1, Ordering::SeqCst);
+                        }
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            });
+        }
+        let mut taken = 0;
+        for round in 0..KICKS {
+            // Each comes at another moment of a hold.
+            thread::sleep(Duration::from_millis((name * 379 + round * 1_171) % 3_000));
+            for kicked in scene.json(&["kick", &format!("orders/{name}"), "--yes"]) {
+                assert!(
+                    ["ended", "not held"].map(Value::from).contains(&kicked["outcome"]),
+                    "{kicked}"
+                );
+                taken += usize::from(kicked["taken"] == true);
+            }
+        }
+        until("the losses", PATIENCE, || lost.load(Ordering::SeqCst) == taken).expect("as it says");
+        taken
+    };
+    let kick = &kick;
+    let taken: usize = thread::scope(|scope| {
+        let all: Vec<_> = (0..NAMES).map(|name| scope.spawn(move || kick(name))).collect();
+        all.into_iter().map(|it| it.join().expect("no panic")).sum()
+    });
+    assert!(taken > (NAMES * KICKS) as usize / 2, "few are hit: {taken}");
 }
 
 /// A process hands its key on to its next call without a write: the key stays the same, but another call holds the lock.
@@ -96,15 +132,37 @@ fn kick_spares_a_later_call_of_the_same_process() {
     let service = scene.service("shop");
     let first = scene.take(service.lock("orders/7"));
     let next = scene.runtime.spawn(service.lock("orders/7").into_future());
-    let since = scene.await_held_since(&Value::Null);
+    scene.await_held_since(&Value::Null);
     let mut kick = on_terminal(&scene.command(&["kick", "orders/7"]));
     await_written(&kick, "away?", 1);
     scene.release(first);
     let next = scene.runtime.block_on(next).expect("no panic");
     let next = next.expect("its turn");
-    scene.await_held_since(&since);
     kick.press(b"y\r").expect("it reads keys");
     await_written(&kick, "to another of its calls", 1);
     assert!(next.is_held());
     scene.release(next);
+}
+
+/// The process of a holder that is stopped does not answer: only `--force` takes its lock away.
+#[test]
+fn kick_says_that_a_stopped_process_does_not_answer() {
+    let scene = Scene::new();
+    let mut holder = scene.command(&["exec", "orders/7", "--", "sleep", "600"]);
+    let mut holder = holder.spawn().expect("it runs");
+    scene.await_held_since(&Value::Null);
+    let signal = |signal| {
+        let pid = Pid::from_child(&holder);
+        kill_process(pid, signal).expect("a signal");
+    };
+    signal(Signal::STOP);
+    let asked = scene.run(&["kick", "orders/7", "--yes"]);
+    assert_eq!(asked.status.code(), Some(1), "{}", text(&asked));
+    assert!(text(&asked).contains("does not answer"), "{}", text(&asked));
+    let forced = scene.json(&["kick", "orders/7", "--yes", "--force"]);
+    assert_eq!(forced[0]["outcome"], "deleted", "{forced:?}");
+    let next = scene.take(scene.service("bank").lock("orders/7"));
+    scene.release(next);
+    signal(Signal::CONT);
+    holder.wait().expect("it ends");
 }

@@ -44,7 +44,7 @@ fn top_shows_a_name_and_kicks_its_holder() {
     await_written(&terminal, "holds", 1);
     terminal.press(b"ky").expect("it reads keys");
     let cause = scene.runtime.block_on(held.lost());
-    assert_eq!(cause, LossCause::Gone);
+    assert_eq!(cause, LossCause::Kicked);
     let text = quit(terminal);
     // The terminal is as it was.
     assert!(text.contains("\x1b[?1049h") && text.contains("\x1b[?1049l"));

@@ -128,6 +128,7 @@ impl Core {
             Input::Lost { since, cause } => self.lost = Some((since, cause)),
             Input::Back => self.back(),
             Input::Wiped => self.lose_history(),
+            Input::Kick(call) => self.lose_call(call, LossCause::Kicked),
             Input::Watch { watch, event } => self.watch_event(watch, event),
             Input::Shutdown { until } => {
                 self.shutdown.begin(until);
@@ -345,6 +346,11 @@ impl Core {
     /// Returns true if calls wait: then the transport finds out whether etcd is silent.
     pub fn has_waiters(&self) -> bool {
         self.calls.first_waiting().is_some()
+    }
+
+    /// Returns true if there is a session: then calls hold locks, or may soon.
+    pub fn has_sessions(&self) -> bool {
+        !self.sessions.all.is_empty()
     }
 
     /// Whether any key is to be deleted that etcd has not refused to delete.

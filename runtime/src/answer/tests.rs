@@ -7,7 +7,9 @@ use crate::values::{Author, BackendError, Cycle, Holder, LossCause, render};
 /// One of every kind in the order of the page, each full of what no client may see.
 fn every_error() -> Vec<LockError> {
     let name = || render("orders/<id>", &[&"secret"]);
-    let holder = || Holder::parse(&Author::here("secret", "secret").record(None, None, None, None));
+    let holder = || {
+        Holder::parse(&Author::here("secret", "secret").record(None, None, None, None, 1.into()))
+    };
     let source = || Arc::<dyn std::error::Error + Send + Sync>::from(Box::from("secret"));
     let secret = || "secret".to_owned();
     let unleased = || Some("locks/orders/secret/8f3c".into());

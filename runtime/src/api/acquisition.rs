@@ -113,8 +113,9 @@ impl Wanted {
         let trace = span.trace();
         let permits = if let Mode::Permits(of) = mode { Some(of) } else { None };
         let author = engine.author();
-        let record = author.record(self.function, templates, trace.as_deref(), permits);
-        let origin = Origin { record, function: self.function };
+        let call = engine.new_call();
+        let record = author.record(self.function, templates, trace.as_deref(), permits, call);
+        let origin = Origin { call, record, function: self.function };
         for (name, _) in &names {
             tracing::debug!(lock = %name, ?wait, ?ttl, "a call for a lock");
             tracing::trace!(name = ?name, "the name of that lock"); // at this level only: it may say who the work is for

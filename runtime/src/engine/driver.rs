@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use etcd_locked_core::{
-    Acquire, CallId, Core, Event, Failure, Grant, Input, Output, Refused, Release, Request,
-    RequestId, Response, Settings, WatchId,
+    Acquire, CallId, Compare, Core, Event, Failure, Grant, Input, Key, Kv, Op, Output, Refused,
+    Release, Request, RequestId, Response, Settings, Txn, WatchId, lease_of, session_root,
 };
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
@@ -90,6 +90,10 @@ pub(super) struct Driver {
     client: Arc<Client>,
     /// To the task of the watches, which ends when this is dropped. Refuses only once the runtime has gone.
     watches: UnboundedSender<watch::Command>,
+    /// Watches what operators ask for, while there is a session; and what that begins with.
+    kicks: Option<WatchId>,
+    kick_root: String,
+    last_kicks: u64,
     /// What the runner performs once it has unlocked the driver.
     pub(super) effects: Vec<Effect>,
     pub(super) waiting: BTreeMap<CallId, (Arc<[Name]>, Taker)>,
@@ -153,6 +157,9 @@ impl Driver {
         Self {
             core: Core::new(settings),
             watches: watch::start(client.clone(), clock.clone(), &runtime, report),
+            kicks: None,
+            kick_root: session_root(&config.prefix) + "kick/",
+            last_kicks: u64::MAX,
             now: clock.now(),
             home,
             clock,
@@ -202,6 +209,11 @@ impl Driver {
                 self.effects.extend(measured.map(Effect::Run));
                 self.step(Input::Answer { request, result });
             }
+            Message::Watch(watch, event) if self.kicks == Some(watch) => match event {
+                Some(Event::Put(kick)) => self.kicked(kick),
+                Some(Event::Delete { .. }) => {}
+                None => self.kicks = None, // compacted: watched anew
+            },
             Message::Watch(watch, event) => self.step(Input::Watch { watch, event }),
             Message::Moved(calls) => {
                 self.kept.moved(&calls);
@@ -215,6 +227,7 @@ impl Driver {
             }
         }
         self.move_kept();
+        self.watch_for_kicks();
         let waits = self.core.has_waiters();
         if mem::replace(&mut self.waits, waits) != waits {
             self.client.reach.change(|state, now| state.etcd.wait(now, waits));
@@ -263,6 +276,8 @@ impl Driver {
                     self.effects.extend(reply.map(|(_, it)| Effect::Done(it, Ok(()), None)));
                     return self.kept.add(call, until, held.locks);
                 }
+                // Not handed on to the next call here: an operator takes it away for others too.
+                let fenced = fenced || lost == Some(LossCause::Kicked);
                 self.step(Input::Release { call, how, fenced });
             }
             Command::Keep { call, until } => {
@@ -293,6 +308,7 @@ impl Driver {
         match output {
             Output::Send { id, request } => self.exchange(id, request),
             Output::Watch { id, prefix, from, puts } => {
+                let from = Some(from);
                 let _ = self.watches.send(watch::Command::Add { id, prefix, from, puts });
             }
             Output::Unwatch(id) => drop(self.watches.send(watch::Command::Remove(id))),
@@ -460,6 +476,52 @@ impl Driver {
                 submit(&runner, Message::Moved(calls));
             });
         }
+    }
+
+    /// Watches what operators ask for while there is a session, under whose lease calls may hold locks.
+    fn watch_for_kicks(&mut self) {
+        match self.kicks {
+            None if self.core.has_sessions() => {
+                self.last_kicks -= 1; // the core counts up
+                let (id, prefix) = (WatchId(self.last_kicks), self.kick_root.as_str().into());
+                self.kicks = Some(id);
+                let watch = watch::Command::Add { id, prefix, from: None, puts: true };
+                let _ = self.watches.send(watch);
+            }
+            Some(id) if !self.core.has_sessions() => {
+                self.kicks = None;
+                let _ = self.watches.send(watch::Command::Remove(id));
+            }
+            _ => {}
+        }
+    }
+
+    /// An operator asks a call for its locks (rule P40). The process whose key it is answers whether that call has it, and so loses it.
+    fn kicked(&mut self, kick: Kv) {
+        let asked = serde_json::from_slice::<(String, i64, u64)>(&kick.value);
+        let (Ok((key, created, call)), Ok(at)) = (asked, String::from_utf8(kick.key)) else {
+            return; // the answer of a process, for one
+        };
+        let live = self.client.renewals.live();
+        if !live.iter().any(|(lease, _)| Some(*lease) == lease_of(key.as_bytes())) {
+            return;
+        }
+        let call = CallId(call);
+        let held = self.held.get(&call).map(|held| &held.locks).or_else(|| self.kept.locks(call));
+        let has = |it: &OwnedLock| *it.key == *key && it.created.get() == created;
+        let answer: &[u8] = match held.is_some_and(|locks| locks.locks().any(has)) {
+            true => {
+                self.step(Input::Kick(call));
+                b"stopping"
+            }
+            false => b"another call",
+        };
+        let at: Key = at.into();
+        let put = Op::Put { key: at.clone(), value: answer.into(), lease: kick.lease.unwrap_or(0) };
+        let when = vec![Compare::Modified(at, kick.mod_revision)];
+        let answer = Request::Txn(Txn { when, then: vec![put], ..Txn::default() });
+        let client = self.client.clone();
+        self.runtime.spawn(async move { client.exchange(answer).await });
     }
 
     /// Releases locks whose caller has gone, so that no ownership can.

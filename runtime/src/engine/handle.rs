@@ -60,6 +60,7 @@ impl Shared {
 
 /// Where a call comes from.
 pub(crate) struct Origin {
+    pub(crate) call: CallId,
     /// What its keys in etcd say.
     pub(crate) record: Arc<[u8]>,
     /// Path of the annotated function.
@@ -204,7 +205,7 @@ impl Engine {
         }
         let keys = names.iter().map(|(_, key)| Key::clone(key)).collect();
         let call = Arc::new(Call {
-            id: self.new_call(),
+            id: origin.call,
             function: origin.function,
             queued: self.now(),
             mode,
@@ -324,7 +325,7 @@ impl Engine {
         self.0.owners.show(&self.0.runtime, name, waiter);
     }
 
-    fn new_call(&self) -> CallId {
+    pub(crate) fn new_call(&self) -> CallId {
         self.0.last_call.fetch_add(1, Ordering::Relaxed).into()
     }
 

@@ -96,6 +96,10 @@ impl Kept {
         self.moves = self.moves.map(|moves| moves - 1);
     }
 
+    pub(super) fn locks(&self, call: CallId) -> Option<&Arc<OwnedLocks>> {
+        self.calls.get(&call).map(|(_, locks)| locks)
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &Name> {
         let locks = self.calls.values().flat_map(|(_, locks)| locks.locks());
         locks.map(|lock| &lock.name)

@@ -6,6 +6,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use etcd_locked_core::CallId;
 use serde_json::Value;
 
 use super::{getters, shown};
@@ -39,6 +40,7 @@ struct Record {
     template: Option<String>,
     trace: Option<String>,
     permits: Option<u16>,
+    call: Option<u64>,
     queued_since: String,
     held_since: Option<String>,
 }
@@ -61,6 +63,8 @@ impl Holder {
         trace: Option<&str> = self.0.trace.as_deref();
         /// Of how many permits the call asked for one; `None` if it asked for none, or its process does not say so.
         permits: Option<u16> = self.0.permits;
+        /// The number of the call in its process, by which `etcd-locked kick` asks for it; `None` if its process gives no numbers.
+        call: Option<u64> = self.0.call;
         /// When the call queued for the lock, by the wall clock of the holder's host (RFC 3339, UTC).
         queued_since: &str = &self.0.queued_since;
         /// When the call was granted the lock, by the same clock. `None` in its first second, and if that could not be written.
@@ -84,6 +88,7 @@ impl Holder {
             template: text("template"),
             trace: text("trace"),
             permits: number("permits").and_then(|of| of.try_into().ok()),
+            call: number("call"),
             queued_since: text("queued_since")?,
             held_since: text("held_since"),
         })))
@@ -111,6 +116,7 @@ impl Author {
         template: Option<&str>,
         trace: Option<&str>,
         permits: Option<NonZeroU16>,
+        call: CallId,
     ) -> Arc<[u8]> {
         let mut json = Vec::with_capacity(256);
         json.extend_from_slice(&self.0);
@@ -122,6 +128,7 @@ impl Author {
         if let Some(permits) = permits {
             plain(&mut json, ",\"permits\":", permits);
         }
+        plain(&mut json, ",\"call\":", call);
         let since = humantime::format_rfc3339_millis(SystemTime::now());
         plain(&mut json, QUEUED, since);
         json.extend_from_slice(END);
@@ -176,12 +183,14 @@ mod tests {
     #[test]
     fn record_reads_as_it_was_written() {
         let author = Author::here("h\"\\", "shop\n");
-        let record = author.record(Some("f"), Some("a/<b>"), Some("00-1"), NonZeroU16::new(5));
+        let record =
+            author.record(Some("f"), Some("a/<b>"), Some("00-1"), NonZeroU16::new(5), CallId(7));
         let holder = Holder::parse(&record).unwrap();
         assert_eq!((holder.host(), holder.service()), ("h\"\\", "shop\\n"));
         assert_eq!(holder.pid(), std::process::id());
         assert_eq!((holder.function(), holder.template()), (Some("f"), Some("a/<b>")));
         assert_eq!((holder.trace(), holder.permits()), (Some("00-1"), Some(5)));
+        assert_eq!(holder.call(), Some(7));
         let queued = humantime::parse_rfc3339(holder.queued_since()).unwrap();
         assert!(queued.elapsed().unwrap().as_secs() < 60);
         assert_eq!(holder.held_since(), None);

@@ -17,6 +17,8 @@ pub enum LossCause {
     Gone,
     /// Another client put the lock's key.
     Overwritten,
+    /// An operator has asked for it with `etcd-locked kick`. No other holder has it before the call releases it, which a dropped body does.
+    Kicked,
     /// Its hold limit ([`at_most`](crate::Acquire::at_most)) is over: a guard says so, which has the lock until it is released.
     HoldLimit,
     /// etcd has lost its history: it was wiped, or restored from a snapshot. Tokens may go backwards.
@@ -34,8 +36,15 @@ pub enum LossCause {
 
 impl LossCause {
     /// All that the engine loses a lock by.
-    pub(crate) const OF_LOCKS: [Self; 6] =
-        [Self::Expired, Self::Denied, Self::Gone, Self::Overwritten, Self::Wiped, Self::Shutdown];
+    pub(crate) const OF_LOCKS: [Self; 7] = [
+        Self::Expired,
+        Self::Denied,
+        Self::Gone,
+        Self::Overwritten,
+        Self::Kicked,
+        Self::Wiped,
+        Self::Shutdown,
+    ];
 
     /// Its name where it is one word, in small letters, as in metrics.
     #[must_use]
@@ -53,6 +62,7 @@ impl LossCause {
             ),
             Self::Gone => ("gone", "its key or lease was removed in etcd"),
             Self::Overwritten => ("overwritten", "its key was overwritten"),
+            Self::Kicked => ("kicked", "an operator has asked for it with `etcd-locked kick`"),
             Self::HoldLimit => ("hold_limit", "its hold limit is over"),
             Self::Wiped => ("wiped", "etcd has lost its data"),
             Self::Shutdown => ("shutdown", "the grace of the shutdown is over"),
@@ -72,6 +82,7 @@ impl From<Cause> for LossCause {
         match cause {
             Cause::Gone => Self::Gone,
             Cause::Overwritten => Self::Overwritten,
+            Cause::Kicked => Self::Kicked,
             Cause::Wiped => Self::Wiped,
             Cause::Shutdown => Self::Shutdown,
             Cause::Released => Self::Released,

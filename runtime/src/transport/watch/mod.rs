@@ -56,7 +56,7 @@ mod tests {
             drop(sender.send(event));
         });
         let watches = start(client, clock, &Handle::current(), report);
-        let (prefix, from) = ("locks/a/".into(), Revision::new(1).unwrap());
+        let (prefix, from) = ("locks/a/".into(), Revision::new(1));
         watches.send(Command::Add { id: 1.into(), prefix, from, puts: true }).unwrap();
         (links, (watches, seen))
     }

@@ -252,8 +252,10 @@ impl Stream {
             self.table.pause(id, now + pause);
         } else {
             watch.refusals = 0;
+            let revision = answer.header().and_then(|it| Revision::new(it.revision()));
+            watch.from = watch.from.or(revision); // confirmed, so it misses nothing from then on
             for (revision, event) in answer.events().iter().filter_map(event) {
-                watch.from = watch.from.max(revision);
+                watch.from = watch.from.max(Some(revision));
                 (self.report)(id, Some(event));
             }
         }

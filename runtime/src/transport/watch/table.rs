@@ -12,9 +12,9 @@ const SILENT: u32 = 2;
 
 /// What the engine wants of the task that talks to etcd.
 pub(crate) enum Command {
-    /// Watches all keys below the prefix, from this revision on (not from the next one, rule P16): what is deleted, and if asked what
-    /// is put. No id is used twice.
-    Add { id: WatchId, prefix: Key, from: Revision, puts: bool },
+    /// Watches all keys below the prefix, from this revision on (not from the next one, rule P16), or from now on: what is deleted, and
+    /// if asked what is put. No id is used twice.
+    Add { id: WatchId, prefix: Key, from: Option<Revision>, puts: bool },
     /// Ends a watch. Events of it may be under way, and mean nothing to the core.
     Remove(WatchId),
 }
@@ -41,7 +41,7 @@ pub(super) struct Watch {
     prefix: Key,
     /// Where the next stream resumes: the highest revision seen, because not all of its events may have come (rule
     /// P16).
-    pub(super) from: Revision,
+    pub(super) from: Option<Revision>,
     puts: bool,
     /// How often in a row etcd refused it.
     pub(super) refusals: u32,
@@ -133,7 +133,7 @@ impl Table {
         let watch = self.watches.get(&id)?;
         let mut options = WatchOptions::new()
             .with_prefix()
-            .with_start_revision(watch.from.get())
+            .with_start_revision(watch.from.map_or(0, Revision::get))
             .with_watch_id(wire_id);
         if !watch.puts {
             options = options.with_filters([WatchFilterType::NoPut]);
@@ -210,7 +210,7 @@ mod tests {
     fn sent(ids: &[u64]) -> Table {
         let mut table = Table::default();
         for id in ids {
-            let from = Revision::new(7).unwrap();
+            let from = Revision::new(7);
             let prefix = "locks/a/".into();
             table.apply(Command::Add { id: (*id).into(), prefix, from, puts: true });
             table.sent();

@@ -486,7 +486,12 @@ impl Bench {
         let body = Body { stop: stop.unwrap_or(now), grant, lost: None, over: false, early: false };
         let call = self.calls.get_mut(&id).expect("a call");
         call.stage = Stage::Holding(body);
+        let to = call.process;
         self.at(now + hold, Happening::End(id));
+        if self.random.chance(0.02) {
+            let at = now + self.random.micros(0, hold.as_micros() as u64 + 1);
+            self.at(at, Happening::Submit { to, input: Input::Kick(id.into()) });
+        }
         if let Some(inner) = inner {
             let at = now + self.random.micros(0, hold.as_micros() as u64 + 1);
             self.at(at, Happening::Call(inner));
@@ -528,6 +533,9 @@ impl Bench {
         };
         must!(Truth, body.lost.is_none(), "call {id} loses twice");
         body.lost = Some(cause);
+        if cause == LossCause::Kicked {
+            self.tally.count(Happened::Kicked);
+        }
         let at = now + call.reluctance;
         let owned = &body.grant.owned;
         let is_gone = |it: Incarnation| !self.store.has(&it) || self.tainted.contains(&it);

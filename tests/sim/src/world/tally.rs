@@ -44,6 +44,7 @@ pub(crate) enum Happened {
     Restored,
     Denied,
     SessionEnded,
+    Kicked,
 }
 
 /// How often each has happened, and what inputs have cost a core.
