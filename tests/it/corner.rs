@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use etcd_client::{Client, GetOptions, KeyValue, SortOrder, SortTarget, WatchOptions};
-use etcd_locked::{Config, Drained, Group, LockError, LockGuard, LockMode, Locks};
+use etcd_locked::{Config, Drained, Group, Holder, LockError, LockGuard, LockMode, Locks};
 use etcd_locked_devkit::Proxy;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -124,6 +124,16 @@ impl Corner {
         let key = self.owner(name).await.text;
         let deleted = self.client.clone().delete(key, None).await;
         deleted.expect("an operator's delete");
+    }
+
+    /// Asks the holder of a name for its lock, as `etcd-locked kick` does.
+    pub(crate) async fn kick(&self, locks: &Locks, name: &str) {
+        let queue = locks.queue(name).await.expect("a read").expect("a holder");
+        let key = queue.holders().next().expect("a holder");
+        let call = key.holder().and_then(Holder::call);
+        let wish = serde_json::json!([key.shown_key(), key.created(), call]).to_string();
+        let put = self.client.clone().put(self.session_prefix() + "kick/1", wish, None).await;
+        put.expect("an operator's put");
     }
 
     /// Revokes the lease of the owner of a name, as an operator does; returns it.

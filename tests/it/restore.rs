@@ -74,6 +74,9 @@ async fn watches_live(corner: &Corner, one: &Locks, two: &Locks, name: &str) {
     corner.client.clone().delete(own.text, None).await.expect("an operator's delete");
     let lost = within_time(BY_WATCH, "the loss", body).await.expect("no panic");
     assert_matches!(lost, Err(LockError::Lost { .. }));
+    let held = take("a name", one.lock(name).wait_forever()).await;
+    corner.kick(one, name).await;
+    assert_eq!(within_time(BY_WATCH, "the kick", held.lost()).await, LossCause::Kicked);
 }
 
 #[limit::test]
@@ -95,6 +98,8 @@ async fn a_restore_costs_every_lock_held_and_nothing_else() {
     let freed = take("a free name", one.lock("freed")).await;
     corner.until_contenders("held", 2).await;
     corner.until_contenders("moved", 2).await;
+    // Without a body that ends at its loss: the engine has a session all the time.
+    let guard = take("a free name", two.lock("guarded")).await;
     etcd.save();
 
     // After the snapshot: one name goes over to `two`, one is released, one is taken.
@@ -105,9 +110,13 @@ async fn a_restore_costs_every_lock_held_and_nothing_else() {
     freed.release().await.unwrap();
     let newcomer = stay(spawn(one.lock("later")), &alone);
     corner.until_contenders("later", 1).await;
-    for _ in 0..20 {
+    // The restored history is far behind, and stays there until the end.
+    for _ in 0..200 {
         pass("a free name", two.lock("traffic")).await;
     }
+    // Watches of kicks have seen one.
+    let kick = corner.session_prefix() + "kick/0";
+    corner.client.clone().put(kick, "of nobody", None).await.expect("a put");
     let mut old: Vec<i64> = corner.sessions().await.iter().map(|it| it.lease).collect();
     for name in ["held", "moved", "later"] {
         old.extend(corner.leases(name).await);
@@ -154,5 +163,6 @@ async fn a_restore_costs_every_lock_held_and_nothing_else() {
     }
     watches_live(&corner, &one, &two, "held").await;
     watches_live(&corner, &two, &one, "freed").await;
+    drop(guard);
     corner.until_empty().await;
 }

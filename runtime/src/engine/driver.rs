@@ -196,6 +196,7 @@ impl Driver {
         {
             if matches!(news, Input::Wiped) {
                 self.later(log_history);
+                self.ignore_kicks(); // watched anew, as the core watches: the new history begins at an earlier revision
             }
             self.step(news);
         }
@@ -488,12 +489,14 @@ impl Driver {
                 let watch = watch::Command::Add { id, prefix, from: None, puts: true };
                 let _ = self.watches.send(watch);
             }
-            Some(id) if !self.core.has_sessions() => {
-                self.kicks = None;
-                let _ = self.watches.send(watch::Command::Remove(id));
-            }
+            Some(_) if !self.core.has_sessions() => self.ignore_kicks(),
             _ => {}
         }
+    }
+
+    fn ignore_kicks(&mut self) {
+        let id = self.kicks.take();
+        id.into_iter().for_each(|id| drop(self.watches.send(watch::Command::Remove(id))));
     }
 
     /// An operator asks a call for its locks (rule P40). The process whose key it is answers whether that call has it, and so loses it.
