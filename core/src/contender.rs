@@ -262,14 +262,16 @@ impl Contender {
         self.modified = self.modified.max(Some(revision));
     }
 
-    /// Takes in what the response to its put shows at this revision: the oldest key of the family, or all of them. `previous`: the
-    /// create revision of the key, if it was there before. Returns true if it shows others.
-    pub fn placed(&mut self, revision: Revision, previous: Option<Revision>, found: &[Kv]) -> bool {
-        let created = previous.unwrap_or(revision);
-        (self.created, self.state) = (Some(created), State::Waiting);
-        self.written(revision);
+    /// Takes in what the response to its put shows at this revision: the oldest key of the family, or all of them. Returns true if it
+    /// shows others.
+    pub fn placed(&mut self, revision: Revision, found: &[Kv]) -> bool {
         let own = self.key.as_deref().unwrap_or_default().as_bytes();
-        let there = found.is_empty() || found.iter().any(|kv| kv.key == own);
+        // Its key was not there before, unless another client has put it: then it is seen here, or at the next read.
+        let shown = found.iter().find(|kv| kv.key == own).map(|kv| kv.create_revision);
+        let created = shown.unwrap_or(revision);
+        (self.created, self.state) = (Some(created), State::Waiting);
+        self.modified = self.modified.max(Some(revision));
+        let there = found.is_empty() || shown.is_some();
         let is_other = |kv: &&Kv| kv.key != own && contends(&self.family, &kv.key);
         self.oldest = found.iter().find(is_other).map(|kv| kv.key.clone());
         // A watch may have seen it deleted before its put was answered: then a read finds out.

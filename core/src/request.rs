@@ -58,7 +58,7 @@ pub enum Compare {
 /// One operation of a transaction. With `values`, a read shows the keys' values and leases too.
 #[derive(Debug, Clone)]
 pub enum Op {
-    /// Put the key, attached to the lease; answers the previous key-value.
+    /// Put the key, attached to the lease.
     Put { key: Key, value: Arc<[u8]>, lease: LeaseId },
     /// Read one key.
     Get { key: Key, values: bool },
@@ -104,7 +104,7 @@ pub struct TxnAnswer {
     pub stale: bool,
     /// The conditions held.
     pub succeeded: bool,
-    /// For each operation of the branch taken the key-values that a read found, or the one that a put replaced; none of a delete.
+    /// For each operation of the branch taken the key-values that a read found; none of a write.
     pub answers: Vec<Vec<Kv>>,
 }
 

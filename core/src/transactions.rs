@@ -47,16 +47,16 @@ pub fn put(fences: Vec<(Key, Revision)>, keys: &[Placement], tries: bool, mut tx
     txn
 }
 
-/// Reads the answer to a put of so many keys that was applied. Returns for each key its create revision if it was there before, and
-/// the oldest keys of its family, its own included; none, for a single try: no other was there.
-pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = (Option<Revision>, Vec<Kv>)> {
+/// Reads the answer to a put of so many keys that was applied. Returns for each key the oldest keys of its family, its own included;
+/// none, for a single try: no other was there.
+pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = Vec<Kv>> {
     let count = answer.answers.len();
     let tried = count == keys;
     let of_puts = if tried { keys } else { 2 * keys };
     let mut answers = answer.answers.into_iter().skip(count.saturating_sub(of_puts));
     std::iter::from_fn(move || {
-        let previous = answers.next()?.first().map(|kv| kv.create_revision);
-        Some((previous, if tried { Vec::new() } else { answers.next()? }))
+        let _put = answers.next()?;
+        if tried { Some(Vec::new()) } else { answers.next() }
     })
 }
 

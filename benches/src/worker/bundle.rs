@@ -64,8 +64,7 @@ impl Bundle {
         let lease = PutOptions::new().with_lease(self.owner.lease);
         let put = |key: &String| match self.kind {
             Kind::Raw => TxnOp::put(key.as_str(), "", None),
-            Kind::Stored => TxnOp::put(key.as_str(), VALUE, Some(lease.clone())),
-            _ => TxnOp::put(key.as_str(), VALUE, Some(lease.clone().with_prev_key())),
+            _ => TxnOp::put(key.as_str(), VALUE, Some(lease.clone())),
         };
         if self.kind != Kind::Guarded {
             return Txn::new().and_then(self.keys.iter().map(put).collect::<Vec<_>>());

@@ -101,9 +101,9 @@ impl Core {
             Ok(answer) if answer.succeeded => {
                 let revision = answer.revision;
                 let placed = transactions::placed(answer, ids.len());
-                for (id, (previous, found)) in ids.into_iter().zip(placed) {
+                for (id, found) in ids.into_iter().zip(placed) {
                     let Some(name) = self.names.get_mut(id.name) else { continue };
-                    let place = |it: &mut Contender| it.placed(revision, previous, &found);
+                    let place = |it: &mut Contender| it.placed(revision, &found);
                     let foreign = name.change(id.number, place);
                     foreign.into_iter().for_each(|foreign| name.see(self.now, foreign));
                     if self.is_unwanted(id) {

@@ -76,9 +76,8 @@ fn compare(compare: &Compare) -> etcd_client::Compare {
 
 fn operation(op: &Op) -> TxnOp {
     match op {
-        // The previous key-value tells whether the key is new, hence its create revision (rule P8).
         Op::Put { key, value, lease } => {
-            TxnOp::put(&**key, &**value, Some(PutOptions::new().with_lease(*lease).with_prev_key()))
+            TxnOp::put(&**key, &**value, Some(PutOptions::new().with_lease(*lease)))
         }
         Op::Get { key, values } => TxnOp::get(&**key, Some(single(*values))),
         Op::Range { prefix, limit, values, up_to } => {
@@ -103,9 +102,10 @@ fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<Vec<Kv>> {
         _ => true,
     };
     let found = match (op, answer) {
-        (Op::Put { .. }, TxnOpResponse::Put(mut put)) => put.take_prev_key().into_iter().collect(),
         (Op::Get { .. } | Op::Range { .. }, TxnOpResponse::Get(mut get)) => get.take_kvs(),
-        (Op::Delete(_), TxnOpResponse::Delete(_)) => Vec::new(),
+        (Op::Put { .. }, TxnOpResponse::Put(_)) | (Op::Delete(_), TxnOpResponse::Delete(_)) => {
+            Vec::new()
+        }
         _ => return None,
     };
     let key_value = |kv| {

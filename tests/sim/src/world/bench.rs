@@ -398,7 +398,9 @@ impl Bench {
             transport.end(now, *request, result);
         }
         let probe = transport.probe(now);
-        while let Some(news) = self.processes[n].transport.news() {
+        // As in the runtime, a command waits for no news.
+        let command = matches!(input, Input::Acquire(_) | Input::Release { .. } | Input::Cancel(_));
+        while !command && let Some(news) = self.processes[n].transport.news() {
             self.trace.note(self.now, Some(n), || format!("<- {news:?}"));
             self.step(n, now, news);
         }

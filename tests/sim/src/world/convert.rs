@@ -51,7 +51,6 @@ fn operation(op: &Op) -> PbTxnRequestOp {
             key: key.as_bytes().into(),
             value: value.to_vec(),
             lease: *lease,
-            prev_kv: true,
             ..PbPutRequest::default()
         }),
         Op::Delete(key) => PbTxnOpRequest::RequestDeleteRange(PbDeleteRequest {
@@ -102,8 +101,7 @@ pub(crate) fn answer(txn: &Txn, answer: PbTxnResponse) -> TxnAnswer {
     let answers = answer.responses.into_iter().filter_map(|op| op.response);
     let answers = answers.zip(ops).map(|(answer, op)| match answer {
         PbTxnOpResponse::ResponseRange(range) => found(op, range.kvs),
-        PbTxnOpResponse::ResponsePut(put) => put.prev_kv.into_iter().map(kv).collect(),
-        PbTxnOpResponse::ResponseDeleteRange(_) => Vec::new(),
+        PbTxnOpResponse::ResponsePut(_) | PbTxnOpResponse::ResponseDeleteRange(_) => Vec::new(),
         PbTxnOpResponse::ResponseTxn(_) => unreachable!("transactions are flat"),
     });
     TxnAnswer {
