@@ -1,14 +1,13 @@
 //! Executors: the engine has a thread of its own, so any executor will do, and none can starve or end the engine.
 
-use std::future::{Future, IntoFuture};
-use std::pin::pin;
+use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::Duration;
 
 use etcd_locked::{LockError, Locks, etcd_locked};
+use futures_executor::block_on;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
@@ -111,26 +110,6 @@ async fn an_engine_outlives_the_runtime_it_was_made_on() {
     held.release().await.unwrap();
     pass("the same lock", locks.lock("orders/7")).await;
     corner.until_empty().await;
-}
-
-/// Waker of a thread that runs one future without tokio.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park_timeout(Duration::from_secs(20)),
-        }
-    }
 }
 
 #[etcd_locked("orders/<id>", locks = locks, wait = "3s")]

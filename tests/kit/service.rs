@@ -45,17 +45,12 @@ impl Packing {
         self.call.await.expect("no panic")
     }
 
-    /// Awaits the end of the call.
-    pub(crate) async fn end(self) -> Result<u64, LockError> {
-        self.call.await.expect("no panic")
-    }
-
     /// Returns why the lock was lost; `None` if the call still runs.
     pub(crate) async fn loss(self) -> Option<LossCause> {
         if !self.call.is_finished() {
             return None;
         }
-        match self.end().await {
+        match self.call.await.expect("no panic") {
             Err(LockError::Lost { cause, .. }) => Some(cause),
             other => panic!("not lost: {other:?}"),
         }
