@@ -96,12 +96,3 @@ fn embedded_etcd_on_tcp_answers_like_a_real_one() {
         Side::new("served", client.expect("a client"))
     });
 }
-
-// Shows that the comparison is fair: it contains nothing that differs between two servers.
-#[test]
-fn two_real_etcds_answer_alike() {
-    play(20, 2_000, async || {
-        let etcd = Box::leak(Box::new(start().await));
-        Side::new("another", client(etcd).await)
-    });
-}
