@@ -1,4 +1,4 @@
-//! Mutual exclusion: a name has at most one holder across tasks, leases, engines and processes, in the order of arrival.
+//! Mutual exclusion: a name has at most one holder across tasks, leases, engines and processes.
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 use etcd_locked_tests::Witness;
@@ -60,25 +60,4 @@ async fn processes_exclude_each_other() {
         worker.says("churned").await;
     }
     assert_eq!(Witness::new(directory.path()).count().unwrap(), 90);
-}
-
-#[limit::test]
-async fn processes_are_served_in_order() {
-    let corner = Corner::new().await;
-    let held = corner.locks().await.lock("jobs/till").await.unwrap();
-    let mut workers = Vec::new();
-    for who in 0..3 {
-        let mut worker = Worker::start(corner.environment());
-        worker.send("work till");
-        corner.until_contenders("jobs/till", who + 2).await;
-        workers.push(worker);
-    }
-    held.release().await.unwrap();
-    let mut entries = Vec::new();
-    for worker in &mut workers {
-        let entry = worker.says("held").await;
-        worker.asked("done till", "released").await;
-        entries.push(entry.split(' ').nth(2).unwrap().parse::<u64>().unwrap());
-    }
-    assert!(entries.is_sorted(), "the times of entry, in the order of arrival: {entries:?}");
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use etcd_client::PutOptions;
-use etcd_locked::LockError;
+use etcd_locked::{Acquire, LockError, LockMode, Locks, Name};
 use tokio::time::sleep;
 
 use crate::corner::{Corner, pass, served, spawn, take};
@@ -12,8 +12,11 @@ use crate::etcd::etcdctl;
 use crate::limit;
 use crate::worker::Worker;
 
+/// Long enough to catch a call that is admitted wrongly.
+const A_WHILE: Duration = Duration::from_millis(400);
+
 /// Starts `etcdctl lock` on this name. It prints its key once it has the lock and releases on SIGTERM, or it runs a command.
-pub(crate) fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Worker {
+fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Worker {
     let mut etcdctl = Command::new(etcdctl());
     etcdctl
         // etcdctl complains of every `ETCD…` variable that is not its own.
@@ -24,28 +27,44 @@ pub(crate) fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Wor
     Worker::of(etcdctl)
 }
 
-#[limit::test]
-async fn etcdctl_and_we_share_one_queue() {
+/// Lets etcdctl queue between two calls of this mode.
+async fn etcdctl_is_alone<M: LockMode>(call: impl Fn(&Locks) -> Acquire<Name, M>) {
     let (corner, [mine, theirs]) = Corner::with_engines().await;
-    let held = mine.lock("orders/42").await.unwrap();
+    let held = take("a free name", call(&mine)).await;
     let mut etcdctl = etcdctl_lock(&corner, "orders/42", &[]);
     let keys = corner.until_contenders("orders/42", 2).await;
-    let after = spawn(theirs.lock("orders/42").wait_forever());
+    let after = spawn(call(&theirs).wait_forever());
     corner.until_contenders("orders/42", 3).await;
     // The holder's work: time to catch an etcdctl that does not wait.
-    sleep(Duration::from_millis(500)).await;
+    sleep(A_WHILE).await;
     assert_eq!(etcdctl.unread(), Vec::<String>::new(), "etcdctl has the lock while we hold it");
-    held.release().await.unwrap();
+    assert!(!after.is_finished(), "a later call overtook etcdctl");
+    held.release().await.expect("released");
     assert_eq!(etcdctl.line().await, keys[1].text);
     // etcdctl writes no record, so the error names no holder.
-    let refused = mine.lock("orders/42").try_once().await;
+    let refused = call(&mine).try_once().await;
     assert_matches!(refused, Err(LockError::Held { holder: None, .. }));
     // Our waiter is admitted only after etcdctl is done.
-    sleep(Duration::from_millis(300)).await;
+    sleep(A_WHILE).await;
     assert!(!after.is_finished(), "we overtook etcdctl");
     etcdctl.terminate();
     served("our admission", after).await;
     corner.until_empty().await;
+}
+
+#[limit::test]
+async fn etcdctl_and_we_share_one_queue() {
+    etcdctl_is_alone(|locks| locks.lock("orders/42")).await;
+}
+
+#[limit::test]
+async fn etcdctl_and_readers_exclude_each_other() {
+    etcdctl_is_alone(|locks| locks.lock("orders/42").shared()).await;
+}
+
+#[limit::test]
+async fn etcdctl_and_permits_exclude_each_other() {
+    etcdctl_is_alone(|locks| locks.lock("orders/42").permits(3)).await;
 }
 
 #[limit::test]

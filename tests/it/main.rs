@@ -68,7 +68,6 @@ mod runtimes;
 mod scope;
 mod secrets;
 mod shapes;
-mod shared;
 mod shutdown;
 mod startup;
 mod status;
