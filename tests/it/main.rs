@@ -52,7 +52,6 @@ mod listing;
 mod loss;
 mod members;
 mod names;
-mod nested_waiters;
 mod no_space;
 mod outages;
 mod permissions;
