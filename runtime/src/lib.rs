@@ -83,7 +83,7 @@
 //!
 //! Values are escaped, so each is exactly one segment of one name: `orders/<id>` with the id `1/2` locks `orders/1%2F2`. Names that
 //! several functions share are declared once, by [`lock_names!`]. [The attribute's page](macro@etcd_locked) has the grammar, and
-//! [`options`] shows each option with an example.
+//! [`options`] describes each option.
 //!
 //! In etcd the key is `locks/<name>/<lease id>`, and its value says who holds it ([`Holder`]): `etcdctl get --prefix
 //! locks/orders/42/` shows the holder, and deleting that key takes the lock away. `etcdctl lock locks/orders/42`, Go's
