@@ -2,6 +2,7 @@
 
 use etcd_locked::etcd_client::{Client, StatusResponse};
 use etcd_locked::{Locks, RECOMMENDED_ETCD, etcd_bugs};
+use futures_util::future::join_all;
 
 use super::finding::Finding;
 use crate::connection::{Connection, answer};
@@ -115,18 +116,8 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
 }
 
 /// Asks all at once; returns the answers in the order of the endpoints.
-async fn all<A, T, F>(asked: Vec<(String, A)>, ask: impl Fn(A) -> F) -> Vec<(String, T)>
-where
-    T: Send + 'static,
-    F: Future<Output = T> + Send + 'static,
-{
-    let asking = asked.into_iter().map(|(endpoint, of)| (endpoint, tokio::spawn(ask(of))));
-    let mut answers = Vec::new();
-    for (endpoint, task) in asking.collect::<Vec<_>>() {
-        // Only a panic ends a task before its answer.
-        answers.extend(task.await.map(|answer| (endpoint, answer)));
-    }
-    answers
+async fn all<A, T>(asked: Vec<(String, A)>, ask: impl AsyncFn(A) -> T) -> Vec<(String, T)> {
+    join_all(asked.into_iter().map(async |(endpoint, of)| (endpoint, ask(of).await))).await
 }
 
 /// Connects, and asks for the status; without one, where etcd tells it to root only. The engine's own read says whether time alone can

@@ -151,13 +151,11 @@ fn table(
     width: u16,
     rows: impl Iterator<Item = Vec<String>>,
 ) -> Table<'static> {
-    let ends = columns.iter().scan(0, |end: &mut u16, (_, width)| {
-        *end = end.saturating_add(*width);
-        let reached = *end;
-        *end = end.saturating_add(GAP);
-        Some(reached)
+    let fit = columns.iter().scan(width.saturating_add(GAP), |left, (_, width)| {
+        *left = left.checked_sub(width + GAP)?;
+        Some(())
     });
-    let fit = ends.take_while(|end| *end <= width).count().max(1);
+    let fit = fit.count().max(1);
     // Where there is no room for the wide one, the first one has it.
     let wide = if wide < fit { wide } else { 0 };
     let widths = columns.iter().take(fit).enumerate();
