@@ -82,25 +82,16 @@ fn describe() {
     ] {
         describe_histogram!(histogram, seconds, what);
     }
+    let lease = "How long the lease nearest to its end, of those renewed, lives without a renewal";
+    describe_gauge!("etcd_locked_lease_remaining_seconds", seconds, lease);
     describe_gauge!("etcd_locked_waiters", "How many calls of this process wait now");
     describe_gauge!("etcd_locked_reachable", "Whether etcd answers: 1 if it does, 0 if not");
-    describe_gauge!(
-        "etcd_locked_lease_remaining_seconds",
-        seconds,
-        "How long the lease nearest to its end, of those that are renewed, lives without a renewal"
-    );
     describe_gauge!("etcd_locked_held", "How many calls of this process hold their locks now");
     for (counter, what) in [
         ("etcd_locked_lost_total", "Locks that were lost"),
         ("etcd_locked_deadlocks_total", "Calls that were refused to end a deadlock"),
-        (
-            "etcd_locked_handovers_total",
-            "Locks that a call got from another, in this process or behind another",
-        ),
-        (
-            "etcd_locked_history_lost_total",
-            "How often etcd has lost its history, and with it every lock",
-        ),
+        ("etcd_locked_handovers_total", "Locks that a call got from another, local or remote"),
+        ("etcd_locked_history_lost_total", "How often etcd has lost its history and every lock"),
     ] {
         describe_counter!(counter, what);
     }

@@ -100,22 +100,8 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
 /// Panics if two templates of this binary can take the same lock by accident, if one is a path-prefix of the other, or if two
 /// functions of one template differ in `permits`.
 ///
-/// To be all of a test, in each binary there is; [`templates`] says what is compared.
-///
-/// ```standalone_crate
-/// # use etcd_locked::{LockError, etcd_locked};
-/// #[etcd_locked("orders/<id>")]
-/// async fn ship(id: u64) -> Result<(), LockError> {
-///     Ok(())
-/// }
-///
-/// #[etcd_locked("order-lines/<order>/<line>")]
-/// async fn pick(order: u64, line: u32) -> Result<(), LockError> {
-///     Ok(())
-/// }
-///
-/// etcd_locked::assert_no_overlaps(); // `orders/<order>/<line>` would not pass
-/// ```
+/// To be all of a test, in each binary there is; [`templates`] says what is compared. Next to `orders/<id>`, the template
+/// `order-lines/<order>/<line>` passes, and `orders/<order>/<line>` does not.
 ///
 /// Templates overlap as names of [`lock_names!`](macro@crate::lock_names#names-that-get-into-each-others-way) do. Sites whose templates differ in
 /// nothing but what the placeholders are called, `orders/<id>` and `orders/<order.id>`, mean the same lock and may be as many as there are.
@@ -293,12 +279,12 @@ fn can_be(ty: &str, text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn sites(templates: &[&'static str]) -> Vec<&'static Template> {
-        let site = |(line, template): (usize, &&'static str)| -> &'static Template {
-            let line = u32::try_from(line).expect("a few");
-            Box::leak(Box::new(Template::__new(template, "shop::f", "shop.rs", line)))
-        };
-        templates.iter().enumerate().map(site).collect()
+    fn site(template: &'static str) -> Template {
+        Template::__new(template, "shop::f", "shop.rs", 7)
+    }
+
+    fn leaked<const N: usize>(sites: [Template; N]) -> impl Iterator<Item = &'static Template> {
+        sites.map(|site| &*Box::leak(Box::new(site))).into_iter()
     }
 
     #[test]
@@ -335,7 +321,7 @@ mod tests {
             ("orders/<id: Cow<'a, str>>/x", "orders/<it>/x", false),
         ] {
             for pair in [[one, other], [other, one]] {
-                let found = overlaps(sites(&pair).into_iter());
+                let found = overlaps(leaked(pair.map(site)));
                 assert_eq!(!found.is_empty(), wanted, "{pair:?}: {found:?}");
             }
         }
@@ -343,31 +329,19 @@ mod tests {
 
     #[test]
     fn numbers_of_permits_are_compared_within_a_template() {
-        let of = |template, permits| -> &'static Template {
-            let site = Template::__new(template, "shop::f", "shop.rs", 1);
-            Box::leak(Box::new(match permits {
-                Some(permits) => site.__of(permits),
-                None => site,
-            }))
-        };
         let sites = [
-            ("smtp/<region>", Some(5)),
-            ("smtp/<it>", None),
-            ("imap/<it>", Some(8)),
-            ("smtp/<it>", Some(5)),
+            site("smtp/<region>").__of(5),
+            site("smtp/<it>"),
+            site("imap/<it>").__of(8),
+            site("smtp/<it>").__of(5),
         ];
-        assert_eq!(
-            disagreements(sites.map(|(template, permits)| of(template, permits)).into_iter()),
-            [""; 0]
-        );
+        assert_eq!(disagreements(leaked(sites)), [""; 0]);
     }
 
     #[test]
     fn strings_of_this_workspace_are_undeclared() {
-        let of = |file| Template::__new("orders/<id>", "shop::f", file, 7);
-        let sites =
-            [of("shop.rs"), of("shop.rs").__written(""), of("/registry/shop.rs").__written("")];
-        let sites = sites.map(|site| -> &'static Template { Box::leak(Box::new(site)) });
-        assert_eq!(undeclared(sites.into_iter()), ["  shop.rs:7: orders/<id> (shop::f)"]);
+        let of_registry = Template { file: "/registry/shop.rs", ..site("orders/<id>") };
+        let sites = [site("jobs"), site("orders/<id>").__written(""), of_registry.__written("")];
+        assert_eq!(undeclared(leaked(sites)), ["  shop.rs:7: orders/<id> (shop::f)"]);
     }
 }

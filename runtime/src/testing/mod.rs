@@ -36,10 +36,8 @@
 //! # Time
 //!
 //! The engine, its timers and the leases at etcd share a clock of the test's: it goes on by itself, and [`advance`](Etcd::advance)
-//! moves it from timer to timer. Leases are renewed on the way, so an hour does no harm; after
-//! [`freeze_keepalives`](Etcd::freeze_keepalives) a TTL is the end of every lock. Time in the functions under test is tokio's:
-//! `tokio::time::sleep` in a body is not moved. Do not pause it (`start_paused`): tokio would take the time in which it waits for the
-//! engine's thread for idle, and leap over every time-out of the test.
+//! moves it. Time in the functions under test is tokio's: `tokio::time::sleep` in a body is not moved. Do not pause it
+//! (`start_paused`): tokio would take the time in which it waits for the engine's thread for idle, and leap over every time-out.
 //!
 //! # Which calls use it
 //!
@@ -265,12 +263,10 @@ impl Etcd {
     async fn names(&self) -> Names {
         self.settle().await;
         let mut names = keys::foreign(&self.etcd, &self.config.prefix);
-        for engine in self.engines() {
-            if let Some(engine) = engine.engine.upgrade().map(Engine) {
-                let Names { held, waiting } = engine.names().await;
-                names.held.extend(held);
-                names.waiting.extend(waiting);
-            }
+        for engine in self.running() {
+            let Names { held, waiting } = engine.names().await;
+            names.held.extend(held);
+            names.waiting.extend(waiting);
         }
         names.held.sort_unstable();
         names.waiting.sort_unstable();
@@ -279,11 +275,7 @@ impl Etcd {
 
     /// Has all engines see what an operator did, and what comes of it happen.
     async fn see(&self) {
-        for engine in self.engines() {
-            if let Some(engine) = engine.engine.upgrade().map(Engine) {
-                engine.read_held();
-            }
-        }
+        self.running().for_each(|engine| engine.read_held());
         self.settle().await;
     }
 
@@ -305,6 +297,10 @@ impl Etcd {
                 return;
             }
         }
+    }
+
+    fn running(&self) -> impl Iterator<Item = Engine> {
+        self.engines().into_iter().filter_map(|running| running.engine.upgrade().map(Engine))
     }
 
     fn engines(&self) -> Vec<Running> {
