@@ -24,20 +24,8 @@
 //! use etcd_locked::{LockError, etcd_locked};
 //!
 //! # struct Receipt;
-//! #[derive(Debug)]
-//! enum AppError {
-//!     Lock(LockError),
-//!     OutOfStock,
-//! }
-//!
-//! impl From<LockError> for AppError {
-//!     fn from(error: LockError) -> Self {
-//!         Self::Lock(error)
-//!     }
-//! }
-//!
 //! #[etcd_locked("orders/<id>")]
-//! async fn ship(id: u64) -> Result<Receipt, AppError> {
+//! async fn ship(id: u64) -> Result<Receipt, LockError> {
 //!     // No other call ships order `id` now: no other task, no other process, no other machine.
 //!     Ok(Receipt)
 //! }
@@ -77,13 +65,9 @@
 //!
 //! # Names
 //!
-//! A name is a template over the function's arguments, checked at compile time: `"orders/<id>"`, `"shops/<shop.id>/stock/<sku>"`,
-//! `"shards/<self.shard>"`. A placeholder names a binding, also one inside a pattern such as `Path(id): Path<u64>`, and its value is a
-//! [`LockKey`].
-//!
-//! Values are escaped, so each is exactly one segment of one name: `orders/<id>` with the id `1/2` locks `orders/1%2F2`. Names that
-//! several functions share are declared once, by [`lock_names!`]. [The attribute's page](macro@etcd_locked) has the grammar, and
-//! [`options`] describes each option.
+//! A name is a template over the function's arguments, checked at compile time: [the attribute's page](macro@etcd_locked) has the
+//! grammar. A placeholder's value is a [`LockKey`]. Values are escaped, so each is exactly one segment of one name: `orders/<id>` with
+//! the id `1/2` locks `orders/1%2F2`. Names that several functions share are declared once, by [`lock_names!`].
 //!
 //! In etcd the key is `locks/<name>/<lease id>`, and its value says who holds it ([`Holder`]): `etcdctl get --prefix
 //! locks/orders/42/` shows the holder, and deleting that key takes the lock away. `etcdctl lock locks/orders/42`, Go's
@@ -92,10 +76,9 @@
 //!
 //! # Logs, metrics, spans
 //!
-//! Log lines go to `tracing`. Each warning and error has a field `code`, such as `etcd.lost` or `lock.lost`, which stays as it is when
-//! the text changes: [`codes`] lists them, with what to do. A fault is one line, not one for each call. [`telemetry`] has the metrics
-//! (feature `metrics`), and the spans of a call. A subscriber must not block, such as on a full pipe, nor a recorder of metrics: both
-//! run on threads of callers and on the engine's own, which renews leases.
+//! Log lines go to `tracing`: [`codes`] lists the warnings and errors, with what to do. [`telemetry`] has the metrics (feature
+//! `metrics`), and the spans of a call. A subscriber must not block, such as on a full pipe, nor a recorder of metrics: both run on
+//! threads of callers and on the engine's own, which renews leases.
 //!
 //! # Engines and executors
 //!
@@ -103,9 +86,6 @@
 //! etcd on its own thread, so a handler that blocks its executor does not stop renewals. Callers only wait on channels, so they run on
 //! any executor. A lock that passes from call to call inside a process takes microseconds. [`Locks`] is an engine of one's own, and
 //! `ETCD_LOCKED_ENDPOINTS=embedded` (feature `embedded`) an etcd inside the process.
-//!
-//! A process that is forked after its first lock has no engine: its calls are refused ([`LockError::NotInitialized`]), and what it drops
-//! leaves the locks of its parent alone. Fork before the first lock, or let the new process `exec` a program.
 //!
 //! # Features
 //!

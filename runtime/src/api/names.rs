@@ -45,10 +45,6 @@
 ///   cannot print the literal: integers, `bool` and `char`. So `orders/<id: u64>` next to `orders/archive` compiles, and
 ///   `orders/<id: &str>` does not.
 /// - Two placeholders differ only if the literal text around them cannot coincide.
-///
-/// # Declared names only
-///
-/// With the feature `templates`, `assert_all_declared()` is a test that fails if an attribute has its name as a string.
 #[macro_export]
 macro_rules! lock_names {
     ($($declarations:tt)*) => {

@@ -24,7 +24,8 @@ use super::{Cycle, Holder, LossCause, Name, getters, is_permanent};
 #[derive(Debug, Clone, thiserror::Error)]
 #[allow(missing_docs)] // of fields whose names say all
 pub enum LockError {
-    /// Nothing says where etcd is; or this process was forked from one that had connected to etcd: fork before the first lock.
+    /// Nothing says where etcd is; or this process was forked from one that had connected to etcd. What a fork drops leaves the locks of its
+    /// parent alone. Fork before the first lock, or let the new process `exec` a program.
     #[error("etcd-locked is not initialised: {reason}")]
     NotInitialized { reason: String },
 
