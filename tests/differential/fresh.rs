@@ -6,7 +6,8 @@ use crate::random::{self, real, runtime};
 use crate::side::Side;
 
 fn everything(revision: i64) -> Op {
-    Op::Range(Range { revision: Rev::Plain(revision), ..Range::new(b"\0", End::Open) })
+    let revision = Rev::Plain(revision);
+    Op::Range(Range { key: b"\0", end: End::Open, revision, ..Range::default() })
 }
 
 fn put(key: &'static [u8], lease: Lease) -> Op {
@@ -18,17 +19,8 @@ fn compact(at: i64) -> Op {
 }
 
 fn watch(stream: usize, start: i64) -> Op {
-    Op::Watch(Watch {
-        stream,
-        id: 0,
-        key: b"a",
-        end: End::Prefix,
-        start: Rev::Plain(start),
-        no_put: false,
-        no_delete: false,
-        prev_kv: true,
-        fragment: false,
-    })
+    let (end, start) = (End::Prefix, Rev::Plain(start));
+    Op::Watch(Watch { stream, key: b"a", end, start, prev_kv: true, ..Watch::default() })
 }
 
 #[test]

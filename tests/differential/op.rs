@@ -22,6 +22,12 @@ pub(crate) enum Rev {
     Start(i64),
 }
 
+impl Default for Rev {
+    fn default() -> Self {
+        Self::Plain(0)
+    }
+}
+
 /// A lease that means the same on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lease {
@@ -33,9 +39,10 @@ pub(crate) enum Lease {
 }
 
 /// End of a range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum End {
     /// The range is just the key.
+    #[default]
     Key,
     Prefix,
     /// Everything from the key on.
@@ -43,7 +50,7 @@ pub(crate) enum End {
     Before(Key),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Range {
     pub(crate) key: Key,
     pub(crate) end: End,
@@ -111,7 +118,7 @@ pub(crate) enum Many {
     Nested,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     /// Number of the stream in the case.
     pub(crate) stream: usize,
@@ -161,26 +168,6 @@ pub(crate) enum Op {
     Progress {
         stream: usize,
     },
-}
-
-impl Range {
-    pub(crate) fn new(key: Key, end: End) -> Self {
-        let none = Rev::Plain(0);
-        Self {
-            key,
-            end,
-            limit: 0,
-            revision: none,
-            sort: None,
-            serializable: false,
-            keys_only: false,
-            count_only: false,
-            min_mod: none,
-            max_mod: none,
-            min_create: none,
-            max_create: none,
-        }
-    }
 }
 
 impl Put {
