@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use etcd_client::proto::{
     PbCompactionRequest, PbDeleteRequest, PbKeyValue, PbLeaseRevokeRequest, PbRangeRequest,
 };
+use etcd_locked_core::session_root;
 use etcd_locked_embedded::Etcd;
 use etcd_locked_embedded::store::Store;
 
@@ -42,8 +43,8 @@ pub(super) fn compact(etcd: &Etcd) {
 /// session key on its lease, they have not.
 pub(super) fn foreign(etcd: &Etcd, prefix: &str) -> Names {
     etcd.with_store(|store| {
-        let sessions = format!("{}%s/", prefix.strip_suffix('/').unwrap_or(prefix));
-        let sessions: HashSet<i64> = below(store, &sessions).iter().map(|kv| kv.lease).collect();
+        let sessions = below(store, &session_root(prefix));
+        let sessions: HashSet<i64> = sessions.iter().map(|kv| kv.lease).collect();
         let mut names = Names::default();
         for (name, contenders) in contenders(store, prefix) {
             for (place, contender) in contenders.iter().enumerate() {
