@@ -1,13 +1,10 @@
 //! Bounds of a call: a deadline ends its wait, and a hold limit (`at_most`) its body.
 
-use std::future::pending;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use etcd_locked::{Acquire, Current, LockError, Locks, LossCause, current, etcd_locked};
+use etcd_locked::{Acquire, LockError, Locks, LossCause, etcd_locked};
 
-use crate::corner::{Corner, pass, refused_after_its_wait, take};
+use crate::corner::{Corner, refused_after_its_wait, take};
 use crate::limit::{self, within};
 use crate::under::with_locks;
 
@@ -69,40 +66,6 @@ async fn a_passed_deadline_alone_refuses_without_asking_etcd() {
     // An invalid name is refused all the same.
     let never = locks.lock("orders//7").deadline(passed).await;
     assert_matches!(never, Err(LockError::InvalidName { .. }));
-}
-
-/// Records whether the lock was still held when this was dropped.
-struct DroppedUnder {
-    lock: Current,
-    held: Arc<AtomicBool>,
-}
-
-impl Drop for DroppedUnder {
-    fn drop(&mut self) {
-        self.held.store(self.lock.is_held(), Ordering::SeqCst);
-    }
-}
-
-#[etcd_locked("orders/<id>", locks = locks, at_most = "200ms")]
-async fn stay(locks: &Locks, id: u64, held: Arc<AtomicBool>) -> Result<(), LockError> {
-    let lock = current().expect("inside");
-    let _under = DroppedUnder { lock, held };
-    pending().await
-}
-
-#[limit::test]
-async fn a_body_beyond_its_limit_is_dropped_before_its_key_goes() {
-    let (corner, [mine, theirs]) = Corner::with_engines().await;
-    let held = Arc::new(AtomicBool::new(false));
-    let ended = within("the limit", stay(&mine, 7, held.clone())).await;
-    assert_matches!(ended, Err(LockError::HoldLimit { limit: LIMIT, .. }));
-    assert_eq!(
-        ended.unwrap_err().to_string(),
-        "the body under lock `orders/<id>` did not end within its hold limit of 200ms"
-    );
-    assert!(held.load(Ordering::SeqCst), "the lock went before the body did");
-    pass("the next lock", theirs.lock("orders/7")).await;
-    corner.until_empty().await;
 }
 
 #[test]

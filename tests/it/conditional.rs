@@ -1,13 +1,10 @@
 //! `when`: the lock is taken only if the condition holds.
 
-use etcd_locked::{LockError, Locks, current, etcd_locked};
+use etcd_locked::{LockError, Locks, etcd_locked};
 
 use crate::corner::{Corner, take};
+use crate::current::text;
 use crate::limit;
-
-fn text() -> Option<String> {
-    current().map(|it| it.name().text().expect("held, hence valid").to_owned())
-}
 
 #[etcd_locked("orders/<id>", locks = locks, wait = "none", when = *total > 100)]
 async fn order(locks: &Locks, id: u64, total: &u64) -> Result<Option<String>, LockError> {

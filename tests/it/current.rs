@@ -7,7 +7,8 @@ use crate::corner::Corner;
 use crate::limit::{self, within};
 use crate::under::with_locks;
 
-fn text() -> Option<String> {
+/// Returns the name of the lock under which the calling code runs.
+pub(crate) fn text() -> Option<String> {
     current().map(|it| it.name().text().expect("held, hence valid").to_owned())
 }
 

@@ -47,6 +47,12 @@ async fn stay(locks: &Locks, id: u64, inside: &Notify, watched: Watched) -> Resu
     pending().await
 }
 
+#[etcd_locked("orders/<id>", locks = &locks, at_most = "200ms")]
+async fn overstay(locks: Locks, id: u64, watched: Watched) -> Result<(), LockError> {
+    let _watched = watched;
+    pending().await
+}
+
 /// A panic payload that no library makes.
 #[derive(Debug, PartialEq)]
 struct Payload(u64);
@@ -166,7 +172,7 @@ async fn staying(
     (call, received)
 }
 
-/// Dropped, panicked, or cut off by a shutdown: the lock is free at once, long before its lease could expire.
+/// Dropped, panicked, beyond its limit, or cut off by a shutdown: the lock is free at once, long before its lease could expire.
 #[limit::test]
 async fn a_body_that_is_cut_short_is_dropped_before_its_key_goes() {
     let (corner, [locks, theirs]) = Corner::with_engines().await;
@@ -180,11 +186,16 @@ async fn a_body_that_is_cut_short_is_dropped_before_its_key_goes() {
     let panicked = tokio::spawn(async move { fail(&mine, 7, watched).await });
     let panic = within("the panic", panicked).await.unwrap_err().into_panic();
     assert_eq!(panic.downcast_ref(), Some(&Payload(7)));
+    let (watched, of_limited) = Watched::new(&corner);
+    let limited = tokio::spawn(overstay(locks.clone(), 7, watched));
+    let limited = within("the limit", limited).await.unwrap().unwrap_err();
+    let text = "the body under lock `orders/<id>` did not end within its hold limit of 200ms";
+    assert_eq!(limited.to_string(), text);
     pass("the next lock", theirs.lock("orders/7")).await;
     let (cut_off, of_cut_off) = staying(&corner, &locks).await;
     within("the shutdown's end", locks.shutdown(Duration::ZERO)).await;
     assert!(within("the call's end", cut_off).await.unwrap().is_err());
-    for keys in [of_aborted, of_panicked, of_cut_off] {
+    for keys in [of_aborted, of_panicked, of_limited, of_cut_off] {
         assert_eq!(keys.recv().unwrap(), 1, "the key went before the body");
     }
     corner.until_empty().await;
