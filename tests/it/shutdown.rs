@@ -1,4 +1,5 @@
-//! Shutdown: it refuses new locks, waits for bodies, and leaves nothing in etcd, even with ten thousand locks held.
+//! Shutdown: it refuses new locks, waits for bodies, and leaves nothing in etcd, even with ten thousand locks held. It is one line
+//! in the log.
 
 use std::future::pending;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tokio::task::JoinSet;
 use crate::corner::{Corner, begin_shutdown, connect, until_refused};
 use crate::etcd::Etcd;
 use crate::limit::{self, within, within_time};
+use crate::logs;
 
 const LOCKS: u64 = 10_000;
 /// Within it a renewal of every session falls due.
@@ -43,6 +45,7 @@ struct Signs {
 
 #[limit::test]
 async fn a_shutdown_waits_for_bodies_and_leaves_nothing() {
+    logs::collect();
     // Its own: so many writes would hold up those of all other tests.
     let etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
@@ -64,7 +67,8 @@ async fn a_shutdown_waits_for_bodies_and_leaves_nothing() {
     assert!(!shutdown.is_finished(), "the shutdown did not wait for the bodies");
     // One half ends now, all at once; the grace cuts the other off.
     signs.leave.send_replace(true);
-    within_time(BOUND, "the shutdown", shutdown).await.unwrap();
+    let drained = within_time(BOUND, "the shutdown", shutdown).await.unwrap();
+    assert_eq!(drained.cut_off() as u64, LOCKS / 2, "{drained}");
     let (mut ended, mut cut) = (0, 0);
     while let Some(end) = within("a body's end", bodies.join_next()).await {
         match end.expect("no panic") {
@@ -74,6 +78,9 @@ async fn a_shutdown_waits_for_bodies_and_leaves_nothing() {
         }
     }
     assert_eq!((ended, cut), (LOCKS / 2, LOCKS / 2));
+    let lines = logs::about("held/<id>");
+    let [line] = &lines[..] else { panic!("{lines:#?}") };
+    assert!(line.contains("shutdown.cut_off") && line.contains(&format!("({cut})")), "{line}");
     let error = locks.lock("orders/8").await.unwrap_err();
     assert_matches!(error, LockError::ShuttingDown);
     assert!(!error.is_retryable());
