@@ -19,10 +19,6 @@ const RANGES: usize = 1_024;
 ///
 /// All is read at one revision, so a cycle that is found was there.
 pub(crate) async fn of(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String>, Failure> {
-    answer(search(connection, queue)).await
-}
-
-async fn search(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String>, Failure> {
     let waiters: BTreeSet<(&[u8], i64)> =
         queue.waiters().map(|it| (it.key(), it.created())).collect();
     let family = waiters.first().and_then(|(key, _)| std::str::from_utf8(key).ok());

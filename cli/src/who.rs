@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, answer};
 use crate::contender::{object, process, standing, time};
 use crate::cycle;
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ pub(crate) async fn who(connection: &Connection<'_>, name: &str) -> Result<bool,
         return Ok(false);
     };
     // Whatever becomes of the search: who holds the name and who waits is known.
-    let cycle = match cycle::of(connection, &queue).await {
+    let cycle = match answer(cycle::of(connection, &queue)).await {
         Ok(cycle) => Some(cycle),
         Err(failure) => {
             say(format_args!(

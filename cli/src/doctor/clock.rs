@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use etcd_locked::etcd_client::{Client, ResponseHeader};
 
 use super::finding::Finding;
+use super::probes::AGAIN;
 use crate::connection::answer;
 use crate::failure::Failure;
 
@@ -30,11 +31,7 @@ pub(super) async fn clock(mut client: Client) -> Finding {
 
 fn unseen(why: &str) -> Finding {
     let what = format!("clock: how fast etcd's runs did not show: {why}");
-    Finding::unseen(
-        "clock.unseen",
-        what,
-        "run it once more; if that lasts, look at the members above",
-    )
+    Finding::unseen("clock.unseen", what, AGAIN)
 }
 
 /// Returns how long those seconds were here, at least and at most. `None` if another leader came to count the time.

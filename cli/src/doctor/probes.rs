@@ -16,7 +16,8 @@ const SLOW: Duration = Duration::from_millis(50);
 /// Seconds until etcd ends a lease that this process could not revoke.
 const TTL: i64 = 10;
 
-const AGAIN: &str = "run it once more; if that lasts, look at the members above";
+/// What to do where a check did not show what it is for.
+pub(super) const AGAIN: &str = "run it once more; if that lasts, look at the members above";
 
 pub(super) async fn alarms(client: &mut Client) -> Vec<Finding> {
     let asked = answer(client.alarm(AlarmAction::Get, AlarmType::None, None)).await;
