@@ -4,6 +4,7 @@ use std::future::{IntoFuture, pending, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType};
 use etcd_locked::{LockError, LossCause};
 use etcd_locked_devkit::Proxy;
 use tokio::sync::Notify;
@@ -13,6 +14,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::corner::{Corner, admitted, connect, pass, served, spawn, take};
 use crate::etcd::Etcd;
 use crate::limit::{self, PATIENCE, run, within, within_time};
+use crate::real_only::real_etcd_only;
+use crate::worker::Worker;
 
 /// How long calls wait for an etcd that is started anew, on a busy machine.
 const PATIENT: Duration = Duration::from_secs(20);
@@ -136,6 +139,57 @@ fn every_call_fails_soon_when_etcd_is_frozen() {
 #[test]
 fn every_call_fails_soon_when_etcd_is_killed() {
     run(all_fail_soon(Etcd::kill, |_| ()));
+}
+
+/// etcd then refuses every write, and goes on to renew leases and to answer reads.
+#[limit::test]
+async fn alarm_corrupt_is_one_error_and_no_outage() {
+    real_etcd_only!("an embedded etcd has no alarms");
+    let etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let environment = corner.environment().into_iter();
+    let environment = environment.chain([("ETCD_LOCKED_TTL", "5s".to_owned())]);
+    let mut worker = Worker::start(environment.chain([("WORKER_LOGS", "info".to_owned())]));
+    let mut next = Worker::start(corner.environment());
+    for job in ["till", "desk"] {
+        worker.asked(&format!("work {job}"), "held").await;
+    }
+    next.send("work till");
+    corner.until_contenders("jobs/till", 2).await;
+    let alarm = async |action| {
+        let status = corner.client.clone().status().await.expect("a status");
+        let mut of = AlarmOptions::new();
+        of.with_member(status.header().expect("a header").member_id());
+        let answer = corner.client.clone().alarm(action, AlarmType::Corrupt, Some(of)).await;
+        answer.expect("the alarm");
+    };
+
+    alarm(AlarmAction::Activate).await;
+    worker.send("done desk");
+    let (began, mut logged) = (Instant::now(), Vec::new());
+    // Longer than a lease.
+    while began.elapsed() < Duration::from_secs(12) {
+        let asked = Instant::now();
+        worker.send("lock orders/7");
+        let failed = loop {
+            match worker.line().await {
+                line if line.starts_with("failed") => break line,
+                line => logged.push(line),
+            }
+        };
+        assert!(failed.contains("Backend") && failed.contains("CORRUPT"), "{failed}");
+        assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+        sleep(Duration::from_millis(200)).await;
+    }
+    let codes = ["etcd.refused", "etcd.releases_denied", "etcd.lost", "lost "];
+    let codes = codes.map(|code| logged.iter().filter(|line| line.contains(code)).count());
+    assert_eq!(codes, [1, 1, 0, 0], "{logged:#?}");
+    alarm(AlarmAction::Deactivate).await;
+    worker.asked("lock orders/7", "locked").await;
+    worker.asked("done till", "released").await;
+    next.says("held").await;
+    next.asked("done till", "released").await;
+    corner.until_empty().await;
 }
 
 #[limit::test]

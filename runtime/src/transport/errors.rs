@@ -47,6 +47,9 @@ pub(super) fn bad_certificate(url: &str, error: &etcd_client::Error) -> Failure 
 /// etcd refused a request, or would.
 pub(super) fn refused(kind: Refusal, url: &str, message: String) -> Failure {
     let cause = match kind {
+        Refusal::Other if message.contains(CORRUPT) => {
+            named(url, message + " (alarm CORRUPT): no writes until an operator disarms it")
+        }
         Refusal::Other => permanently(url, &message),
         Refusal::LeaseNotFound | Refusal::PermissionDenied | Refusal::NoSpace => {
             named(url, message)
@@ -105,8 +108,9 @@ pub(super) enum Class {
     Unknown,
 }
 
-/// etcd's words for a member that has no leader, and for a lease that has ended.
+/// etcd's words for a member that has no leader, for members whose data differ, and for a lease that has ended.
 pub(super) const NO_LEADER: &str = "etcdserver: no leader";
+const CORRUPT: &str = "etcdserver: corrupt cluster";
 pub(super) const NO_LEASE: &str = "etcdserver: requested lease not found";
 
 /// Rule P34's table. What is not in it is [`Class::Unknown`]: a wrong guess the other way would leave a ghost key.
@@ -121,6 +125,7 @@ const CLASSES: &[(&str, Class)] = &[
     (NO_LEASE, Class::Refused(Refusal::LeaseNotFound)),
     ("etcdserver: permission denied", Class::Refused(Refusal::PermissionDenied)),
     ("etcdserver: mvcc: database space exceeded", Class::Refused(Refusal::NoSpace)),
+    (CORRUPT, Class::Refused(Refusal::Other)),
     ("etcdserver: duplicate key given in txn request", Class::Refused(Refusal::Other)),
     ("etcdserver: too many operations in txn request", Class::Refused(Refusal::Other)),
     ("etcdserver: request is too large", Class::Refused(Refusal::Other)),
