@@ -83,10 +83,10 @@ impl Authority {
         self.directory.path().join("authority.pem")
     }
 
-    /// Issues a certificate for this name; returns it and its key.
-    pub(crate) fn issue(&self, name: &str) -> (String, String) {
-        let params = CertificateParams::new([name.to_owned()]).expect("a good name");
-        self.sign(params)
+    /// Issues a certificate for these names; returns it and its key.
+    pub(crate) fn issue(&self, names: &str) -> (String, String) {
+        let names: Vec<_> = names.split(' ').map(str::to_owned).collect();
+        self.sign(CertificateParams::new(names).expect("good names"))
     }
 
     /// Issues a certificate for this name that has lived for a year and ends after this time.
@@ -107,7 +107,7 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// Returns the flags with which etcd presents a certificate for its address.
+    /// Returns the flags with which etcd presents a certificate for its address and `etcd.example`.
     pub(crate) fn server_flags(&self) -> Vec<String> {
         let [certificate, key] = self.server_files();
         self.issue_server(self);
@@ -119,7 +119,7 @@ impl Authority {
 
     /// Has `issuer` issue the certificate that an etcd started with these flags presents.
     pub(crate) fn issue_server(&self, issuer: &Authority) {
-        let (certificate, key) = issuer.issue("127.0.0.1");
+        let (certificate, key) = issuer.issue("127.0.0.1 etcd.example");
         for (path, text) in self.server_files().iter().zip([certificate, key]) {
             fs::write(path, text).expect("a file of the authority's");
         }

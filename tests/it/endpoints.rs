@@ -1,15 +1,20 @@
 //! Endpoints: calls go on while one of several is dead, frozen or removed.
 
+use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use etcd_locked::Locks;
 use etcd_locked_devkit::{Direction, Proxy};
+use tempfile::TempDir;
 use tokio::time::sleep;
 
+use crate::authority::{Authority, ClientFiles};
 use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::{Cluster, Etcd, free_port};
 use crate::limit::{self, within, within_time};
-use crate::real_only::real_etcd_only;
+use crate::real_only::{real_etcd_only, say_left_out};
+use crate::worker::Worker;
 
 /// More than a body takes that works for longer than other tests.
 const LONG: Duration = Duration::from_secs(60);
@@ -115,6 +120,61 @@ async fn half_open_connection_costs_no_lock_of_a_short_ttl() {
         proxy.freeze_existing(Direction::Answers);
     })
     .await;
+}
+
+/// In a mount namespace of its own, the process finds the addresses of `etcd.example` in a file. Certificates are checked against the
+/// name, and have none of the addresses.
+#[limit::test]
+async fn each_address_of_a_name_is_an_endpoint() {
+    real_etcd_only!("an embedded etcd has no certificates");
+    if !Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|it| it.success()) {
+        return say_left_out("this system permits no mount namespace");
+    }
+    let authority = Authority::new();
+    let etcd = Etcd::start_with_client_certificates(&authority).await;
+    let files = ClientFiles::of(&authority, &authority.issue("client"));
+    let (directory, port) = (TempDir::new().expect("a temporary directory"), free_port());
+    let hosts = directory.path().join("hosts");
+    let lead_to = |hosts_of_it: &[u8]| {
+        let lines = hosts_of_it.iter().map(|host| format!("127.0.0.{host} etcd.example\n"));
+        fs::write(&hosts, String::from_iter(lines)).expect("the addresses");
+    };
+    let proxy = |host| Proxy::start_at(([127, 0, 0, host], port).into(), etcd.address());
+    let [first, second, third] = [2, 3, 4].map(|host| proxy(host).expect("a proxy"));
+    let freeze = |proxy: &Proxy| {
+        proxy.freeze(Direction::Requests);
+        proxy.freeze(Direction::Answers);
+    };
+    lead_to(&[2, 3]);
+    freeze(&first);
+    let mut command = Command::new("unshare");
+    command
+        .args(["-rm", "sh", "-c", "mount --bind \"$0\" /etc/hosts && exec \"$1\""])
+        .args([hosts.as_os_str(), env!("CARGO_BIN_EXE_worker").as_ref()])
+        .env("ETCD_LOCKED_ENDPOINTS", format!("https://etcd.example:{port}"))
+        .env("ETCD_LOCKED_TTL", "5s")
+        .env("WORKER_LOGS", "info")
+        .envs(files.environment());
+    let mut worker = Worker::of(command);
+    let logged = worker.asked("work till", "logged").await;
+    for host in [2, 3] {
+        let endpoint = format!("https://etcd.example:{port} (127.0.0.{host})");
+        assert!(logged.contains(&endpoint), "{logged}");
+    }
+    worker.says("held").await;
+    // Longer than the lease.
+    for (frozen, other) in [(&second, &first), (&first, &second)] {
+        freeze(frozen);
+        other.thaw();
+        sleep(Duration::from_secs(6)).await;
+        worker.asked("lock orders/7", "locked").await;
+    }
+    lead_to(&[4]);
+    freeze(&second);
+    second.reset_all();
+    worker.asked("lock orders/8", "locked").await;
+    assert!(third.open() > 0, "the addresses are not looked up again");
+    worker.asked("done till", "released").await;
 }
 
 #[limit::test]

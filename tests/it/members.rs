@@ -20,7 +20,7 @@ const FOLLOWED: Duration = Duration::from_secs(40);
 async fn follows(worker: &mut Worker, endpoint: &str) {
     loop {
         let logged = worker.says_within(FOLLOWED, "logged").await;
-        if logged.contains("members have changed") && logged.contains(endpoint) {
+        if logged.contains("endpoints have changed") && logged.contains(endpoint) {
             return;
         }
     }

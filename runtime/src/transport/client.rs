@@ -21,6 +21,7 @@ use super::refusals::Refusals;
 use super::renewal::{End, Renewal, Renewals, Renewed, Stream};
 use super::ring::Ring;
 use super::scout::Scout;
+use super::target::Target;
 use crate::clock::{Clock, Moment, by, until};
 use crate::values::Config;
 
@@ -63,21 +64,18 @@ impl Client {
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<Self>, String> {
         config.check()?;
         let means = Means::new(config, clock.clone());
-        let target = &means.terms.target;
-        let endpoint = |target| Endpoint::new(target, true, &means);
-        let mut endpoints: Vec<_> = target.endpoints().into_iter().map(endpoint).collect();
-        let configured = config.follow_members.then(|| endpoints.clone());
-        // Processes begin with different endpoints, or the first one listed would carry the whole fleet.
-        let first = clock.now().since_boot().subsec_nanos() as usize % endpoints.len().max(1);
-        endpoints.rotate_left(first);
-        let ring = Arc::new(Ring::new(endpoints));
+        let targets = means.terms.targets.clone();
+        let answers_at_once = targets.iter().all(Target::answers_at_once);
+        let endpoints = targets.into_iter().map(|target| Endpoint::new(target, true, &means));
+        let ring = Arc::new(Ring::new(Vec::new()));
+        ring.replace(endpoints.collect(), means.anywhere());
         let read = Op::Get { key: config.prefix.as_str().into(), values: false };
-        let scout = Scout::new(Arc::clone(&ring), means.clone(), configured);
+        let scout = Scout::new(Arc::clone(&ring), means.clone(), config.follow_members);
         Ok(Arc::new(Self {
             ring,
             scout: Arc::new(scout),
             reach: Arc::clone(&means.clusters.reach),
-            answers_at_once: target.answers_at_once(),
+            answers_at_once,
             means,
             renewals: Renewals::new(clock.clone()),
             denied: Arc::default(),
@@ -155,8 +153,7 @@ impl Client {
 
     /// A client of the caller's own over all endpoints; its tasks run on the runtime this is awaited on.
     pub(crate) async fn for_user(&self) -> Result<etcd_client::Client, Failure> {
-        let target = &self.means.terms.target;
-        let name = target.name();
+        let name = self.reach.name.clone();
         self.scout.begin().await;
         self.means.clusters.acquires()?;
         let mut failure = Failure::Unavailable(all(Vec::new()));
@@ -164,13 +161,16 @@ impl Client {
         let terms = terms.map_err(|message| Failure::Unavailable(named(&name, message)))?;
         // With credentials, connecting is a call, which a dead endpoint may be picked for (rule P32).
         let limit = self.means.connect_timeout;
-        for first in self.ring.round() {
-            let connect = target.connect(&terms, &first.name);
+        let mut round = self.ring.round();
+        for _ in 0..round.len() {
+            let targets: Vec<_> = round.iter().map(|it| it.target.clone()).collect();
+            let connect = terms.connect_to_any(&targets);
             failure = match by(&*self.clock, self.clock.now() + limit, pin!(connect)).await {
                 Some(Ok(client)) => return Ok(client),
-                Some(Err(error)) => unopened(&name, target.is_by_url(), &error),
+                Some(Err(error)) => unopened(&name, targets[0].is_by_url(), &error),
                 None => Failure::Unavailable(silence(&name, limit)),
             };
+            round.rotate_left(1);
         }
         Err(failure)
     }
@@ -182,7 +182,7 @@ impl Client {
 
     /// What a call is refused with if its time was over before an exchange had failed.
     pub(crate) fn silence(&self) -> Cause {
-        named(&self.means.terms.target.name(), "no answer in time".into())
+        named(&self.reach.name, "no answer in time".into())
     }
 
     /// Whether there is a user, and hence a token that can expire.
@@ -247,6 +247,7 @@ impl Client {
         end: &[u8],
         at: Option<i64>,
     ) -> Result<Page, Failure> {
+        self.scout.begin().await;
         let read = |connection| Page::read(connection, from, end, at);
         self.in_turn(Effect::None, |_| false, read).await
     }

@@ -116,9 +116,11 @@ impl Clusters {
         seen.members.contains_key(endpoint) || configured.is_some_and(|id| Some(*id) == seen.home)
     }
 
-    /// Forgets an endpoint that the member list does not name any more.
+    /// Forgets an endpoint that is not one any more: it is no member, or no address of its name.
     pub(super) fn forget(&self, endpoint: &str) {
-        lock(&self.seen).members.remove(endpoint);
+        let mut seen = lock(&self.seen);
+        seen.endpoints.remove(endpoint);
+        seen.members.remove(endpoint);
     }
 
     /// Refuses what takes locks while the endpoints are of two clusters; what renews and releases them goes on.
@@ -186,7 +188,7 @@ mod tests {
     /// The clusters of a configuration, and an endpoint that only the member list names.
     fn clusters() -> (Arc<Clusters>, Arc<Endpoint>) {
         let means = Means::new(&Config::new(["http://a:1"]), Arc::new(BootClock));
-        let member = Endpoint::new(Target::Urls(vec!["http://m:1".into()]), false, &means);
+        let member = Endpoint::new(Target::of("http://m:1"), false, &means);
         (means.clusters, member)
     }
 

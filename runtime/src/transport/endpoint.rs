@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use etcd_client::{Client, WatchClient};
 use etcd_locked_core::{Failure, Refusal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use super::cluster::Clusters;
@@ -33,11 +33,11 @@ const LONGEST: Duration = Duration::from_secs(2);
 /// etcd-client's own balancing fails every call that picks a dead endpoint (26 % with one of three dead, rule P32),
 /// so each endpoint has a client of its own.
 pub(super) struct Endpoint {
-    target: Target,
+    pub(super) target: Target,
     /// What errors call it.
     pub(super) name: String,
     /// It is in the configuration, and not only in the cluster's member list.
-    configured: bool,
+    pub(super) configured: bool,
     /// It has answered before, so it is written as it should be.
     served: AtomicBool,
     /// Connections up to this generation are not used again.
@@ -57,21 +57,29 @@ pub(super) struct Means {
     pub(super) connect_timeout: Duration,
     /// How many endpoints there are now.
     pub(super) endpoints: Arc<AtomicUsize>,
+    /// Wakes the scout: an endpoint has failed, or the clusters are to be looked at.
+    pub(super) wake: Arc<Notify>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
 impl Means {
     pub(super) fn new(config: &Config, clock: Arc<dyn Clock>) -> Self {
-        let target = Target::of(config);
-        let endpoints = target.endpoints().len();
-        let reach = Reach::new(clock.clone(), target.name(), config.connect_timeout);
+        let targets = Target::all(config);
+        let (endpoints, names) = (targets.len(), Vec::from_iter(targets.iter().map(Target::name)));
+        let reach = Reach::new(clock.clone(), names.join(","), config.connect_timeout);
         Self {
             terms: Terms::new(config, share(config.connect_timeout, endpoints), clock.clone()),
             clusters: Arc::new(Clusters::new(Arc::new(reach))),
             connect_timeout: config.connect_timeout,
             endpoints: Arc::new(AtomicUsize::new(endpoints)),
+            wake: Arc::default(),
             clock,
         }
+    }
+
+    /// Returns a number to choose an endpoint by. Processes begin with different ones, or the first would carry the whole fleet.
+    pub(super) fn anywhere(&self) -> usize {
+        self.clock.now().since_boot().subsec_nanos() as usize
     }
 
     /// Returns how long opening one endpoint may take.
@@ -235,12 +243,12 @@ impl Endpoint {
     ) -> Result<Arc<Client>, Failure> {
         let terms = self.means.terms.current().await;
         let terms = terms.map_err(|message| Failure::Unavailable(named(&self.name, message)))?;
-        let client = match self.target.open(&terms).await {
+        let client = match terms.open(&self.target).await {
             Ok(client) => Arc::new(client),
             Err(error) => return Err(self.unopened(&error).await),
         };
         stage.send_replace(Stage::Unproven(client.clone()));
-        let named = match client.maintenance_client().status().await {
+        let said = match client.maintenance_client().status().await {
             // etcd 3.4 and 3.5.30 show it to root only, and the members to every user.
             Err(error) if matches!(classify(&error), Class::Refused(_)) => {
                 let members = client.cluster_client().member_list().await;
@@ -248,10 +256,13 @@ impl Endpoint {
             }
             status => status.map(|mut it| (it.take_header(), it.version().to_owned())),
         };
-        let (header, version) = match named {
-            Ok(named) => named,
+        let (header, version) = match said {
+            Ok(said) => said,
             Err(error) => return Err(self.unopened(&error).await),
         };
+        if self.has_lost(u64::MAX) {
+            return Err(Failure::Unavailable(named(&self.name, "no endpoint any more".into())));
+        }
         // What only looks like etcd may have no id.
         if let Some(id) = header.map(|it| it.cluster_id()).filter(|id| *id != 0) {
             let clusters = &self.means.clusters;
@@ -283,7 +294,10 @@ impl Endpoint {
                 }
             };
             tokio::select! {
-                () = ends => drop(endpoint.upgrade().inspect(|it| it.lose(generation))),
+                () = ends => drop(endpoint.upgrade().inspect(|it| {
+                    it.lose(generation);
+                    it.means.wake.notify_one(); // its name may have other addresses now
+                })),
                 _ = lost.wait_for(|lost| *lost >= generation) => {} // or the endpoint has gone
             }
         });
@@ -303,7 +317,7 @@ impl Endpoint {
             _ => return failure,
         };
         let until = self.means.clock.now() + SCHEME;
-        let asked = by(&*self.means.clock, until, pin!(speaks(tls, &self.name))).await;
+        let asked = by(&*self.means.clock, until, pin!(speaks(tls, &self.target.reached()))).await;
         let hint = match (tls, asked.unwrap_or(false)) {
             (true, true) => "; this port speaks TLS: write `https://`",
             (true, false) => return failure,
@@ -382,7 +396,7 @@ mod tests {
     fn endpoint(url: String) -> Arc<Endpoint> {
         let config = Config::new([&url]).connect_timeout(Duration::from_millis(50));
         let means = Means::new(&config, Arc::new(BootClock));
-        Endpoint::new(Target::Urls(vec![url]), true, &means)
+        Endpoint::new(Target::of(&url), true, &means)
     }
 
     #[tokio::test]

@@ -24,25 +24,23 @@ const FULL: usize = 64 * 1024;
 /// Error of a channel that may not connect again; `errors` reads it as not applied.
 pub(super) const ENDED: &str = "the connection has ended";
 
-/// Returns a channel that connects when first used, to the first of these endpoints that accepts; `None` of none. When that one is
-/// gone it goes on with the next: etcd-client's balancer would go on asking an endpoint that is down, and each of these calls would
-/// fail (rule P32). All that is said of the connection itself is as for the first endpoint. With `once` it never connects again: by
-/// then the address may lead to another cluster (rule P35).
-pub(super) fn connect(endpoints: &[Endpoint], once: bool) -> Option<Channel> {
-    let first = endpoints.first()?;
-    let each = first.get_connect_timeout();
+/// Returns a channel that connects when first used, to the first of these addresses that accepts. When that one is gone it goes on with
+/// the next: etcd-client's balancer would go on asking an endpoint that is down, and each of these calls would fail (rule P32). All
+/// that is said of the connection itself is as for `endpoint`, whose name a certificate must have. With `once` it never connects again:
+/// by then the address may lead to another cluster (rule P35).
+pub(super) fn connect(endpoint: Endpoint, uris: Arc<[Uri]>, once: bool) -> Channel {
+    let each = endpoint.get_connect_timeout();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false); // TLS is tonic's to add
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(each);
-    let uris: Arc<[Uri]> = endpoints.iter().map(|it| it.uri().clone()).collect();
     let count = u32::try_from(uris.len()).unwrap_or(u32::MAX);
     let whole = match each {
-        Some(each) => first.clone().connect_timeout(each.saturating_mul(count)),
-        None => first.clone(),
+        Some(each) => endpoint.connect_timeout(each.saturating_mul(count)),
+        None => endpoint,
     };
     let (made, next) = (AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));
-    Some(whole.connect_with_connector_lazy(service_fn(move |_: Uri| {
+    whole.connect_with_connector_lazy(service_fn(move |_: Uri| {
         let ended = once && made.swap(true, Ordering::Relaxed);
         let (mut tcp, uris, next) = (tcp.clone(), uris.clone(), next.clone());
         async move {
@@ -57,7 +55,7 @@ pub(super) fn connect(endpoints: &[Endpoint], once: bool) -> Option<Channel> {
             }
             Err(failed)
         }
-    })))
+    }))
 }
 
 /// A stream whose writes are gathered.

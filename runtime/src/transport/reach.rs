@@ -22,8 +22,8 @@ const FRESH: Duration = Duration::from_secs(5);
 
 pub(crate) struct Reach {
     clock: Arc<dyn Clock>,
-    /// What the log calls etcd.
-    name: String,
+    /// What errors and the log call etcd.
+    pub(super) name: String,
     state: Mutex<State>,
     /// Wakes the task that probes: there is news, or something is due.
     pub(super) changed: Arc<Notify>,

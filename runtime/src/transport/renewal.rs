@@ -276,9 +276,7 @@ mod tests {
     fn renewal(names: &[&str]) -> Renewal {
         let config = Config::new(["http://a:1"]);
         let means = Means::new(&config, Arc::new(BootClock));
-        let endpoint =
-            |name: &&str| Endpoint::new(Target::Urls(vec![(*name).to_owned()]), true, &means);
-        let endpoints = names.iter().map(endpoint);
+        let endpoints = names.iter().map(|name| Endpoint::new(Target::of(name), true, &means));
         Renewal::new(Arc::new(Ring::new(endpoints.collect())), None)
     }
 

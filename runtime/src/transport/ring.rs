@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use super::endpoint::Endpoint;
 use crate::mutex::lock;
 
-/// All endpoints of a client, the current one first. They change only if it follows the cluster's member list.
+/// All endpoints of a client, the current one first. They change with the member list if that is
+/// followed, and with the addresses of names.
 pub(super) struct Ring(Mutex<Vec<Arc<Endpoint>>>);
 
 impl Ring {
@@ -25,12 +26,13 @@ impl Ring {
         }
     }
 
-    /// Replaces the endpoints; the current one stays the current one, if it is still among them.
-    pub(super) fn replace(&self, mut endpoints: Vec<Arc<Endpoint>>) {
+    /// Replaces the endpoints. The current one stays the current one if it is among them; otherwise `first` chooses another.
+    pub(super) fn replace(&self, mut endpoints: Vec<Arc<Endpoint>>, first: usize) {
         let mut round = lock(&self.0);
         let is_current = |it| round.first().is_some_and(|current| Arc::ptr_eq(current, it));
         let current = endpoints.iter().position(is_current);
-        endpoints.rotate_left(current.unwrap_or(0));
+        let others = endpoints.len().max(1);
+        endpoints.rotate_left(current.unwrap_or(first % others));
         *round = endpoints;
     }
 }

@@ -1,4 +1,5 @@
-//! Scout: asks the endpoints, apart from the exchanges, which cluster they are of and, if configured, who its members are (P35).
+//! Scout: asks the endpoints, apart from the exchanges, which cluster they are of and, if configured, who its members are (P35). A name
+//! with several addresses is several endpoints (P32).
 //!
 //! An engine needs one endpoint only. Two processes that use different ones of two clusters would both own a name, so every
 //! endpoint is asked before the first lease, and those that were silent then are asked until they answer. Once one endpoint has
@@ -9,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::{Notify, OnceCell};
 use tokio::task::JoinSet;
 
@@ -33,19 +35,14 @@ const LIST: Duration = Duration::from_secs(2);
 pub(super) struct Scout {
     ring: Arc<Ring>,
     means: Means,
-    /// If the member list is followed: the endpoints of the configuration, which stay, whatever the list says.
-    configured: Option<Vec<Arc<Endpoint>>>,
+    /// The member list is followed.
+    follows: bool,
     begun: OnceCell<()>,
-    wake: Arc<Notify>,
 }
 
 impl Scout {
-    pub(super) fn new(
-        ring: Arc<Ring>,
-        means: Means,
-        configured: Option<Vec<Arc<Endpoint>>>,
-    ) -> Self {
-        Self { ring, means, configured, begun: OnceCell::new(), wake: Arc::default() }
+    pub(super) fn new(ring: Arc<Ring>, means: Means, follows: bool) -> Self {
+        Self { ring, means, follows, begun: OnceCell::new() }
     }
 
     /// Asks every endpoint once, all at the same time, and goes on in the background. Only the first call does so.
@@ -53,16 +50,21 @@ impl Scout {
         self.begun.get_or_init(|| self.ask_all()).await;
     }
 
-    /// An endpoint has failed, so the members may be others.
+    /// An endpoint has failed, so the members may be others, or the addresses of a name.
     pub(super) fn failed(&self) {
-        if self.configured.is_some() {
-            self.wake.notify_one();
+        if self.may_change() {
+            self.means.wake.notify_one();
         }
     }
 
+    fn may_change(&self) -> bool {
+        self.follows || self.means.terms.targets.iter().any(|it| it.host().is_some())
+    }
+
     async fn ask_all(self: &Arc<Self>) {
+        self.resolve().await;
         let endpoints = self.ring.round();
-        if endpoints.len() < 2 && self.configured.is_none() {
+        if endpoints.len() < 2 && !self.may_change() {
             return; // proven when it is first used
         }
         let mut asked = JoinSet::new();
@@ -85,10 +87,12 @@ impl Scout {
                 None => break,
             }
         }
-        // One connection is enough.
-        let endpoints = self.ring.round().into_iter();
+        // One connection is enough, and no exchange waits for a silent endpoint.
+        let endpoints = self.ring.round();
+        endpoints.iter().take_while(|it| !it.is_connected()).for_each(|it| self.ring.move_on(it));
+        let endpoints = endpoints.into_iter();
         endpoints.filter(|it| it.is_connected()).skip(1).for_each(|it| it.lose(it.generation()));
-        let (wake, clock) = (Arc::clone(&self.wake), Arc::clone(&self.means.clock));
+        let (wake, clock) = (Arc::clone(&self.means.wake), Arc::clone(&self.means.clock));
         tokio::spawn(Self::go_on(Arc::downgrade(self), wake, clock));
     }
 
@@ -96,7 +100,7 @@ impl Scout {
         let (first, longest) = PAUSE;
         let mut pause = first;
         loop {
-            let state = scout.upgrade().map(|it| (it.is_settled(), it.configured.is_some()));
+            let state = scout.upgrade().map(|it| (it.is_settled(), it.follows));
             let Some((settled, follows)) = state else { return };
             let next = if settled { follows.then_some(PERIOD) } else { Some(pause) };
             pause = if settled { first } else { (pause * 2).min(longest) };
@@ -105,6 +109,7 @@ impl Scout {
                 () = wake.notified() => clock.sleep_until(clock.now() + first).await,
             }
             let Some(scout) = scout.upgrade() else { return };
+            scout.resolve().await;
             scout.ask_silent().await;
             scout.follow().await;
         }
@@ -127,20 +132,44 @@ impl Scout {
         }
     }
 
+    /// Makes each address of a configured name an endpoint, if it has several. Those of before stay where the addresses are unknown now.
+    async fn resolve(&self) {
+        let (before, clock) = (self.ring.round(), &*self.means.clock);
+        let (targets, until) = (&self.means.terms.targets, clock.now() + LIST);
+        let found = targets.iter().map(async |it| by(clock, until, pin!(it.resolved())).await);
+        let mut endpoints = Vec::new();
+        for (target, found) in targets.iter().zip(join_all(found).await) {
+            let known = before.iter().map(|it| &it.target).filter(|it| it.url() == target.url());
+            let found = found.flatten().unwrap_or_else(|| known.cloned().collect());
+            endpoints.extend(found.into_iter().map(|it| self.endpoint(&before, it, true)));
+        }
+        endpoints.extend(before.iter().filter(|it| !it.configured).cloned());
+        self.replace(&before, endpoints);
+    }
+
+    /// Returns the endpoint of this target, or a new one.
+    fn endpoint(
+        &self,
+        before: &[Arc<Endpoint>],
+        target: Target,
+        configured: bool,
+    ) -> Arc<Endpoint> {
+        let known = before.iter().find(|it| it.name == target.name()).cloned();
+        known.unwrap_or_else(|| Endpoint::new(target, configured, &self.means))
+    }
+
     /// Reads the member list, and replaces the endpoints by those of the configuration and of the members.
     async fn follow(&self) {
-        let Some(configured) = &self.configured else { return };
-        for endpoint in self.ring.round() {
+        let before = self.ring.round();
+        for endpoint in before.iter().filter(|_| self.follows) {
             let Ok(connection) = endpoint.connect(false).await else { continue };
             let mut client = connection.client.cluster_client();
             let until = self.means.clock.now() + LIST;
             match by(&*self.means.clock, until, pin!(client.member_list())).await {
                 Some(Ok(list)) => {
-                    let names: Vec<_> = configured.iter().map(|it| &*it.name).collect();
                     let members = list.members().iter().filter(|it| !it.is_learner());
                     let urls = members.flat_map(|it| it.client_urls()).map(String::as_str);
-                    let urls = usable(urls, &names);
-                    return self.replace(configured, &urls).await;
+                    return self.join(&before, urls).await;
                 }
                 Some(Err(error)) => drop(connection.failed(&error)),
                 None => {}
@@ -150,21 +179,25 @@ impl Scout {
 
     /// Makes the ring of the configured endpoints and of these members. A new member has to answer first; until then, it is asked
     /// each time that the member list is read.
-    async fn replace(&self, configured: &[Arc<Endpoint>], urls: &[String]) {
-        let before = self.ring.round();
-        let mut endpoints = configured.to_vec();
-        for url in urls {
-            if let Some(known) = before.iter().find(|it| it.name == *url) {
-                endpoints.push(Arc::clone(known));
+    async fn join(&self, before: &[Arc<Endpoint>], urls: impl Iterator<Item = &str>) {
+        let configured = before.iter().filter(|it| it.configured);
+        let mut endpoints: Vec<_> = configured.cloned().collect();
+        let known: Vec<_> = endpoints.iter().filter_map(|it| it.target.url()).collect();
+        for url in usable(urls, &known) {
+            let endpoint = self.endpoint(before, Target::of(&url), false);
+            let is_known = before.iter().any(|it| Arc::ptr_eq(it, &endpoint));
+            if !is_known && endpoint.connect(false).await.is_err() {
                 continue;
             }
-            let target = Target::Urls(vec![url.clone()]);
-            let new = Endpoint::new(target, false, &self.means);
-            if new.connect(false).await.is_ok() {
-                new.lose(new.generation());
-                endpoints.push(new);
+            if !is_known {
+                endpoint.lose(endpoint.generation());
             }
+            endpoints.push(endpoint);
         }
+        self.replace(before, endpoints);
+    }
+
+    fn replace(&self, before: &[Arc<Endpoint>], endpoints: Vec<Arc<Endpoint>>) {
         let stays = |it: &&Arc<Endpoint>| endpoints.iter().any(|other| Arc::ptr_eq(other, it));
         let gone: Vec<_> = before.iter().filter(|it| !stays(it)).collect();
         if gone.is_empty() && endpoints.len() == before.len() {
@@ -172,15 +205,15 @@ impl Scout {
         }
         self.means.endpoints.store(endpoints.len(), Ordering::Relaxed);
         let now: Vec<_> = endpoints.iter().map(|it| it.name.clone()).collect();
-        self.ring.replace(endpoints);
+        self.ring.replace(endpoints, self.means.anywhere());
         gone.iter().for_each(|endpoint| endpoint.retire());
-        tracing::info!(parent: None, endpoints = now.join(","), "etcd's members have changed");
+        tracing::info!(parent: None, endpoints = now.join(","), "etcd's endpoints have changed");
     }
 }
 
 impl Drop for Scout {
     fn drop(&mut self) {
-        self.wake.notify_one(); // its task ends
+        self.means.wake.notify_one(); // its task ends
     }
 }
 

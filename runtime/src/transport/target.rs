@@ -1,9 +1,13 @@
-//! Target of a client: URLs, or what a closure of the user's reaches.
+//! Target of a client: a URL, or what a closure of the user's reaches.
 
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{Channel, Client, ConnectOptions, Error};
+use tonic::codegen::http::Uri;
 use tonic::transport::Endpoint;
 
 use super::gather;
@@ -16,7 +20,8 @@ const PING: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(
 
 #[derive(Clone, Debug)]
 pub(super) enum Target {
-    Urls(Vec<String>),
+    /// Its host may be a name with several addresses, of which this is one.
+    Url { text: String, address: Option<SocketAddr> },
     /// What it reaches only the closure knows.
     Connector(Connector),
 }
@@ -29,7 +34,8 @@ pub(super) struct Terms {
     connect_timeout: Duration,
     #[cfg(feature = "tls")]
     tls: Option<etcd_client::TlsOptions>,
-    pub(super) target: Target,
+    /// All of etcd, as configured.
+    pub(super) targets: Vec<Target>,
     pub(super) keyring: Arc<Keyring>,
 }
 
@@ -47,7 +53,7 @@ impl Terms {
             connect_timeout,
             #[cfg(feature = "tls")]
             tls: None,
-            target: Target::of(config),
+            targets: Target::all(config),
             keyring: Arc::new(Keyring::new(config.source.clone(), connect_timeout / 2, clock)),
         }
     }
@@ -62,8 +68,8 @@ impl Terms {
         #[cfg(feature = "tls")]
         {
             let tls = match credentials.tls {
-                None if self.target.is_encrypted() => Some(Default::default()),
-                Some(_) if self.target.is_by_url() && !self.target.is_encrypted() => {
+                None if self.targets.iter().any(Target::is_encrypted) => Some(Default::default()),
+                Some(_) if self.targets.iter().all(|it| it.is_by_url() && !it.is_encrypted()) => {
                     return Err(
                         "`credentials` has certificates, but the endpoints are not encrypted: write `https://`".into(),
                     );
@@ -93,47 +99,100 @@ impl Terms {
         Ok(endpoint)
     }
 
-    /// A client that uses one of these URLs, the first that accepts; with `once` it never connects again.
-    async fn connect(&self, urls: &[String], once: bool) -> Result<Client, Error> {
-        let endpoints = urls.iter().map(|url| self.endpoint(url));
-        let endpoints: Vec<_> = endpoints.collect::<Result<_, _>>()?;
-        let options = Some(self.options.clone());
-        match gather::connect(&endpoints, once) {
-            Some(channel) => Client::from_channel(Channel::Tonic(channel), options).await,
-            None => Client::connect([""; 0], options).await, // says so
+    /// A client that uses one of these targets, the first that accepts; with `once` it never connects again. A closure's client may make
+    /// other connections.
+    async fn connect(&self, targets: &[Target], once: bool) -> Result<Client, Error> {
+        let options = self.options.clone();
+        let first = match targets.first() {
+            Some(Target::Url { text, .. }) => self.endpoint(text)?,
+            Some(Target::Connector(connector)) => return connector.connect(options).await,
+            None => return Client::connect([""; 0], Some(options)).await, // says so
+        };
+        let uris = targets.iter().map(|it| Ok(self.endpoint(&it.reached())?.uri().clone()));
+        let uris = uris.collect::<Result<Arc<[Uri]>, Error>>()?;
+        let channel = gather::connect(first, uris, once);
+        Client::from_channel(Channel::Tonic(channel), Some(options)).await
+    }
+
+    /// The engine's own client of one endpoint, for one connection.
+    pub(super) async fn open(&self, target: &Target) -> Result<Client, Error> {
+        self.connect(slice::from_ref(target), true).await
+    }
+
+    /// A client, on the runtime that this is awaited on. It tries the first target first; among `https` URLs of several hosts etcd-client
+    /// chooses.
+    pub(super) async fn connect_to_any(&self, targets: &[Target]) -> Result<Client, Error> {
+        // A connection that may go to either of two hosts cannot check the name in both's certificates.
+        let urls: BTreeSet<_> = targets.iter().filter_map(Target::url).collect();
+        match urls.len() > 1 && targets.iter().any(Target::is_encrypted) {
+            true => Client::connect(Vec::from_iter(urls), Some(self.options.clone())).await,
+            false => self.connect(targets, false).await,
         }
     }
 }
 
 impl Target {
-    /// All of etcd, as configured.
-    pub(super) fn of(config: &Config) -> Self {
+    /// All of etcd, as configured. Each gets a client of its own (rule P32).
+    pub(super) fn all(config: &Config) -> Vec<Self> {
         match &config.connector {
-            Some(connector) => Self::Connector(connector.clone()),
-            None => Self::Urls(config.urls()),
+            Some(connector) => vec![Self::Connector(connector.clone())],
+            None => config.urls().iter().map(|url| Self::of(url)).collect(),
         }
     }
 
-    /// What gets a client of its own (rule P32).
-    pub(super) fn endpoints(&self) -> Vec<Self> {
+    pub(super) fn of(url: &str) -> Self {
+        Self::Url { text: url.to_owned(), address: None }
+    }
+
+    /// The URL, whichever of its addresses this is.
+    pub(super) fn url(&self) -> Option<&str> {
         match self {
-            Self::Urls(urls) => urls.iter().map(|url| Self::Urls(vec![url.clone()])).collect(),
-            connector => vec![connector.clone()],
+            Self::Url { text, .. } => Some(text),
+            Self::Connector(_) => None,
         }
     }
 
     /// What errors call it.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Urls(urls) => urls.join(","),
+            Self::Url { text, address: Some(address) } => format!("{text} ({})", address.ip()),
+            Self::Url { text, .. } => text.clone(),
             Self::Connector(connector) => connector.name.to_owned(),
         }
     }
 
-    /// Whether it is given by URLs. Its connection is made when first used, but with a user the login happens at once; a closure may
+    /// The URL that a connection is made to.
+    pub(super) fn reached(&self) -> String {
+        match (self, self.url().and_then(|url| url.split_once("://"))) {
+            (Self::Url { address: Some(address), .. }, Some((scheme, _))) => {
+                format!("{scheme}://{address}")
+            }
+            _ => self.name(),
+        }
+    }
+
+    /// Its host and port, if the host is a name, whose addresses may change. Those of `localhost` are of one machine.
+    pub(super) fn host(&self) -> Option<(&str, u16)> {
+        let (host, port) = self.url()?.split_once("://")?.1.rsplit_once(':')?;
+        let is_one = host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+        (!is_one).then_some((host, port.parse().ok()?))
+    }
+
+    /// This target, or one for each address if its host is a name with several; `None` if that is unknown now.
+    pub(super) async fn resolved(&self) -> Option<Vec<Self>> {
+        let (Some(url), Some(host)) = (self.url(), self.host()) else {
+            return Some(vec![self.clone()]);
+        };
+        let found: BTreeSet<_> = tokio::net::lookup_host(host).await.ok()?.collect();
+        let several = found.len() > 1;
+        let one = |it| Self::Url { text: url.to_owned(), address: Some(it).filter(|_| several) };
+        (!found.is_empty()).then(|| found.into_iter().map(one).collect())
+    }
+
+    /// Whether it is given by a URL. Its connection is made when first used, but with a user the login happens at once; a closure may
     /// do what it likes.
     pub(super) fn is_by_url(&self) -> bool {
-        matches!(self, Self::Urls(_))
+        self.url().is_some()
     }
 
     /// Whether it is in the process, and nothing is between.
@@ -143,29 +202,6 @@ impl Target {
 
     /// Whether a URL says that it speaks TLS; what a closure reaches only the closure knows.
     fn is_encrypted(&self) -> bool {
-        matches!(self, Self::Urls(urls) if urls.iter().any(|url| url.starts_with("https://")))
-    }
-
-    /// A client, on the runtime that this is awaited on. It tries this URL first; among several `https` URLs etcd-client chooses.
-    pub(super) async fn connect(&self, terms: &Terms, first: &str) -> Result<Client, Error> {
-        let mut urls = match self {
-            Self::Urls(urls) => urls.clone(),
-            Self::Connector(connector) => return connector.connect(terms.options.clone()).await,
-        };
-        // A connection that may go to either of two hosts cannot check the name in both's certificates.
-        if urls.len() > 1 && self.is_encrypted() {
-            return Client::connect(urls, Some(terms.options.clone())).await;
-        }
-        let first = urls.iter().position(|url| url == first);
-        urls.rotate_left(first.unwrap_or(0));
-        terms.connect(&urls, false).await
-    }
-
-    /// The engine's own client of one endpoint, for one connection. A closure's client may make others.
-    pub(super) async fn open(&self, terms: &Terms) -> Result<Client, Error> {
-        match self {
-            Self::Urls(urls) => terms.connect(urls, true).await,
-            Self::Connector(connector) => connector.connect(terms.options.clone()).await,
-        }
+        self.url().is_some_and(|url| url.starts_with("https://"))
     }
 }

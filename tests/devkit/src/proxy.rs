@@ -108,12 +108,15 @@ enum Fate {
 impl Proxy {
     /// Starts a proxy to `host:port`, without faults.
     pub fn start(target: impl Into<String>) -> Result<Self> {
-        let (listener, address) = thrice(|| {
-            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port::free()));
-            let bound = TcpListener::bind(address).map(|listener| (listener, address));
-            bound.map_err(|error| format!("no port for a proxy: {error}"))
-        })?;
-        let state = Mutex::new(State { target: target.into(), ..State::default() });
+        let target = target.into();
+        thrice(|| Self::start_at((Ipv4Addr::LOCALHOST, port::free()).into(), target.clone()))
+    }
+
+    /// Starts one at this address.
+    pub fn start_at(address: SocketAddr, target: String) -> Result<Self> {
+        let listener = TcpListener::bind(address);
+        let listener = listener.map_err(|error| format!("no port for a proxy: {error}"))?;
+        let state = Mutex::new(State { target, ..State::default() });
         let network = Arc::new(Network { state, changed: Condvar::new() });
         let accepting = accept(Arc::clone(&network), listener);
         Ok(Self { address, network, accepting: Mutex::new(Some(accepting)) })
