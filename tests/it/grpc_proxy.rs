@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use etcd_locked::{LockError, Locks};
-use etcd_locked_devkit::{Process, binary};
+use etcd_locked_devkit::{Direction, Process, Proxy, binary};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -29,11 +29,12 @@ struct GrpcProxy {
 }
 
 impl GrpcProxy {
-    async fn start(etcd: &Etcd) -> GrpcProxy {
+    /// Starts one before the etcd at this address.
+    async fn start(etcd: &str) -> GrpcProxy {
         let address = format!("127.0.0.1:{}", free_port());
         let mut command = Command::new(binary::etcd());
         command
-            .args(["grpc-proxy", "start", "--endpoints", &etcd.address()])
+            .args(["grpc-proxy", "start", "--endpoints", etcd])
             .args(["--listen-addr", &address])
             .args(["--advertise-client-url", &address]) // etcd 3.5.30 ends a proxy that does not reach itself there
             .env("ETCD_UNSUPPORTED_ARCH", "arm64") // etcd 3.4 requires this on arm64, and ignores it elsewhere
@@ -71,7 +72,8 @@ async fn locks_work_behind_the_grpc_proxies_of_etcd() {
     real_etcd_only!("an embedded etcd has no gRPC proxy");
     let etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
-    let (first, second) = (GrpcProxy::start(&etcd).await, GrpcProxy::start(&etcd).await);
+    let address = etcd.address();
+    let (first, second) = (GrpcProxy::start(&address).await, GrpcProxy::start(&address).await);
     let one = connect(corner.config_via([first.endpoint()]).ttl(TTL)).await;
     let two = connect(corner.config_via([second.endpoint()]).ttl(TTL)).await;
     let both = corner.config_via([first.endpoint(), second.endpoint()]);
@@ -101,6 +103,45 @@ async fn locks_work_behind_the_grpc_proxies_of_etcd() {
     sleep(Duration::from_secs(2)).await; // by then a holder watches its key
     corner.take_away("reports/today").await;
     // Without an event, the holder would learn of it within a minute only, from the list of its lease's keys.
+    let lost = within("the loss", body).await.expect("no panic");
+    assert_matches!(lost, Err(LockError::Lost { .. }));
+}
+
+/// The response to a renewal that the proxy has forwarded may come to a later one.
+#[limit::test]
+async fn late_response_counts_from_the_oldest_renewal_without_one() {
+    real_etcd_only!("an embedded etcd has no gRPC proxy");
+    let etcd = Etcd::start().await;
+    let corner = Corner::of(&etcd).await;
+    let line = Proxy::start(etcd.address()).expect("a proxy");
+    let grpc_proxy = GrpcProxy::start(&line.address().to_string()).await;
+    let config = corner.config_via([grpc_proxy.endpoint()]);
+    let held = take("a free name", connect(config.ttl(TTL * 2)).await.lock("till")).await;
+    let waiter = spawn(corner.locks().await.lock("till").wait_forever());
+    let lease = corner.until_contenders("till", 2).await[0].lease;
+    let body = tokio::spawn(async move { held.hold(pending::<()>()).await });
+
+    line.freeze(Direction::Answers);
+    within("a renewal that reaches etcd", async {
+        let mut least = i64::MAX;
+        loop {
+            let left = corner.client.clone().lease_time_to_live(lease, None).await;
+            let left = left.expect("etcd answers the test's own client").ttl();
+            if left > least {
+                return;
+            }
+            least = left;
+            sleep(Duration::from_millis(20)).await; // not in a busy loop
+        }
+    })
+    .await;
+    // A connection that is opened for the renewal is checked, too.
+    sleep(Duration::from_millis(1200)).await;
+    line.cut(Direction::Requests);
+    sleep(Duration::from_secs(4)).await; // later renewals are lost on their way
+    line.thaw();
+    let _next = admitted("the waiter", waiter).await;
+    assert!(body.is_finished(), "two bodies at once");
     let lost = within("the loss", body).await.expect("no panic");
     assert_matches!(lost, Err(LockError::Lost { .. }));
 }
