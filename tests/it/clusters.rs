@@ -141,3 +141,23 @@ async fn second_cluster_that_appears_later_is_refused() {
     }
     assert_eq!(witness.count().unwrap(), visits, "an update was lost");
 }
+
+/// Its endpoints answer with another id one after the other.
+#[limit::test]
+async fn cluster_made_anew_is_not_reported_as_a_second_one() {
+    real_etcd_only!("embedded etcds all have one id");
+    let (one, two) = (Etcd::start().await, Etcd::start().await);
+    let proxies = [(); 3].map(|()| Proxy::start(one.address()).expect("a proxy"));
+    let endpoints = proxies.each_ref().map(Proxy::endpoint);
+    let mut process = process(&endpoints.each_ref().map(String::as_str), None);
+    process.asked("lock orders/7", "locked").await;
+    proxies.iter().for_each(|proxy| proxy.lead_to(two.address()));
+    proxies.iter().for_each(Proxy::reset_all);
+    process.send("lock orders/8");
+    loop {
+        match process.line().await {
+            line if line == "locked orders/8" => return,
+            line => assert!(line.contains("etcd.history_lost"), "{line}"),
+        }
+    }
+}

@@ -7,6 +7,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, Weak};
 
 use etcd_locked_core::{Cause, Failure, Refusal};
+use tokio::sync::Notify;
 
 use super::endpoint::Endpoint;
 use super::errors::named;
@@ -25,6 +26,8 @@ pub(super) struct Clusters {
     seen: Mutex<Seen>,
     /// Is notified when another cluster takes the place of the engine's.
     pub(super) reach: Arc<Reach>,
+    /// Wakes the scout, which asks all endpoints when one is of another cluster.
+    wake: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -39,13 +42,15 @@ struct Seen {
     bugs: Vec<String>,
     /// An endpoint has answered.
     met: bool,
+    /// All endpoints were asked since there are two clusters.
+    is_certain: bool,
     /// Former homes, of which no endpoint was left: their cluster was made anew. None of them becomes home again.
     past: Vec<ClusterId>,
 }
 
 impl Clusters {
-    pub(super) fn new(reach: Arc<Reach>) -> Self {
-        Self { seen: Mutex::default(), reach }
+    pub(super) fn new(reach: Arc<Reach>, wake: Arc<Notify>) -> Self {
+        Self { seen: Mutex::default(), reach, wake }
     }
 
     /// Notes which cluster a configured endpoint is of; an error if the engine must not use it.
@@ -65,16 +70,29 @@ impl Clusters {
             self.reach.change(|state, _| state.etcd.wipe());
         }
         let result = seen.allows(endpoint, id);
-        let mixture = seen.mixture().filter(|_| !was_mixed);
+        let (is_back, is_new) = (seen.past.contains(&id), seen.is_mixed() && !was_mixed);
+        seen.is_certain &= was_mixed;
         drop(seen);
         // Logged without the lock, which a subscriber may keep waiting.
         if made_anew {
             let (before, now) = (format_args!("{home:x}"), format_args!("{id:x}"));
             tracing::warn!(parent: None, code = "etcd.cluster_changed", before, now, "etcd is another cluster than before");
-        } else if let Some(message) = mixture {
-            tracing::error!(parent: None, code = "etcd.two_clusters", "no locks until this is mended: {message}");
+        } else if is_new && is_back {
+            self.confirm();
+        } else if is_new {
+            self.wake.notify_one();
         }
         result
+    }
+
+    /// All endpoints were asked. Until then, each may be about to answer for a cluster that was restored, which changes its id.
+    pub(super) fn confirm(&self) {
+        let mut seen = lock(&self.seen);
+        let mixture = seen.mixture().filter(|_| !mem::replace(&mut seen.is_certain, true));
+        drop(seen);
+        if let Some(message) = mixture {
+            tracing::error!(parent: None, code = "etcd.two_clusters", "no locks until this is mended: {message}");
+        }
     }
 
     /// Logs the first endpoint that answers, and the known bugs of its version once.
@@ -125,8 +143,16 @@ impl Clusters {
 
     /// Refuses what takes locks while the endpoints are of two clusters; what renews and releases them goes on.
     pub(super) fn acquires(&self) -> Result<(), Failure> {
-        let Some(message) = lock(&self.seen).mixture() else { return Ok(()) };
-        Err(Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message))))
+        let seen = lock(&self.seen);
+        Err(match (seen.mixture(), seen.is_certain) {
+            (None, _) => return Ok(()),
+            (Some(message), true) => {
+                Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message)))
+            }
+            (Some(message), false) => {
+                Failure::Unavailable(Arc::new(BackendError::passing(message)))
+            }
+        })
     }
 
     pub(super) fn is_mixed(&self) -> bool {

@@ -67,12 +67,13 @@ impl Means {
         let targets = Target::all(config);
         let (endpoints, names) = (targets.len(), Vec::from_iter(targets.iter().map(Target::name)));
         let reach = Reach::new(clock.clone(), names.join(","), config.connect_timeout);
+        let wake = Arc::<Notify>::default();
         Self {
             terms: Terms::new(config, share(config.connect_timeout, endpoints), clock.clone()),
-            clusters: Arc::new(Clusters::new(Arc::new(reach))),
+            clusters: Arc::new(Clusters::new(Arc::new(reach), wake.clone())),
             connect_timeout: config.connect_timeout,
             endpoints: Arc::new(AtomicUsize::new(endpoints)),
-            wake: Arc::default(),
+            wake,
             clock,
         }
     }

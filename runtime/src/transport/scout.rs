@@ -87,6 +87,7 @@ impl Scout {
                 None => break,
             }
         }
+        self.means.clusters.confirm();
         // One connection is enough, and no exchange waits for a silent endpoint.
         let endpoints = self.ring.round();
         endpoints.iter().take_while(|it| !it.is_connected()).for_each(|it| self.ring.move_on(it));
@@ -130,6 +131,7 @@ impl Scout {
                 endpoint.lose(endpoint.generation());
             }
         }
+        self.means.clusters.confirm();
     }
 
     /// Makes each address of a configured name an endpoint, if it has several. Those of before stay where the addresses are unknown now.
