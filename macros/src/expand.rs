@@ -34,15 +34,19 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 ///         let __names = [::etcd_locked::__private::name("orders/<id>", &[&id])];
 ///         ::etcd_locked::__private::lock(&__names, const { &::etcd_locked::__private::Site { .. } })
 ///     };
-///     let __call = ::core::pin::pin!(::etcd_locked::__private::hold(__lock, async move {
+///     let (__call, __type) = ::etcd_locked::__private::hold(__lock, async move {
 ///         #[allow(..)]
 ///         if false { let __ret: Result<Receipt, AppError> = loop {}; return __ret; }
 ///         { BODY }
-///     }));
+///     });
 ///     let __result = __call.await;
+///     let __type = __type;
 ///     ::etcd_locked::__private::finish(__result)
 /// }
 /// ```
+///
+/// `__type`, a `PhantomData` of the body, lives across the await. So rustc meets the body there first when it proves that the future is
+/// `Send`, and less deep than in `__call`: functions can be nested more deeply before its recursion limit stops it.
 ///
 /// With `guard = order` the names are values, of which the proof is made in the body, where the call's locks are at hand:
 ///
@@ -78,8 +82,9 @@ pub(crate) fn expand(bound: &Bound) -> TokenStream {
         quote_spanned!(here=> let __result = #private::detach(__lock, async move #body).await;)
     } else {
         quote_spanned! {here=>
-            let __call = ::core::pin::pin!(#private::hold(__lock, async move #body));
+            let (__call, __type) = #private::hold(__lock, async move #body);
             let __result = __call.await;
+            let __type = __type;
         }
     };
     let statements = quote_spanned! {here=>
@@ -515,7 +520,7 @@ mod tests {
                         ttl: ::core::option::Option::None,
                     } })
                 };
-                let __call = ::core::pin::pin!(::etcd_locked::__private::hold(__lock, async move {
+                let (__call, __type) = ::etcd_locked::__private::hold(__lock, async move {
                     #[allow(
                         unreachable_code, clippy::diverging_sub_expression, clippy::empty_loop, clippy::let_unit_value,
                         clippy::let_with_type_underscore, clippy::needless_return
@@ -525,8 +530,9 @@ mod tests {
                         return __ret;
                     }
                     { let n = s.; 5 }
-                }));
+                });
                 let __result = __call.await;
+                let __type = __type;
                 ::etcd_locked::__private::finish(__result)
             }
         };

@@ -1,6 +1,8 @@
 //! Other attributes: ours works above and below them. The examples show whole services of axum, actix and tonic.
 
-use axum::extract::{Path, State};
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::handler::Handler;
 use etcd_locked::{Locks, etcd_locked};
 use tokio::task::yield_now;
 
@@ -76,4 +78,41 @@ async fn works_above_tokio_test() -> Result<(), AppError> {
     yield_now().await;
     assert_eq!(name(), "tests/one-at-a-time");
     Ok(())
+}
+
+/// Annotated functions, each of which calls the next.
+macro_rules! nested {
+    ($(#[$attribute:meta])* $last:ident) => {
+        $(#[$attribute])*
+        async fn $last(depth: u8) -> Result<String, AppError> {
+            Ok(format!("{} of {depth}", name()))
+        }
+    };
+    ($(#[$attribute:meta])* $function:ident $next:ident $($others:ident)*) => {
+        $(#[$attribute])*
+        async fn $function(depth: u8) -> Result<String, AppError> {
+            $next(depth + 1).await
+        }
+        nested!($(#[$attribute])* $next $($others)*);
+    };
+}
+
+nested!(#[etcd_locked("bare/<depth>")] a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11 a12 a13 a14 a15 a16);
+nested!(#[etcd_locked("above/<depth>")] #[tracing::instrument] b1 b2 b3 b4 b5 b6 b7 b8 b9 b10);
+nested!(#[tracing::instrument] #[etcd_locked("below/<depth>")] c1 c2 c3 c4 c5 c6 c7 c8 c9 c10);
+
+/// Returns what a handler responds. As for a router, rustc has to prove that its future is `Send`, and so is every future inside it.
+async fn response<T>(handler: impl Handler<T, ()>) -> String {
+    let response = handler.call(Request::new(Body::empty()), ()).await;
+    let body = axum::body::to_bytes(response.into_body(), 100).await.expect("a short text");
+    String::from_utf8(body.to_vec()).expect("UTF-8")
+}
+
+#[test]
+fn nested_functions_stay_below_the_recursion_limit() {
+    alone(async {
+        assert_eq!(response(async || a1(1).await).await, "bare/16 of 16");
+        assert_eq!(response(async || b1(1).await).await, "above/10 of 10");
+        assert_eq!(response(async || c1(1).await).await, "below/10 of 10");
+    });
 }

@@ -18,15 +18,15 @@ pub(crate) trait Body<T> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T>;
 
     /// Drops it in place, and keeps an output in its room until the lock is released.
-    fn end(self: Pin<&mut Self>, output: Option<Box<T>>);
+    fn end(self: Pin<&mut Self>, output: Option<T>);
 }
 
 pin_project! {
-    /// A body, and after its end its output in the same room: boxed, so that the future does not grow by it.
+    /// A body, and after its end its output in the same room.
     #[project = Projected]
     pub(crate) enum Slot<F: Future> {
         Body { #[pin] body: F },
-        Output { output: Option<Box<F::Output>> },
+        Output { output: Option<F::Output> },
     }
 }
 
@@ -34,20 +34,12 @@ impl<F: Future> Body<F::Output> for Slot<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         match self.project() {
             Projected::Body { body } => body.poll(cx),
-            Projected::Output { output } => taken(output),
+            Projected::Output { output } => output.take().map_or(Poll::Pending, Poll::Ready),
         }
     }
 
-    fn end(mut self: Pin<&mut Self>, output: Option<Box<F::Output>>) {
+    fn end(mut self: Pin<&mut Self>, output: Option<F::Output>) {
         self.set(Self::Output { output });
-    }
-}
-
-/// Compiled once for each type of output, not for each body.
-fn taken<T>(output: &mut Option<Box<T>>) -> Poll<T> {
-    match output.take() {
-        Some(output) => Poll::Ready(*output),
-        None => Poll::Pending,
     }
 }
 

@@ -1,11 +1,11 @@
 //! Call of an annotated function: acquires its lock, polls the body under the gate, releases.
 
+use std::marker::PhantomData;
 use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 
 use crate::api::{
@@ -25,9 +25,21 @@ pub struct Site {
     pub ttl: Option<Duration>,
 }
 
-/// The lock of one annotated call. One pointer, because it lives in the user's future.
+/// The lock of one annotated call. Boxed, because it lives in the user's future.
 #[must_use]
-pub struct Lock(Box<State>);
+pub struct Lock(Box<dyn Erased>);
+
+/// [`State`] without its type. Else the proof that a user's future is `Send` goes down to etcd's client, 70 types deep, and rustc's
+/// recursion limit is 128.
+trait Erased: Send + Sync {
+    fn state(&mut self) -> &mut State;
+}
+
+impl Erased for State {
+    fn state(&mut self) -> &mut State {
+        self
+    }
+}
 
 struct State {
     phase: Phase,
@@ -70,8 +82,8 @@ impl Lock {
     }
 
     setters! { self:
-        released_in_background() { self.0.release = Release::Lingering; }
-        continued_when_lost() { self.0.on_lost = OnLost::Continue; }
+        released_in_background() { self.0.state().release = Release::Lingering; }
+        continued_when_lost() { self.0.state().on_lost = OnLost::Continue; }
         on(locks: &Locks) { self.change(|wanted| wanted.locks = Some(locks.clone())); }
         wait(wait: Duration) { self.change(|wanted| wanted.wait = Some(Wait::For(wait))); }
         ttl(ttl: Duration) { self.change(|wanted| wanted.ttl = Some(ttl)); }
@@ -91,23 +103,17 @@ impl Lock {
     }
 
     fn change(&mut self, how: impl FnOnce(&mut Wanted)) {
-        if let Phase::Acquiring(acquiring) = &mut self.0.phase {
+        if let Phase::Acquiring(acquiring) = &mut self.0.state().phase {
             acquiring.change(how);
         }
     }
 
-    /// Waits for the grant, if a lock is wanted.
     pub(crate) fn ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
-        if let Phase::Acquiring(acquiring) = &mut self.0.phase {
-            let grant = ready!(Pin::new(acquiring).poll(cx));
-            self.0.phase = Phase::Done;
-            self.0.phase = Phase::Granted(grant?);
-        }
-        Poll::Ready(Ok(()))
+        self.0.state().ready(cx)
     }
 
-    pub(crate) fn is_again(&self) -> bool {
-        matches!(&self.0.phase, Phase::Granted(grant) if grant.is_again())
+    pub(crate) fn is_again(&mut self) -> bool {
+        matches!(&self.0.state().phase, Phase::Granted(grant) if grant.is_again())
     }
 
     /// One poll of an annotated call.
@@ -117,40 +123,53 @@ impl Lock {
         mut body: Pin<&mut (dyn Body<T> + '_)>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<T, LockError>> {
-        if let Phase::Unlocked = self.0.phase {
+        let state = self.0.state();
+        if let Phase::Unlocked = state.phase {
             let output = ready!(body.as_mut().poll(cx));
             body.end(None);
             return Poll::Ready(Ok(output));
         }
-        if !matches!(self.0.phase, Phase::Releasing(_)) {
-            let polled = match ready!(self.acquired(cx)) {
+        if !matches!(state.phase, Phase::Releasing(_)) {
+            let polled = match ready!(state.acquired(cx)) {
                 Ok(gate) => ready!(gate.poll(body.as_mut(), cx)),
                 Err(error) => Err(error),
             };
             match polled {
-                Ok(output) => body.as_mut().end(Some(Box::new(output))),
+                Ok(output) => body.as_mut().end(Some(output)),
                 Err(error) => {
                     body.end(None);
-                    self.0.phase = Phase::Done; // what it holds, if anything, is released in the background
+                    state.phase = Phase::Done; // what it holds, if anything, is released in the background
                     return Poll::Ready(Err(error));
                 }
             }
         }
-        ready!(self.released(cx));
+        ready!(state.released(cx));
         body.poll(cx).map(Ok) // takes the output; pending, if polled after it was done
+    }
+}
+
+impl State {
+    /// Waits for the grant, if a lock is wanted.
+    fn ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        if let Phase::Acquiring(acquiring) = &mut self.phase {
+            let grant = ready!(Pin::new(acquiring).poll(cx));
+            self.phase = Phase::Done;
+            self.phase = Phase::Granted(grant?);
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Waits for the grant, then makes the gate, under which the body may be polled.
     #[inline(never)]
     fn acquired(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Gate, LockError>> {
         ready!(self.ready(cx))?;
-        if let Phase::Granted(_) = &self.0.phase
-            && let Phase::Granted(grant) = mem::replace(&mut self.0.phase, Phase::Done)
+        if let Phase::Granted(_) = &self.phase
+            && let Phase::Granted(grant) = mem::replace(&mut self.phase, Phase::Done)
         {
-            let gate = Box::new(grant.gate(self.0.on_lost));
-            self.0.phase = Phase::Holding { gate, grant };
+            let gate = Box::new(grant.gate(self.on_lost));
+            self.phase = Phase::Holding { gate, grant };
         }
-        match &mut self.0.phase {
+        match &mut self.phase {
             Phase::Holding { gate, .. } => Poll::Ready(Ok(gate)),
             _ => Poll::Pending, // polled after it was done
         }
@@ -159,43 +178,44 @@ impl Lock {
     /// The body is gone: releases, and waits for the confirmation unless the lock lingers.
     #[inline(never)]
     fn released(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Phase::Holding { .. } = &self.0.phase
-            && let Phase::Holding { gate, mut grant } = mem::replace(&mut self.0.phase, Phase::Done)
+        if let Phase::Holding { .. } = &self.phase
+            && let Phase::Holding { gate, mut grant } = mem::replace(&mut self.phase, Phase::Done)
         {
             drop(gate); // before the key goes (invariant I11): a release wakes the gate, and so this very task
-            if let Some(confirmation) = grant.give_back(self.0.release) {
-                self.0.phase = Phase::Releasing(confirmation);
+            if let Some(confirmation) = grant.give_back(self.release) {
+                self.phase = Phase::Releasing(confirmation);
             }
         }
-        if let Phase::Releasing(confirmation) = &mut self.0.phase {
+        if let Phase::Releasing(confirmation) = &mut self.phase {
             // A release that fails is the engine's to finish; the body's result stands (invariant I10).
             let _ = ready!(Pin::new(confirmation).poll(cx));
-            self.0.phase = Phase::Done;
+            self.phase = Phase::Done;
         }
         Poll::Ready(())
     }
 }
 
-pin_project! {
-    pub struct Hold<F: Future> {
-        // Dropped before its lock.
-        #[pin]
-        body: Slot<F>,
-        lock: Lock,
-    }
+/// An annotated call, being awaited.
+///
+/// The body is boxed because rustc's recursion limit of 128 counts each type inside another type, and a future inside a future as four.
+/// For layouts the count ends at a box. For the proof that a future is `Send` it does not: see `expand` in the macros.
+pub struct Hold<F: Future> {
+    /// Dropped before its lock.
+    body: Pin<Box<Slot<F>>>,
+    lock: Lock,
 }
 
-/// Acquires, runs the body, drops it in place, releases.
-pub fn hold<F: Future>(lock: Lock, body: F) -> Hold<F> {
-    Hold { body: Slot::Body { body }, lock }
+/// Acquires, runs the body, drops it in place, releases. The second value is for the caller to keep across that await.
+pub fn hold<F: Future>(lock: Lock, body: F) -> (Hold<F>, PhantomData<F>) {
+    (Hold { body: Box::pin(Slot::Body { body }), lock }, PhantomData)
 }
 
 impl<F: Future> Future for Hold<F> {
     type Output = Result<F::Output, LockError>;
 
     // Compiled anew for each annotated function: the work is in `run`, which is not.
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        this.lock.run(this.body, cx)
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { body, lock } = &mut *self;
+        lock.run(body.as_mut(), cx)
     }
 }

@@ -64,7 +64,7 @@ impl<T: Send + 'static> Detached<T> {
         // Looks for the runtime before asking for the lock: a caller without a runtime takes no lock.
         let runtime = Handle::try_current().map_err(|_| LockError::config(NO_RUNTIME))?;
         ready!(call.lock.ready(cx))?;
-        if let Stage::Waiting(call) = mem::replace(&mut self.0, Stage::Done) {
+        if let Stage::Waiting(mut call) = mem::replace(&mut self.0, Stage::Done) {
             self.0 = if call.lock.is_again() {
                 Stage::InPlace(call)
             } else {
