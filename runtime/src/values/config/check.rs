@@ -168,6 +168,12 @@ mod tests {
             assert!(wrong.contains(message), "{wrong}");
         }
         #[cfg(feature = "tls")]
+        for key in ["BEGIN ENCRYPTED PRIVATE KEY-----", "PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED"]
+        {
+            let wrong = secure().tls(Tls::new().identity_pem(CERTIFICATE, key)).check();
+            assert!(wrong.unwrap_err().contains("decrypt it, `openssl pkey"));
+        }
+        #[cfg(feature = "tls")]
         assert_eq!(secure().tls(Tls::new().ca_pem(CERTIFICATE)).check(), Ok(()));
     }
 

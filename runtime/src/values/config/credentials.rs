@@ -108,6 +108,10 @@ impl Tls {
             if !contains(key, b"PRIVATE KEY-----") {
                 return Err("tls: the client key's PEM has no `PRIVATE KEY`".into());
             }
+            if contains(key, b"ENCRYPTED") {
+                return Err(
+                    "tls: the client key is encrypted: decrypt it, `openssl pkey -in encrypted.pem -out key.pem`".into());
+            }
         }
         Ok(())
     }

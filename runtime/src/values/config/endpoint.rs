@@ -44,11 +44,16 @@ pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
     if host.contains(',') {
         return Err("several endpoints in one string: give each one its own".into());
     }
+    if let Some(separator) = host.chars().find(|c| ";|".contains(*c) || c.is_whitespace()) {
+        return Err(format!(
+            "{separator:?} is in it: separate endpoints by `,` in a variable, and in code give each one a string of its own"
+        ));
+    }
     if host.matches(':').count() > 1 && !host.starts_with('[') {
         return Err("an IPv6 address stands in brackets: write `http://[::1]:2379`".into());
     }
     if !host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]%".contains(c)) {
-        return Err(format!("no space, path or query, only host and port: {example}"));
+        return Err(format!("no path or query, only host and port: {example}"));
     }
     if port(host).is_some_and(|port| port.parse::<u16>().is_err()) {
         return Err(format!("the port is no number up to 65535: {example}"));
@@ -120,7 +125,9 @@ mod tests {
             ("http://a:1,http://b:1", "each one its own"),
             ("fd00::10", "in brackets"),
             ("ftp://a:1", "scheme"),
-            ("http://a b:1", "space"),
+            ("http://a:1 b:1", "' ' is in it: separate endpoints by `,`"),
+            ("http://a:1;http://b:1", "';' is in it"),
+            ("http://a:1\nhttp://b:1", "'\\n' is in it"),
             ("http://a:1/v3", "path"),
             ("http://a:99999", "65535"),
             ("http://", "empty"),
