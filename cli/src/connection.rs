@@ -30,6 +30,7 @@ pub(crate) struct Connection<'a> {
 impl<'a> Connection<'a> {
     /// Reads options and environment; connects when something is asked. The environment may name another service.
     pub(crate) fn new(etcd: &'a Etcd, service: &str, json: bool) -> Result<Self, Failure> {
+        Config::check_variables()?;
         let _ = PATIENCE.set(etcd.command_timeout); // there is one connection
         Ok(Self {
             etcd,

@@ -7,7 +7,7 @@ use etcd_locked_devkit::Direction;
 use etcd_locked_devkit::process::text;
 use serde_json::Value;
 
-use crate::scene::{NOWHERE, Scene, run};
+use crate::scene::{NOWHERE, Scene, command, run};
 
 #[test]
 fn output_that_cannot_be_written_is_no_etcd_out_of_reach() {
@@ -51,6 +51,9 @@ fn exit_status_tells_wrong_use_from_an_etcd_out_of_reach() {
         assert_eq!(output.status.code(), Some(status), "{args:?}: {found}");
         assert!(found.contains(said) && !found.contains("secret"), "{found}");
     }
+    let output = command(NOWHERE, &["ls"]).env("ETCD_LOCKED_TLL", "1m").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains("write `ETCD_LOCKED_TTL`"), "{output:?}");
 }
 
 #[test]

@@ -36,9 +36,17 @@ impl Config {
     /// # Errors
     /// [`LockError::NotInitialized`] if no endpoint is set; [`LockError::Config`] if a value is wrong, or an `ETCD_LOCKED_…` unknown.
     pub fn from_env() -> Result<Self, LockError> {
-        let text = |it: OsString| it.to_string_lossy().into_owned();
-        check_variables(std::env::vars_os().map(|(variable, _)| text(variable)))?;
+        Self::check_variables()?;
         Self::from_lookup(|variable| std::env::var_os(variable).map(text))
+    }
+
+    /// Refuses an unknown `ETCD_LOCKED_…` of the process's environment, as [`from_env`](Self::from_env) does: for programs that use
+    /// [`from_lookup`](Self::from_lookup).
+    ///
+    /// # Errors
+    /// [`LockError::Config`], with the name that was probably meant.
+    pub fn check_variables() -> Result<(), LockError> {
+        check_variables(std::env::vars_os().map(|(variable, _)| text(variable)))
     }
 
     /// [`from_env`](Self::from_env) over any environment: for programs that have options for some of the variables.
@@ -109,6 +117,10 @@ const EMBEDDED: &str = "embedded";
 const OURS: &str = "ETCD_LOCKED_";
 const KNOWN: &str = "ENDPOINTS PREFIX TTL WAIT MAX_WAITERS FOLLOW_MEMBERS NAMES_IN_SPANS SERVICE USER PASSWORD_FILE \
                      CACERT CERT KEY";
+
+fn text(given: OsString) -> String {
+    given.to_string_lossy().into_owned()
+}
 
 /// Refuses a misspelt variable, which would be ignored. The error names the known one that begins and ends most like it.
 fn check_variables(all: impl Iterator<Item = String>) -> Result<(), LockError> {
