@@ -15,6 +15,7 @@ use super::table::{Command, Table};
 use crate::clock::{Clock, Moment, by, until};
 use crate::transport::client::Client;
 use crate::transport::convert::{MAX_ANSWER, key_value};
+use crate::values::shown;
 
 /// How long opening a stream may take, the first watch's confirmation included.
 const OPEN: Duration = Duration::from_secs(3);
@@ -40,6 +41,9 @@ const WARNED: Duration = Duration::from_secs(60);
 
 /// The first and the longest pause before a refused watch is tried again.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// How much of etcd's reason is shown, in characters.
+const REASON: usize = 1_000;
 
 /// How events are reported to the engine. `None`: the first revision of the watch is compacted.
 pub(crate) type Report = Arc<dyn Fn(WatchId, Option<Event>) + Send + Sync>;
@@ -150,7 +154,7 @@ impl Stream {
                 self.relay(sender, answers, pin!(lost)).await
             }
             Some(Err(error)) => {
-                tracing::debug!(%error, "watch stream not opened");
+                tracing::debug!(?error, "watch stream not opened");
                 End::Broken
             }
             None => End::Broken,
@@ -195,7 +199,7 @@ impl Stream {
                     }
                     Ok(None) => return End::Broken,
                     Err(error) => {
-                        tracing::debug!(%error, "watch stream broke");
+                        tracing::debug!(?error, "watch stream broke");
                         return End::Broken;
                     }
                 },
@@ -228,10 +232,10 @@ impl Stream {
             self.table.remove(id);
         } else if answer.canceled() {
             // Without the key: its values may be personal data.
-            let reason = answer.cancel_reason();
+            let reason = shown(answer.cancel_reason(), REASON);
             let refusals = watch.refusals;
             watch.refusals += 1;
-            tracing::debug!(reason, refusals, "etcd refuses a watch");
+            tracing::debug!(%reason, refusals, "etcd refuses a watch");
             let now = self.clock.now();
             let within = |time, of: Option<Moment>| of.is_some_and(|of| now - of < time);
             // A stream keeps the token it was opened with, so a first refusal may mean no more than that this has
@@ -244,7 +248,7 @@ impl Stream {
                 self.warned = Some(now);
                 tracing::warn!(
                     code = "etcd.watches_denied",
-                    reason,
+                    %reason,
                     "etcd refuses watches, which are tried again: locks are handed over late"
                 );
             }
