@@ -146,6 +146,8 @@ pub struct Session {
     pub lease: Option<Lease>,
     /// The next grant or renewal.
     renewal: Attempt,
+    /// When the first renewal was sent since the last response: the next one may be to that.
+    owed: Option<Moment>,
     /// What acquisitions wait for. The first one creates the session key.
     barrier: Option<Barrier>,
     /// The next list of its keys.
@@ -172,6 +174,7 @@ impl Session {
             life: Life::Serving,
             lease: None,
             renewal: Attempt::at(now),
+            owed: None,
             barrier: None,
             list: now + LIST,
             contenders: BTreeSet::new(),
@@ -325,16 +328,24 @@ impl Session {
             ) => needs.push(Need::Leave(Some(LossCause::Gone))),
             (Asked::Renewal, Ok(Response::KeptAlive { ttl, stale, .. })) => {
                 (self.renewal.under_way, self.renewal.failures) = (false, 0);
+                let owed = self.owed.take();
+                if owed.is_some() {
+                    self.hurry(now); // the response to the next one is its own
+                }
                 if let Some(lease) = &self.lease {
                     // Unless that comes too late.
-                    lease.deadline.extend(now, stop(sent, ttl));
+                    lease.deadline.extend(now, stop(owed.unwrap_or(sent), ttl));
                 }
                 if stale {
                     self.bar(now, true); // a write finds out
                 }
             }
             // It says nothing of the lease.
-            (Asked::Grant | Asked::Renewal, _) => self.renewal.failed(now, refused, jitter),
+            (Asked::Grant, _) => self.renewal.failed(now, refused, jitter),
+            (Asked::Renewal, _) => {
+                self.renewal.failed(now, refused, jitter);
+                self.owed = self.owed.or((!refused).then_some(sent));
+            }
             (Asked::List, result) => {
                 self.list = now + jitter.of(LIST);
                 if matches!(result, Err(Failure::Refused(Refusal::LeaseNotFound, _))) {

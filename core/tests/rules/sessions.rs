@@ -17,6 +17,21 @@ fn deadline_counts_from_when_a_renewal_was_sent() {
     assert_eq!(deadline.stop(), Some(sent + WHOLE.mul_f64(0.99) - WHOLE / 10));
 }
 
+/// etcd's gRPC proxy may give the response to the first one to the next.
+#[test]
+fn deadline_counts_from_the_first_renewal_without_a_response() {
+    let mut rig = Rig::warm();
+    let deadline = rig.hold(1, A).grant(1).deadline;
+    let first = rig.pass(WHOLE / 3).now;
+    let (renewal, _) = rig.take(renews);
+    rig.pass(SOON).deliver((renewal, Err(unknown())));
+    for since in [first, rig.now] {
+        let (renewal, _) = rig.take(renews);
+        renewed(&mut rig, renewal);
+        assert_eq!(deadline.stop(), Some(since + WHOLE.mul_f64(0.99) - WHOLE / 10));
+    }
+}
+
 /// The answer to a renewal arrives.
 fn renewed(rig: &mut Rig, renewal: RequestId) {
     let kept = Response::KeptAlive { ttl: WHOLE, revision: None, stale: false };

@@ -362,8 +362,7 @@ impl Client {
         timeout: Duration,
         sent: Sent,
     ) -> Result<Response, Failure> {
-        let begun = self.clock.now();
-        let deadline = begun + timeout;
+        let deadline = self.clock.now() + timeout;
         let kept = self.renewals.take(lease);
         let mut renewal = Renewal::new(Arc::clone(&self.ring), kept);
         let mut asked = FuturesUnordered::new();
@@ -381,7 +380,7 @@ impl Client {
                 true => by(&*self.clock, next_at, asked.next()).await,
                 false => Some(asked.next().await),
             };
-            let (ttl, mut revision, since, stream) = match answer {
+            let (ttl, mut revision, stream) = match answer {
                 None => {
                     next_at = deadline;
                     if let Some(endpoint) = renewal.silence() {
@@ -389,12 +388,12 @@ impl Client {
                     }
                     continue;
                 }
-                Some(Some(Ok((Renewed { ttl, revision }, since, stream)))) => {
+                Some(Some(Ok((Renewed { ttl, revision }, stream)))) => {
                     renewal.answered(&stream);
-                    (ttl, revision, since, Some(stream))
+                    (ttl, revision, Some(stream))
                 }
                 Some(Some(Err(Failure::Refused(Refusal::LeaseNotFound, _)))) => {
-                    (Duration::ZERO, None, begun, None)
+                    (Duration::ZERO, None, None)
                 }
                 Some(Some(Err(failure))) => {
                     renewal.failures.push(failure);
@@ -414,34 +413,26 @@ impl Client {
                     _ => None,
                 };
             }
-            let ttl = match ttl.is_zero() {
-                true => {
-                    self.renewals.forget(lease);
-                    ttl
-                }
+            match ttl.is_zero() {
+                true => self.renewals.forget(lease),
                 false => {
                     tracing::debug!(parent: None, lease = format_args!("{lease:x}"), ?ttl, "a lease is renewed");
                     self.renewals.keep(lease, ttl, stream);
-                    // It counts from then; an eighth more, as the core's margin is part of a TTL. Zero would say that the lease is gone.
-                    ttl.saturating_sub((begun - since) * 9 / 8).max(Duration::from_nanos(1))
                 }
-            };
+            }
             return Ok(Response::KeptAlive { ttl, revision, stale: false });
         }
     }
 
-    /// Renews a lease at one endpoint, by a stream that is kept or by a new one, which may take until `deadline`. The response may belong
-    /// to a renewal sent at the moment returned with it.
+    /// Renews a lease at one endpoint, by a stream that is kept or by a new one, which may take until `deadline`.
     async fn renew_at(
         &self,
         endpoint: Arc<Endpoint>,
         kept: Option<Stream>,
         lease: LeaseId,
         deadline: Moment,
-    ) -> Result<(Renewed, Moment, Stream), Failure> {
-        let now = self.clock.now();
-        let (limit, since) = (deadline - now, self.renewals.ask(lease, &endpoint));
-        let is_new = kept.is_none();
+    ) -> Result<(Renewed, Stream), Failure> {
+        let limit = deadline - self.clock.now();
         let renewed = match kept {
             Some(mut stream) => {
                 let renewed = by(&*self.clock, deadline, pin!(stream.renew(lease))).await;
@@ -474,15 +465,11 @@ impl Client {
                 }
             }
         };
-        let unsent = is_new && since >= now && matches!(renewed, Err(Failure::Unavailable(_)));
-        if renewed.is_ok() || unsent {
-            self.renewals.settle(lease, &endpoint);
-        }
         if let Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) = &renewed {
             passed_over(cause.clone());
             self.move_on(&endpoint);
         }
-        renewed.map(|(renewed, stream)| (renewed, since, stream))
+        renewed
     }
 
     /// Exchanges begin elsewhere, unless another one has already seen to that.

@@ -31,8 +31,6 @@ struct Lease {
     stream: Option<Stream>,
     used: Moment,
     end: End,
-    /// Endpoints that owe a response to a renewal, each since when.
-    owing: Vec<(Arc<Endpoint>, Moment)>,
 }
 
 /// What is known of a lease's end.
@@ -76,29 +74,7 @@ impl Renewals {
         if !leases.contains_key(&lease) {
             leases.retain(|_, lease| used - lease.used < FORGET);
         }
-        let owing = leases.remove(&lease).map_or_else(Vec::new, |lease| lease.owing);
-        leases.insert(lease, Lease { ttl, stream, used, end: End::Open, owing });
-    }
-
-    /// The endpoint is to renew the lease; returns since when it owes a response. etcd's gRPC proxy gives the response to an earlier
-    /// renewal to a later one, over another stream too.
-    pub(super) fn ask(&self, lease: LeaseId, endpoint: &Arc<Endpoint>) -> Moment {
-        let now = self.clock.now();
-        let mut leases = lock(&self.leases);
-        let Some(lease) = leases.get_mut(&lease) else { return now };
-        let known = lease.owing.iter().find(|(owing, _)| Arc::ptr_eq(owing, endpoint));
-        let since = known.map_or(now, |(_, since)| *since);
-        if known.is_none() {
-            lease.owing.push((Arc::clone(endpoint), now));
-        }
-        since
-    }
-
-    /// The endpoint does not owe a response any more.
-    pub(super) fn settle(&self, lease: LeaseId, endpoint: &Arc<Endpoint>) {
-        if let Some(lease) = lock(&self.leases).get_mut(&lease) {
-            lease.owing.retain(|(owing, _)| !Arc::ptr_eq(owing, endpoint));
-        }
+        leases.insert(lease, Lease { ttl, stream, used, end: End::Open });
     }
 
     /// The lease's stream, to be kept again if it goes on.
