@@ -1,16 +1,14 @@
 //! Endpoint of etcd: its client, opened when first used (rules P32, P33).
 
-use std::future::pending;
 use std::mem;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use etcd_client::{Client, WatchClient};
+use etcd_client::Client;
 use etcd_locked_core::{Failure, Refusal};
 use tokio::sync::{Notify, watch};
-use tokio::task::AbortHandle;
 
 use super::cluster::Clusters;
 use super::errors::{
@@ -43,8 +41,6 @@ pub(super) struct Endpoint {
     /// Connections up to this generation are not used again.
     lost: watch::Sender<u64>,
     last: Mutex<Option<Opening>>,
-    /// What guards the last proven connection.
-    guard: Mutex<Option<AbortHandle>>,
     means: Means,
 }
 
@@ -134,7 +130,6 @@ impl Endpoint {
             served: AtomicBool::new(false),
             lost: watch::Sender::new(0),
             last: Mutex::default(),
-            guard: Mutex::default(),
             means: means.clone(),
         })
     }
@@ -275,36 +270,8 @@ impl Endpoint {
             clusters.meet(&self.name, id, &version);
         }
         self.served.store(true, Ordering::Relaxed);
-        if self.target.is_by_url() {
-            self.guard(client.watch_client(), generation);
-        }
         self.means.clusters.reach.change(|state, _| state.etcd.connect());
         Ok(client)
-    }
-
-    /// Loses a connection once its member has no leader, is silent or closes it: each ends an open stream. What that watches is never
-    /// there, and who may not watch it has a stream all the same.
-    fn guard(self: &Arc<Self>, mut watches: WatchClient, generation: u64) {
-        let (endpoint, mut lost) = (Arc::downgrade(self), self.lost.subscribe());
-        let guard = tokio::spawn(async move {
-            let ends = async {
-                match watches.watch("\0", None).await {
-                    Ok(mut stream) => while let Ok(Some(_)) = stream.message().await {},
-                    Err(error) if !spoken(&error) || describe(&error).contains(NO_LEADER) => {}
-                    Err(_) => pending().await,
-                }
-            };
-            tokio::select! {
-                () = ends => drop(endpoint.upgrade().inspect(|it| {
-                    it.lose(generation);
-                    it.means.wake.notify_one(); // its name may have other addresses now
-                })),
-                _ = lost.wait_for(|lost| *lost >= generation) => {} // or the endpoint has gone
-            }
-        });
-        // It would keep the connection before open.
-        let before = lock(&self.guard).replace(guard.abort_handle());
-        before.iter().for_each(AbortHandle::abort);
     }
 
     /// What a connection that was not opened comes to. An endpoint that never served may have the wrong scheme; of one that did, the same
