@@ -275,7 +275,7 @@ impl Client {
         let (mut causes, mut stale) = (Vec::new(), None);
         for endpoint in round {
             let generation = endpoint.generation();
-            match self.ask(&endpoint, limit, deadline, false, &call).await {
+            match self.ask(&endpoint, limit, deadline, &call).await {
                 Ok(answer) if is_stale(&answer) => {
                     stale = Some(answer);
                     endpoint.lose(generation); // another member may not lag, behind the same address
@@ -295,13 +295,12 @@ impl Client {
         stale.ok_or_else(|| unserved(causes))
     }
 
-    /// Asks one endpoint, within `limit` for the call, and connects before `deadline`. If it `may_repeat`, that need not be proven.
+    /// Asks one endpoint, within `limit` for the call, and connects before `deadline`.
     async fn ask<T, F>(
         &self,
         endpoint: &Arc<Endpoint>,
         limit: Duration,
         deadline: Moment,
-        may_repeat: bool,
         call: impl Fn(Connection) -> F,
     ) -> Result<T, Failure>
     where
@@ -309,7 +308,7 @@ impl Client {
     {
         let mut anew = false;
         loop {
-            let connected = pin!(endpoint.connect(may_repeat && !anew));
+            let connected = pin!(endpoint.connect());
             let connection = match by(&*self.clock, deadline, connected).await {
                 Some(connected) => connected?,
                 None => return Err(Failure::Unavailable(silence(&endpoint.name, limit))),
@@ -321,9 +320,8 @@ impl Client {
                 Some(Ok(answer)) => return Ok(answer),
                 Some(Err(error)) => error,
                 None => {
-                    // A call that began on a connection still being opened, or with most of its time gone for that,
-                    // proves nothing against it: the next attempt may find it ready.
-                    if connection.proven && left >= limit.mul_f64(0.9) {
+                    // A call that began with most of its time gone for opening the connection proves nothing against it.
+                    if left >= limit.mul_f64(0.9) {
                         connection.lose();
                     }
                     return Err(Failure::Unknown(silence(&endpoint.name, limit)));
@@ -453,16 +451,7 @@ impl Client {
             None => {
                 let known = self.renewals.ttl(lease);
                 let call = |connection| Stream::open(connection, lease, known);
-                let renewed = self.ask(&endpoint, limit, deadline, true, call).await;
-                match renewed {
-                    // What another cluster says counts for nothing, not even that there is no such lease (rule P35).
-                    Ok(_) | Err(Failure::Refused(..)) => {
-                        let proof = by(&*self.clock, deadline, pin!(endpoint.connect(false))).await;
-                        let silence = Failure::Unknown(silence(&endpoint.name, limit));
-                        proof.unwrap_or(Err(silence)).and(renewed)
-                    }
-                    unanswered => unanswered,
-                }
+                self.ask(&endpoint, limit, deadline, call).await
             }
         };
         if let Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) = &renewed {

@@ -104,8 +104,6 @@ struct Opening {
 #[derive(Clone)]
 enum Stage {
     Begun,
-    /// Has a client that has not answered yet.
-    Unproven(Arc<Client>),
     Proven(Arc<Client>),
     Failed(Failure),
 }
@@ -115,8 +113,6 @@ enum Stage {
 pub(super) struct Connection {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) client: Arc<Client>,
-    /// The endpoint has answered on it.
-    pub(super) proven: bool,
     pub(super) generation: u64,
 }
 
@@ -138,24 +134,15 @@ impl Endpoint {
     ///
     /// A new connection is proven by one harmless call before it is used, so a dead, frozen or wrong endpoint is
     /// found out while nothing has been sent: without that, its first transaction would have an unknown outcome and
-    /// cost a barrier (rule P10). A call that `may_repeat` needs no proof, which is one round trip less; but an endpoint that may be
-    /// of another cluster has to prove that it is not. All exchanges that wait for the same attempt share its outcome.
-    pub(super) async fn connect(self: &Arc<Self>, may_repeat: bool) -> Result<Connection, Failure> {
-        let unproven = may_repeat && self.means.clusters.knows(&self.name);
+    /// cost a barrier (rule P10). All exchanges that wait for the same attempt share its outcome.
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<Connection, Failure> {
         let Opening { mut stage, generation } = self.opening();
-        let stage = stage.wait_for(|stage| match stage {
-            Stage::Begun => false,
-            Stage::Unproven(_) => unproven,
-            Stage::Proven(_) | Stage::Failed(_) => true,
-        });
+        let stage = stage.wait_for(|stage| !matches!(stage, Stage::Begun));
         match stage.await.as_deref() {
             Ok(Stage::Failed(failure)) => Err(failure.clone()),
-            Ok(reached @ (Stage::Unproven(client) | Stage::Proven(client))) => Ok(Connection {
-                endpoint: Arc::clone(self),
-                client: client.clone(),
-                proven: matches!(reached, Stage::Proven(_)),
-                generation,
-            }),
+            Ok(Stage::Proven(client)) => {
+                Ok(Connection { endpoint: Arc::clone(self), client: client.clone(), generation })
+            }
             // The task is gone without having said anything.
             Ok(Stage::Begun) | Err(_) => Err(Failure::Unavailable(named(
                 &self.name,
@@ -223,7 +210,7 @@ impl Endpoint {
     async fn open(self: Arc<Self>, generation: u64, stage: watch::Sender<Stage>) {
         let patience = self.means.patience();
         let deadline = self.means.clock.now() + patience;
-        let proven = pin!(self.prove(generation, &stage));
+        let proven = pin!(self.prove(generation));
         let outcome = match by(&*self.means.clock, deadline, proven).await {
             Some(Ok(client)) => Stage::Proven(client),
             Some(Err(failure)) => Stage::Failed(failure),
@@ -232,18 +219,13 @@ impl Endpoint {
         stage.send_replace(outcome);
     }
 
-    async fn prove(
-        self: &Arc<Self>,
-        generation: u64,
-        stage: &watch::Sender<Stage>,
-    ) -> Result<Arc<Client>, Failure> {
+    async fn prove(self: &Arc<Self>, generation: u64) -> Result<Arc<Client>, Failure> {
         let terms = self.means.terms.current().await;
         let terms = terms.map_err(|message| Failure::Unavailable(named(&self.name, message)))?;
         let client = match terms.open(&self.target).await {
             Ok(client) => Arc::new(client),
             Err(error) => return Err(self.unopened(&error).await),
         };
-        stage.send_replace(Stage::Unproven(client.clone()));
         let said = match client.maintenance_client().status().await {
             // etcd 3.4 and 3.5.30 show it to root only, and the members to every user.
             Err(error) if matches!(classify(&error), Class::Refused(_)) => {
@@ -303,19 +285,10 @@ impl Endpoint {
 impl Connection {
     /// What a failed exchange over this connection comes to.
     pub(super) fn failed(&self, error: &etcd_client::Error) -> Failure {
-        let Endpoint { target, name, .. } = &*self.endpoint;
-        let message = describe(error);
+        let (name, message) = (&self.endpoint.name, describe(error));
         // Behind the same address there may be a member that has a leader.
         if !spoken(error) || message.contains(NO_LEADER) {
             self.lose();
-        }
-        // One side has refused the other's certificate, so there was no connection that could have carried the request. On a
-        // proven one, the same words would be about a connection that broke.
-        if !self.proven
-            && target.is_by_url()
-            && suspicion(name, error) == Some(Suspicion::Certificate)
-        {
-            return bad_certificate(name, error);
         }
         match classify(error) {
             Class::Unavailable => Failure::Unavailable(named(name, message)),
@@ -351,7 +324,7 @@ impl Opening {
             Stage::Proven(_) => true,
             Stage::Failed(_) => false,
             // Until its task is gone, which ends with one of the two or not at all.
-            Stage::Begun | Stage::Unproven(_) => self.stage.has_changed().is_ok(),
+            Stage::Begun => self.stage.has_changed().is_ok(),
         }
     }
 }
@@ -375,9 +348,9 @@ mod tests {
         let _connection = tokio::select! {
             biased;
             accepted = silent.accept() => accepted.unwrap(),
-            _ = endpoint.connect(false) => panic!("it did not wait"),
+            _ = endpoint.connect() => panic!("it did not wait"),
         };
-        assert!(endpoint.connect(false).await.is_err());
+        assert!(endpoint.connect().await.is_err());
         let another = tokio::time::timeout(Duration::ZERO, silent.accept()).await;
         assert!(another.is_err(), "the second attempt began anew");
     }

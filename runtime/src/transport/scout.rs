@@ -69,7 +69,7 @@ impl Scout {
         }
         let mut asked = JoinSet::new();
         for endpoint in endpoints {
-            asked.spawn(async move { endpoint.connect(false).await.is_ok() });
+            asked.spawn(async move { endpoint.connect().await.is_ok() });
         }
         let mut until = None;
         loop {
@@ -127,7 +127,7 @@ impl Scout {
         let mixed = self.means.clusters.is_mixed();
         for endpoint in self.ring.round() {
             let asks = mixed || !self.means.clusters.knows(&endpoint.name);
-            if asks && !endpoint.is_connected() && endpoint.connect(false).await.is_ok() {
+            if asks && !endpoint.is_connected() && endpoint.connect().await.is_ok() {
                 endpoint.lose(endpoint.generation());
             }
         }
@@ -164,7 +164,7 @@ impl Scout {
     async fn follow(&self) {
         let before = self.ring.round();
         for endpoint in before.iter().filter(|_| self.follows) {
-            let Ok(connection) = endpoint.connect(false).await else { continue };
+            let Ok(connection) = endpoint.connect().await else { continue };
             let mut client = connection.client.cluster_client();
             let until = self.means.clock.now() + LIST;
             match by(&*self.means.clock, until, pin!(client.member_list())).await {
@@ -188,7 +188,7 @@ impl Scout {
         for url in usable(urls, &known) {
             let endpoint = self.endpoint(before, Target::of(&url), false);
             let is_known = before.iter().any(|it| Arc::ptr_eq(it, &endpoint));
-            if !is_known && endpoint.connect(false).await.is_err() {
+            if !is_known && endpoint.connect().await.is_err() {
                 continue;
             }
             if !is_known {
