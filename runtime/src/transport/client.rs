@@ -67,7 +67,7 @@ impl Client {
         let targets = means.terms.targets.clone();
         let answers_at_once = targets.iter().all(Target::answers_at_once);
         let endpoints = targets.into_iter().map(|target| Endpoint::new(target, true, &means));
-        let ring = Arc::new(Ring::new(Vec::new()));
+        let ring = Arc::<Ring>::default();
         ring.replace(endpoints.collect(), means.anywhere());
         let read = Op::Get { key: config.prefix.as_str().into(), values: false };
         let scout = Scout::new(Arc::clone(&ring), means.clone(), config.follow_members);

@@ -144,14 +144,10 @@ impl Clusters {
     /// Refuses what takes locks while the endpoints are of two clusters; what renews and releases them goes on.
     pub(super) fn acquires(&self) -> Result<(), Failure> {
         let seen = lock(&self.seen);
-        Err(match (seen.mixture(), seen.is_certain) {
-            (None, _) => return Ok(()),
-            (Some(message), true) => {
-                Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message)))
-            }
-            (Some(message), false) => {
-                Failure::Unavailable(Arc::new(BackendError::passing(message)))
-            }
+        let Some(message) = seen.mixture() else { return Ok(()) };
+        Err(match seen.is_certain {
+            true => Failure::Refused(Refusal::Other, Arc::new(BackendError::permanent(message))),
+            false => Failure::Unavailable(Arc::new(BackendError::passing(message))),
         })
     }
 

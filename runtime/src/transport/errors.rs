@@ -235,16 +235,9 @@ mod tests {
 
     #[test]
     fn everything_else_may_have_been_applied() {
-        for message in [
-            "",
-            "etcdserver: request timed out",
-            "etcdserver: request timed out, possibly due to previous leader failure",
-            "etcdserver: leader changed",
-            "etcdserver: server stopped",
-            "h2 protocol error: http2 error",
-            "transport error",
-            "something new",
-        ] {
+        let texts = ["request timed out", "leader changed", "server stopped"];
+        let texts = texts.map(|text| format!("etcdserver: {text}"));
+        for message in texts.iter().map(|it| &**it).chain(["", "transport error", "new"]) {
             assert_eq!(classify(&said(message)), Class::Unknown, "{message}");
         }
         let ended = etcd_client::Error::LeaseKeepAliveError("stream ended".into());

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
@@ -27,18 +28,14 @@ pub(super) const ENDED: &str = "the connection has ended";
 /// Returns a channel that connects when first used, to the first of these addresses that accepts. When that one is gone it goes on with
 /// the next: etcd-client's balancer would go on asking an endpoint that is down, and each of these calls would fail (rule P32). All
 /// that is said of the connection itself is as for `endpoint`, whose name a certificate must have. With `once` it never connects again:
-/// by then the address may lead to another cluster (rule P35).
-pub(super) fn connect(endpoint: Endpoint, uris: Arc<[Uri]>, once: bool) -> Channel {
-    let each = endpoint.get_connect_timeout();
+/// by then the address may lead to another cluster (rule P35). Connecting may take `each` for each address.
+pub(super) fn connect(endpoint: Endpoint, uris: Arc<[Uri]>, each: Duration, once: bool) -> Channel {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false); // TLS is tonic's to add
     tcp.set_nodelay(true);
-    tcp.set_connect_timeout(each);
+    tcp.set_connect_timeout(Some(each));
     let count = u32::try_from(uris.len()).unwrap_or(u32::MAX);
-    let whole = match each {
-        Some(each) => endpoint.connect_timeout(each.saturating_mul(count)),
-        None => endpoint,
-    };
+    let whole = endpoint.connect_timeout(each.saturating_mul(count));
     let (made, next) = (AtomicBool::new(false), Arc::new(AtomicUsize::new(0)));
     whole.connect_with_connector_lazy(service_fn(move |_: Uri| {
         let ended = once && made.swap(true, Ordering::Relaxed);

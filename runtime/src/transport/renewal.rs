@@ -277,7 +277,9 @@ mod tests {
         let config = Config::new(["http://a:1"]);
         let means = Means::new(&config, Arc::new(BootClock));
         let endpoints = names.iter().map(|name| Endpoint::new(Target::of(name), true, &means));
-        Renewal::new(Arc::new(Ring::new(endpoints.collect())), None)
+        let ring = Ring::default();
+        ring.replace(endpoints.collect(), 0);
+        Renewal::new(Arc::new(ring), None)
     }
 
     /// Who is asked next.

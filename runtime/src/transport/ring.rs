@@ -7,13 +7,10 @@ use crate::mutex::lock;
 
 /// All endpoints of a client, the current one first. They change with the member list if that is
 /// followed, and with the addresses of names.
+#[derive(Default)]
 pub(super) struct Ring(Mutex<Vec<Arc<Endpoint>>>);
 
 impl Ring {
-    pub(super) fn new(endpoints: Vec<Arc<Endpoint>>) -> Self {
-        Self(Mutex::new(endpoints))
-    }
-
     pub(super) fn round(&self) -> Vec<Arc<Endpoint>> {
         lock(&self.0).clone()
     }

@@ -143,21 +143,13 @@ impl Scout {
         for (target, found) in targets.iter().zip(join_all(found).await) {
             let known = before.iter().map(|it| &it.target).filter(|it| it.url() == target.url());
             let found = found.flatten().unwrap_or_else(|| known.cloned().collect());
-            endpoints.extend(found.into_iter().map(|it| self.endpoint(&before, it, true)));
+            endpoints.extend(found.into_iter().map(|it| {
+                let known = before.iter().find(|other| other.name == it.name()).cloned();
+                known.unwrap_or_else(|| Endpoint::new(it, true, &self.means))
+            }));
         }
         endpoints.extend(before.iter().filter(|it| !it.configured).cloned());
         self.replace(&before, endpoints);
-    }
-
-    /// Returns the endpoint of this target, or a new one.
-    fn endpoint(
-        &self,
-        before: &[Arc<Endpoint>],
-        target: Target,
-        configured: bool,
-    ) -> Arc<Endpoint> {
-        let known = before.iter().find(|it| it.name == target.name()).cloned();
-        known.unwrap_or_else(|| Endpoint::new(target, configured, &self.means))
     }
 
     /// Reads the member list, and replaces the endpoints by those of the configuration and of the members.
@@ -186,15 +178,15 @@ impl Scout {
         let mut endpoints: Vec<_> = configured.cloned().collect();
         let known: Vec<_> = endpoints.iter().filter_map(|it| it.target.url()).collect();
         for url in usable(urls, &known) {
-            let endpoint = self.endpoint(before, Target::of(&url), false);
-            let is_known = before.iter().any(|it| Arc::ptr_eq(it, &endpoint));
-            if !is_known && endpoint.connect().await.is_err() {
+            if let Some(known) = before.iter().find(|it| it.name == url) {
+                endpoints.push(Arc::clone(known));
                 continue;
             }
-            if !is_known {
-                endpoint.lose(endpoint.generation());
+            let new = Endpoint::new(Target::of(&url), false, &self.means);
+            if new.connect().await.is_ok() {
+                new.lose(new.generation());
+                endpoints.push(new);
             }
-            endpoints.push(endpoint);
         }
         self.replace(before, endpoints);
     }

@@ -88,7 +88,6 @@ impl Terms {
     fn endpoint(&self, url: &str) -> Result<Endpoint, Error> {
         let (interval, timeout) = PING;
         let endpoint = Endpoint::from_shared(url.to_owned())?
-            .connect_timeout(self.connect_timeout)
             .http2_keep_alive_interval(interval)
             .keep_alive_timeout(timeout)
             .keep_alive_while_idle(true);
@@ -110,7 +109,7 @@ impl Terms {
         };
         let uris = targets.iter().map(|it| Ok(self.endpoint(&it.reached())?.uri().clone()));
         let uris = uris.collect::<Result<Arc<[Uri]>, Error>>()?;
-        let channel = gather::connect(first, uris, once);
+        let channel = gather::connect(first, uris, self.connect_timeout, once);
         Client::from_channel(Channel::Tonic(channel), Some(options)).await
     }
 
