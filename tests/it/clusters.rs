@@ -28,6 +28,13 @@ fn process(endpoints: &[&str], user: Option<&'static str>) -> Worker {
     Worker::start(environment.into_iter().chain(user))
 }
 
+/// Starts two clusters; returns their ids too.
+async fn two() -> ([Etcd; 2], [String; 2]) {
+    let etcds = [Etcd::start().await, Etcd::start().await];
+    let ids = [id(etcds[0].client().await).await, id(etcds[1].client().await).await];
+    (etcds, ids)
+}
+
 /// The cluster's id, as `etcdctl` prints it.
 async fn id(mut client: Client) -> String {
     let status = client.status().await.expect("a status");
@@ -62,8 +69,7 @@ async fn refused(process: &mut Worker, ids: &[String; 2]) -> u64 {
 #[limit::test]
 async fn endpoints_of_two_clusters_are_refused() {
     real_etcd_only!("embedded etcds all have one id");
-    let (one, two) = (Etcd::start().await, Etcd::start().await);
-    let ids = [id(one.client().await).await, id(two.client().await).await];
+    let ([one, two], ids) = two().await;
     let (one, two) = (one.endpoint(), two.endpoint());
     none_enters([&one, &two], &ids, None).await;
     // Both endpoints are named, in the log too.
@@ -97,8 +103,7 @@ async fn two_clusters_are_refused_to_users_other_than_root() {
 #[limit::test]
 async fn address_that_leads_to_another_cluster_is_refused() {
     real_etcd_only!("embedded etcds all have one id");
-    let (one, two) = (Etcd::start().await, Etcd::start().await);
-    let ids = [id(one.client().await).await, id(two.client().await).await];
+    let ([one, two], ids) = two().await;
     let mut proxies = [&one, &one].map(|etcd| Proxy::start(etcd.address()).expect("a proxy"));
     let endpoints = proxies.each_ref().map(Proxy::endpoint);
     let mut process = process(&endpoints.each_ref().map(String::as_str), None);
@@ -117,8 +122,7 @@ async fn address_that_leads_to_another_cluster_is_refused() {
 #[limit::test]
 async fn second_cluster_that_appears_later_is_refused() {
     real_etcd_only!("embedded etcds all have one id");
-    let (one, two) = (Etcd::start().await, Etcd::start().await);
-    let ids = [id(one.client().await).await, id(two.client().await).await];
+    let ([one, two], ids) = two().await;
     let late = Proxy::start(two.address()).unwrap();
     late.refuse();
     let (one, two) = (one.endpoint(), late.endpoint());
@@ -146,18 +150,13 @@ async fn second_cluster_that_appears_later_is_refused() {
 #[limit::test]
 async fn cluster_made_anew_is_not_reported_as_a_second_one() {
     real_etcd_only!("embedded etcds all have one id");
-    let (one, two) = (Etcd::start().await, Etcd::start().await);
+    let ([one, two], _) = two().await;
     let proxies = [(); 3].map(|()| Proxy::start(one.address()).expect("a proxy"));
     let endpoints = proxies.each_ref().map(Proxy::endpoint);
     let mut process = process(&endpoints.each_ref().map(String::as_str), None);
     process.asked("lock orders/7", "locked").await;
     proxies.iter().for_each(|proxy| proxy.lead_to(two.address()));
     proxies.iter().for_each(Proxy::reset_all);
-    process.send("lock orders/8");
-    loop {
-        match process.line().await {
-            line if line == "locked orders/8" => return,
-            line => assert!(line.contains("etcd.history_lost"), "{line}"),
-        }
-    }
+    process.asked("lock orders/8", "locked").await;
+    assert_eq!(process.logged("etcd.two_clusters"), 0, "{:?}", process.heard);
 }

@@ -29,8 +29,7 @@ async fn calls(locks: &Locks, count: u32) {
 async fn a_users_client_survives_the_loss_of_its_endpoint() {
     let etcd = Etcd::shared().await;
     let corner = Corner::new().await;
-    let mut proxies =
-        [Proxy::start(etcd.address()).unwrap(), Proxy::start(etcd.address()).unwrap()];
+    let mut proxies = [(); 2].map(|()| Proxy::start(etcd.address()).unwrap());
     // The third one is dead from the start.
     let dead = format!("http://127.0.0.1:{}", free_port());
     let endpoints = [dead, proxies[0].endpoint(), proxies[1].endpoint()];
@@ -71,7 +70,6 @@ async fn a_frozen_endpoint_costs_time_and_no_lock() {
         // One after the other, because either may be the one in use.
         for proxy in &proxies {
             proxy.freeze(Direction::Requests);
-            proxy.freeze(Direction::Answers);
             calls(&locks, 10).await;
             // The body's work: past a renewal on the frozen connection.
             sleep(Duration::from_millis(4500)).await;
@@ -141,12 +139,8 @@ async fn each_address_of_a_name_is_an_endpoint() {
     };
     let proxy = |host| Proxy::start_at(([127, 0, 0, host], port).into(), etcd.address());
     let [first, second, third] = [2, 3, 4].map(|host| proxy(host).expect("a proxy"));
-    let freeze = |proxy: &Proxy| {
-        proxy.freeze(Direction::Requests);
-        proxy.freeze(Direction::Answers);
-    };
     lead_to(&[2, 3]);
-    freeze(&first);
+    first.freeze(Direction::Requests);
     let mut command = Command::new("unshare");
     command
         .args(["-rm", "sh", "-c", "mount --bind \"$0\" /etc/hosts && exec \"$1\""])
@@ -164,13 +158,13 @@ async fn each_address_of_a_name_is_an_endpoint() {
     worker.says("held").await;
     // Longer than the lease.
     for (frozen, other) in [(&second, &first), (&first, &second)] {
-        freeze(frozen);
+        frozen.freeze(Direction::Requests);
         other.thaw();
         sleep(Duration::from_secs(6)).await;
         worker.asked("lock orders/7", "locked").await;
     }
     lead_to(&[4]);
-    freeze(&second);
+    second.freeze(Direction::Requests);
     second.reset_all();
     worker.asked("lock orders/8", "locked").await;
     assert!(third.open() > 0, "the addresses are not looked up again");

@@ -24,7 +24,7 @@ const VISITED: Duration = Duration::from_secs(40);
 
 /// A `grpc-proxy`, ended when dropped.
 struct GrpcProxy {
-    address: String,
+    endpoint: String,
     _process: Process,
 }
 
@@ -47,11 +47,7 @@ impl GrpcProxy {
             }
         })
         .await;
-        GrpcProxy { address, _process: process }
-    }
-
-    fn endpoint(&self) -> String {
-        format!("http://{}", self.address)
+        GrpcProxy { endpoint: format!("http://{address}"), _process: process }
     }
 }
 
@@ -74,9 +70,9 @@ async fn locks_work_behind_the_grpc_proxies_of_etcd() {
     let corner = Corner::of(&etcd).await;
     let address = etcd.address();
     let (first, second) = (GrpcProxy::start(&address).await, GrpcProxy::start(&address).await);
-    let one = connect(corner.config_via([first.endpoint()]).ttl(TTL)).await;
-    let two = connect(corner.config_via([second.endpoint()]).ttl(TTL)).await;
-    let both = corner.config_via([first.endpoint(), second.endpoint()]);
+    let one = connect(corner.config_via([first.endpoint.clone()]).ttl(TTL)).await;
+    let two = connect(corner.config_via([second.endpoint.clone()]).ttl(TTL)).await;
+    let both = corner.config_via([first.endpoint.clone(), second.endpoint.clone()]);
     let both = connect(both.ttl(TTL)).await;
     let direct = corner.locks_with_ttl(TTL).await;
 
@@ -115,26 +111,22 @@ async fn late_response_counts_from_the_oldest_renewal_without_one() {
     let corner = Corner::of(&etcd).await;
     let line = Proxy::start(etcd.address()).expect("a proxy");
     let grpc_proxy = GrpcProxy::start(&line.address().to_string()).await;
-    let config = corner.config_via([grpc_proxy.endpoint()]);
+    let config = corner.config_via([grpc_proxy.endpoint.clone()]);
     let held = take("a free name", connect(config.ttl(TTL * 2)).await.lock("till")).await;
     let waiter = spawn(corner.locks().await.lock("till").wait_forever());
     let lease = corner.until_contenders("till", 2).await[0].lease;
     let body = tokio::spawn(async move { held.hold(pending::<()>()).await });
 
     line.freeze(Direction::Answers);
-    within("a renewal that reaches etcd", async {
-        let mut least = i64::MAX;
-        loop {
-            let left = corner.client.clone().lease_time_to_live(lease, None).await;
-            let left = left.expect("etcd answers the test's own client").ttl();
-            if left > least {
-                return;
-            }
-            least = left;
-            sleep(Duration::from_millis(20)).await; // not in a busy loop
-        }
-    })
-    .await;
+    let left = async || {
+        let left = corner.client.clone().lease_time_to_live(lease, None).await;
+        left.expect("etcd answers the test's own client").ttl()
+    };
+    let (mut before, mut now) = (i64::MAX, left().await);
+    while now <= before {
+        sleep(Duration::from_millis(20)).await; // until a renewal reaches etcd
+        (before, now) = (now, left().await);
+    }
     // A connection that is opened for the renewal is checked, too.
     sleep(Duration::from_millis(1200)).await;
     line.cut(Direction::Requests);

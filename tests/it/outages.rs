@@ -147,9 +147,8 @@ async fn alarm_corrupt_is_one_error_and_no_outage() {
     real_etcd_only!("an embedded etcd has no alarms");
     let etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
-    let environment = corner.environment().into_iter();
-    let environment = environment.chain([("ETCD_LOCKED_TTL", "5s".to_owned())]);
-    let mut worker = Worker::start(environment.chain([("WORKER_LOGS", "info".to_owned())]));
+    let more = [("ETCD_LOCKED_TTL", "5s".to_owned()), ("WORKER_LOGS", "info".to_owned())];
+    let mut worker = Worker::start(corner.environment().into_iter().chain(more));
     let mut next = Worker::start(corner.environment());
     for job in ["till", "desk"] {
         worker.asked(&format!("work {job}"), "held").await;
@@ -166,24 +165,16 @@ async fn alarm_corrupt_is_one_error_and_no_outage() {
 
     alarm(AlarmAction::Activate).await;
     worker.send("done desk");
-    let (began, mut logged) = (Instant::now(), Vec::new());
+    let began = Instant::now();
     // Longer than a lease.
     while began.elapsed() < Duration::from_secs(12) {
-        let asked = Instant::now();
-        worker.send("lock orders/7");
-        let failed = loop {
-            match worker.line().await {
-                line if line.starts_with("failed") => break line,
-                line => logged.push(line),
-            }
-        };
+        let asked = worker.asked("lock orders/7", "failed");
+        let failed = within_time(Duration::from_secs(5), "a refusal", asked).await;
         assert!(failed.contains("Backend") && failed.contains("CORRUPT"), "{failed}");
-        assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
         sleep(Duration::from_millis(200)).await;
     }
-    let codes = ["etcd.refused", "etcd.releases_denied", "etcd.lost", "lost "];
-    let codes = codes.map(|code| logged.iter().filter(|line| line.contains(code)).count());
-    assert_eq!(codes, [1, 1, 0, 0], "{logged:#?}");
+    let codes = ["etcd.refused", "etcd.releases_denied", "etcd.lost", "lock.lost"];
+    assert_eq!(codes.map(|code| worker.logged(code)), [1, 1, 0, 0], "{:#?}", worker.heard);
     alarm(AlarmAction::Deactivate).await;
     worker.asked("lock orders/7", "locked").await;
     worker.asked("done till", "released").await;

@@ -20,75 +20,41 @@ const PASSWORDS: [&str; 3] = ["lion1first", "lion2second", "lion3third"];
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A worker that logs warnings, and its lines.
-struct Scene {
-    worker: Worker,
-    lines: Vec<String>,
+/// Starts a process that logs warnings.
+fn process(environment: impl IntoIterator<Item = (&'static str, String)>) -> Worker {
+    Worker::start(environment.into_iter().chain([("WORKER_LOGS", "warn".to_owned())]))
 }
 
-impl Scene {
-    fn start(environment: impl IntoIterator<Item = (&'static str, String)>) -> Scene {
-        let logs = [("WORKER_LOGS", "warn".to_owned())];
-        Scene { worker: Worker::start(environment.into_iter().chain(logs)), lines: Vec::new() }
-    }
-
-    /// Starts a process with these certificates, which reaches etcd through this proxy.
-    fn with_certificates(files: &ClientFiles, proxy: &Proxy) -> Scene {
-        let endpoint = proxy.endpoint().replace("http://", "https://");
-        let environment = files.environment().into_iter();
-        Self::start(environment.chain([("ETCD_LOCKED_ENDPOINTS", endpoint)]))
-    }
-
-    /// Sends a command, and awaits a line that begins with one of these words. Returns it.
-    async fn asked(&mut self, command: &str, answers: &[&str]) -> String {
-        self.worker.send(command);
-        loop {
-            let line = self.worker.line().await;
-            self.lines.push(line.clone());
-            if answers.iter().any(|answer| line.starts_with(answer)) {
-                return line;
-            }
-            assert!(!line.starts_with("lost "), "{command}: {line}");
-        }
-    }
-
-    /// Takes a lock and gives it back.
-    async fn locks(&mut self, name: &str) {
-        let command = format!("lock {name}");
-        let answer = self.asked(&command, &["locked ", "failed "]).await;
-        assert_eq!(answer, format!("locked {name}"));
-    }
-
-    /// Returns the log lines with this code.
-    fn logged(&self, code: &str) -> Vec<&String> {
-        let lines = self.lines.iter();
-        lines.filter(|line| line.contains(code)).collect()
-    }
+/// Starts an etcd that requires certificates, and a process with this one, which reaches it through a proxy.
+async fn scene(authority: &Authority, own: (String, String)) -> (Etcd, Proxy, ClientFiles, Worker) {
+    let etcd = Etcd::start_with_client_certificates(authority).await;
+    let proxy = Proxy::start(etcd.address()).expect("a proxy");
+    let files = ClientFiles::of(authority, &own);
+    let endpoint = ("ETCD_LOCKED_ENDPOINTS", proxy.endpoint().replace("http://", "https://"));
+    let worker = process(files.environment().into_iter().chain([endpoint]));
+    (etcd, proxy, files, worker)
 }
 
 #[limit::test]
 async fn rotation_of_all_certificates_costs_no_lock() {
     real_etcd_only!("an embedded etcd has no certificates");
     let (authority, successor) = (Authority::new(), Authority::new());
-    let mut etcd = Etcd::start_with_client_certificates(&authority).await;
-    let proxy = Proxy::start(etcd.address()).expect("a proxy");
-    let files = ClientFiles::of(&authority, &authority.issue("client"));
-    let mut scene = Scene::with_certificates(&files, &proxy);
-    scene.asked("work till", &["held "]).await;
+    let own = authority.issue("client");
+    let (mut etcd, proxy, files, mut worker) = scene(&authority, own).await;
+    worker.asked("work till", "held").await;
 
     let (certificate, key) = successor.issue("client");
     files.begin_to_replace(&certificate);
     proxy.reset_all();
-    scene.locks("orders/1").await;
-    let unreadable = scene.logged("credentials.unreadable");
-    assert_eq!(unreadable.len(), 1, "{unreadable:?}");
+    worker.asked("lock orders/1", "locked").await;
+    assert_eq!(worker.logged("credentials.unreadable"), 1);
 
     files.replace(&successor, &certificate, &key);
     authority.hand_over(&successor);
     etcd.restart().await;
-    scene.locks("orders/2").await;
-    scene.asked("done till", &["released till"]).await;
-    assert_eq!(scene.logged("certificate.ends"), [""; 0]);
+    worker.asked("lock orders/2", "locked").await;
+    worker.asked("done till", "released").await;
+    assert_eq!(worker.logged("certificate.ends"), 0);
 }
 
 #[limit::test]
@@ -104,53 +70,48 @@ async fn password_that_changes_in_its_file_costs_no_lock() {
         ("ETCD_LOCKED_USER", USER.to_owned()),
         ("ETCD_LOCKED_PASSWORD_FILE", file.display().to_string()),
     ];
-    let mut scene = Scene::start(environment);
-    scene.asked("work till", &["held "]).await;
+    let mut worker = process(environment);
+    worker.asked("work till", "held").await;
 
     let changed = shop.root.user_change_password(USER, PASSWORDS[1]).await;
     changed.expect("another password");
     write(PASSWORDS[1]);
-    scene.locks("orders/1").await;
+    worker.asked("lock orders/1", "locked").await;
 
     shop.change_password(PASSWORDS[2]).await;
-    let refused = scene.asked("lock orders/2", &["locked ", "failed "]).await;
+    let refused = worker.asked("lock orders/2", "failed").await;
     assert!(refused.contains("Backend"), "{refused}");
     std::fs::remove_file(&file).expect("the file");
     // The first may share a connection that was being opened before, for the record of what is held: the second reads for certain.
     for _ in 0..2 {
-        let refused = scene.asked("lock orders/2", &["locked ", "failed "]).await;
+        let refused = worker.asked("lock orders/2", "failed").await;
         assert!(refused.contains("Backend"), "{refused}");
     }
-    assert_eq!(scene.logged("credentials.unreadable").len(), 1);
+    assert_eq!(worker.logged("credentials.unreadable"), 1);
     write(PASSWORDS[2]);
-    scene.locks("orders/2").await;
-    scene.asked("done till", &["released till"]).await;
-    for line in &scene.lines {
-        for password in PASSWORDS {
-            assert!(!line.contains(password), "{line}");
-        }
-    }
+    worker.asked("lock orders/2", "locked").await;
+    worker.asked("done till", "released").await;
+    let leaks = |line: &&String| PASSWORDS.iter().any(|password| line.contains(password));
+    assert_eq!(worker.heard.iter().find(leaks), None);
 }
 
 #[limit::test]
 async fn end_of_a_certificate_is_warned_of_once_a_day() {
     real_etcd_only!("an embedded etcd has no certificates");
     let authority = Authority::new();
-    let etcd = Etcd::start_with_client_certificates(&authority).await;
-    let proxy = Proxy::start(etcd.address()).expect("a proxy");
-    let files = ClientFiles::of(&authority, &authority.issue_ending("client", 10 * DAY));
-    let mut scene = Scene::with_certificates(&files, &proxy);
-    scene.locks("orders/1").await;
-    assert_eq!(scene.logged("certificate.ends").len(), 1);
+    let own = authority.issue_ending("client", 10 * DAY);
+    let (_etcd, proxy, files, mut worker) = scene(&authority, own).await;
+    worker.asked("lock orders/1", "locked").await;
+    assert_eq!(worker.logged("certificate.ends"), 1);
     proxy.reset_all();
-    scene.locks("orders/2").await;
-    assert_eq!(scene.logged("certificate.ends").len(), 1, "{:?}", scene.lines);
+    worker.asked("lock orders/2", "locked").await;
+    assert_eq!(worker.logged("certificate.ends"), 1, "{:?}", worker.heard);
 
     let (certificate, key) = authority.issue_ending("client", 11 * DAY);
     files.replace(&authority, &certificate, &key);
     proxy.reset_all();
-    scene.locks("orders/3").await;
-    assert_eq!(scene.logged("certificate.ends").len(), 2, "of another one");
+    worker.asked("lock orders/3", "locked").await;
+    assert_eq!(worker.logged("certificate.ends"), 2, "of another one");
 }
 
 #[limit::test]

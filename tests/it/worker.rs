@@ -14,6 +14,8 @@ use crate::limit::{PATIENCE, within};
 pub(crate) struct Worker {
     process: etcd_locked_devkit::Worker,
     lines: UnboundedReceiver<String>,
+    /// Lines that [`says`](Self::says) has read.
+    pub(crate) heard: Vec<String>,
 }
 
 impl Worker {
@@ -31,7 +33,7 @@ impl Worker {
         let (send, lines) = unbounded_channel();
         let process =
             etcd_locked_devkit::Worker::start(command, move |line| send.send(line).is_ok());
-        Worker { process: process.expect("the worker starts"), lines }
+        Worker { process: process.expect("the worker starts"), lines, heard: Vec::new() }
     }
 
     /// Sends one command, as a line.
@@ -53,9 +55,10 @@ impl Worker {
 
     /// Awaits such a line under its own limit.
     pub(crate) async fn says_within(&mut self, limit: Duration, word: &str) -> String {
-        let mut others = Vec::new();
+        let before = self.heard.len();
         let said = timeout(limit, async {
             while let Some(line) = self.lines.recv().await {
+                self.heard.push(line.clone());
                 let (first, rest) = line.split_once(' ').unwrap_or((&line, ""));
                 if first == word {
                     return rest.to_owned();
@@ -64,17 +67,21 @@ impl Worker {
                     !["failed", "tallied"].contains(&first),
                     "a worker, asked for `{word}`, said `{line}`"
                 );
-                others.push(line);
             }
-            panic!("a worker ended without a `{word}`; it said {others:?}")
+            panic!("a worker ended without a `{word}`; it said {:?}", &self.heard[before..])
         });
         match said.await {
             Ok(rest) => rest,
             Err(_) => {
-                let last = &others[others.len().saturating_sub(20)..];
+                let last = &self.heard[before.max(self.heard.len().saturating_sub(20))..];
                 panic!("no `{word}` of a worker within {limit:?}; it said last {last:?}")
             }
         }
+    }
+
+    /// Returns how many of the lines heard have this code.
+    pub(crate) fn logged(&self, code: &str) -> usize {
+        self.heard.iter().filter(|line| line.contains(&format!("code=\"{code}\""))).count()
     }
 
     /// Awaits the next line.

@@ -95,9 +95,8 @@ impl Cluster {
             let status = member.gateway().limit(limit).status().ok()?;
             (status.leader == status.member).then_some(status.term)
         };
-        let leaders = self.members.iter().enumerate();
-        let leaders = leaders.filter_map(|(at, member)| Some((term(member)?, at)));
-        leaders.max().map(|(_, at)| at)
+        let members = self.members.iter().enumerate();
+        members.filter_map(|(at, member)| Some((term(member)?, at))).max().map(|(_, at)| at)
     }
 
     /// Waits until a member leads, and returns its index.
@@ -112,8 +111,7 @@ impl Cluster {
 
     /// Makes the member at this index lead, and waits until it does.
     pub fn lead(&self, at: usize) -> Result<()> {
-        let id = self.member(at)?.id();
-        let id = id.ok_or("a member that has never served")?;
+        let id = self.member(at)?.id().ok_or("a member that has never served")?;
         until("the member leads", READY, || {
             let leader = self.leader();
             if let Some(other) = leader.filter(|leader| *leader != at) {

@@ -114,12 +114,11 @@ impl Proxy {
 
     /// Starts one at this address.
     pub fn start_at(address: SocketAddr, target: String) -> Result<Self> {
-        let listener = TcpListener::bind(address);
-        let listener = listener.map_err(|error| format!("no port for a proxy: {error}"))?;
+        let listener = TcpListener::bind(address).map_err(|error| format!("a proxy: {error}"))?;
         let state = Mutex::new(State { target, ..State::default() });
         let network = Arc::new(Network { state, changed: Condvar::new() });
-        let accepting = accept(Arc::clone(&network), listener);
-        Ok(Self { address, network, accepting: Mutex::new(Some(accepting)) })
+        let accepting = Mutex::new(Some(accept(Arc::clone(&network), listener)));
+        Ok(Self { address, network, accepting })
     }
 
     /// Returns the address to connect to.
