@@ -216,6 +216,8 @@ impl Endpoint {
             Some(Err(failure)) => Stage::Failed(failure),
             None => Stage::Failed(Failure::Unavailable(silence(&self.name, patience))),
         };
+        let open = matches!(outcome, Stage::Proven(_));
+        tracing::debug!(parent: None, endpoint = self.name, number = generation, open, "a connection was made");
         stage.send_replace(outcome);
     }
 

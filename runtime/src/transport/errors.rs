@@ -229,16 +229,14 @@ pub(super) fn suspicion(url: &str, error: &etcd_client::Error) -> Option<Suspici
 mod tests {
     use super::*;
 
-    fn said(message: &str) -> etcd_client::Error {
-        etcd_client::Error::GRpcStatus(std::io::Error::other(message.to_owned()).into())
-    }
-
     #[test]
     fn everything_else_may_have_been_applied() {
         let texts = ["request timed out", "leader changed", "server stopped"];
         let texts = texts.map(|text| format!("etcdserver: {text}"));
         for message in texts.iter().map(|it| &**it).chain(["", "transport error", "new"]) {
-            assert_eq!(classify(&said(message)), Class::Unknown, "{message}");
+            let status = std::io::Error::other(message.to_owned()).into();
+            let error = etcd_client::Error::GRpcStatus(status);
+            assert_eq!(classify(&error), Class::Unknown, "{message}");
         }
         let ended = etcd_client::Error::LeaseKeepAliveError("stream ended".into());
         assert_eq!(classify(&ended), Class::Unknown);

@@ -89,10 +89,9 @@ impl Scout {
         }
         self.means.clusters.confirm();
         // One connection is enough, and no exchange waits for a silent endpoint.
-        let endpoints = self.ring.round();
-        endpoints.iter().take_while(|it| !it.is_connected()).for_each(|it| self.ring.move_on(it));
-        let endpoints = endpoints.into_iter();
-        endpoints.filter(|it| it.is_connected()).skip(1).for_each(|it| it.lose(it.generation()));
+        let round = self.ring.round();
+        round.iter().take_while(|it| !it.is_connected()).for_each(|it| self.ring.move_on(it));
+        round.iter().filter(|it| it.is_connected()).skip(1).for_each(|it| it.lose(it.generation()));
         let (wake, clock) = (Arc::clone(&self.means.wake), Arc::clone(&self.means.clock));
         tokio::spawn(Self::go_on(Arc::downgrade(self), wake, clock));
     }
