@@ -177,6 +177,17 @@ async fn stopped_holders_write_nothing_late_to_mariadb() {
     let pool = MySqlPoolOptions::new().max_connections(2 * STOPPED as u32);
     let pool = pool.connect(&url).await.expect("an answer");
     prepare(&pool, 0..STOPPED).await;
+    // A cluster with several writers compares rows that have changed: a second transaction with a token is to change its row too.
+    let locks = Corner::new().await.locks().await;
+    let held = take("a free name", locks.lock("orders/new")).await;
+    for _ in 0..2 {
+        let mut fenced = held.begin_fenced(&pool).await.expect("the only holder");
+        sleep(Duration::from_millis(200)).await; // the table of transactions shows a state of the last 100 ms
+        let changed = "select trx_rows_modified from information_schema.innodb_trx where trx_mysql_thread_id = connection_id()";
+        let changed: u64 = sqlx::query_scalar(changed).fetch_one(&mut *fenced).await.expect("one");
+        assert!(changed > 0);
+        fenced.commit().await.expect("an answer");
+    }
     stopped_holders_commit_nothing_late(vec![(url, pool); STOPPED]).await;
 }
 

@@ -71,11 +71,8 @@ async fn asked(worker: &mut Worker) -> (bool, Vec<String>) {
     loop {
         let line = worker.line().await;
         if line.starts_with(MARK) {
-            assert!(
-                lines
-                    .iter()
-                    .any(|it: &String| it.starts_with("locked ") || it.starts_with("failed "))
-            );
+            let answers = |it: &String| it.starts_with("locked ") || it.starts_with("failed ");
+            assert!(lines.iter().any(answers));
             return (lines.iter().any(|it| it.starts_with("locked ")), lines);
         }
         lines.push(line);

@@ -118,7 +118,7 @@ impl<N: Group> LockGuard<N> {
     }
 
     /// Fences a transaction that you have begun: one that needs a mode of its own, comes from no pool, or has the fence of another lock
-    /// already. It is one statement, best the first of its transaction; in MySQL two.
+    /// already. It is one statement, best the first of its transaction; in MySQL three.
     ///
     /// # Errors
     /// Those of [`begin_fenced`](Self::begin_fenced). The transaction is rolled back, also if the call is dropped.
