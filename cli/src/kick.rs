@@ -3,9 +3,7 @@
 use std::io::{self, BufRead, IsTerminal};
 use std::time::{Duration, Instant};
 
-use etcd_locked::etcd_client::{
-    Client, Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse,
-};
+use etcd_locked::etcd_client::{Client, Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
 use etcd_locked::{Contender, Holder, Queue, Standing};
 use serde_json::json;
 use tokio::time::sleep;
@@ -80,20 +78,21 @@ async fn kick_holder(
     holder: &Contender,
 ) -> Result<(Outcome, Option<Duration>), Failure> {
     let target = Target::of(holder);
-    let outcome = target.request(client, &connection.kick_root()).await?;
+    let mut outcome = target.request(client, &connection.kick_root()).await?;
     let stops = stops_within(client, holder).await;
-    let (Outcome::Silent(_) | Outcome::RunsOn) = &outcome else { return Ok((outcome, stops)) };
-    let forced = options.force || {
-        !options.yes && {
+    if let Outcome::Silent(_) | Outcome::RunsOn = outcome {
+        let is_wanted = || {
             say(format_args!("{}", outcome.text(&process(holder), stops)));
-            is_confirmed("Delete its key all the same? The next holder then runs beside its body.")?
+            is_confirmed("Delete its key all the same? The next holder then runs beside its body.")
+        };
+        if options.force || (!options.yes && is_wanted()?) {
+            outcome = match target.delete(client).await? {
+                true => Outcome::Deleted,
+                false => Outcome::NotHeld,
+            };
         }
-    };
-    match forced {
-        true if target.delete(client).await? => Ok((Outcome::Deleted, stops)),
-        true => Ok((Outcome::NotHeld, stops)),
-        false => Ok((outcome, stops)),
     }
+    Ok((outcome, stops))
 }
 
 /// What a kick has come to.
@@ -263,8 +262,7 @@ impl Target {
         }
         let told = Instant::now();
         while told.elapsed() < ENDS {
-            let found = answer(client.get(&*self.key, None)).await?;
-            if !found.kvs().first().is_some_and(|kv| self.is_still(kv)) {
+            if self.changed(client).await?.is_none() {
                 return Ok(Outcome::Ended(asked.elapsed()));
             }
             sleep(PAUSE).await;
@@ -272,38 +270,32 @@ impl Target {
         Ok(Outcome::RunsOn)
     }
 
-    /// Deletes its key without asking, if the contender is still there, and its key names no other call; tells whether it did.
+    /// Deletes its key without asking, while that is still the contender's; returns whether it did.
     ///
     /// So it hits no later process, and no later call of the same process that has held the lock for a second. Before that a process
     /// hands its key on without a word to etcd.
     async fn delete(&self, client: &mut Client) -> Result<bool, Failure> {
         let key = &*self.key;
-        let mut changed = self.changed;
-        loop {
-            let still = [
-                Compare::create_revision(key, CompareOp::Equal, self.created),
-                Compare::mod_revision(key, CompareOp::Equal, changed),
-            ];
-            let txn = Txn::new().when(still).and_then([TxnOp::delete(key, None)]);
-            let done = answer(client.txn(txn.or_else([TxnOp::get(key, None)]))).await?;
-            if done.succeeded() {
+        while let Some(changed) = self.changed(client).await? {
+            let same = Compare::mod_revision(key, CompareOp::Equal, changed);
+            let txn = Txn::new().when([same]).and_then([TxnOp::delete(key, None)]);
+            if answer(client.txn(txn)).await?.succeeded() {
                 return Ok(true);
             }
             // The same call may have written its record anew.
-            let found = match done.op_responses().into_iter().next() {
-                Some(TxnOpResponse::Get(found)) => found.kvs().first().cloned(),
-                _ => None,
-            };
-            match found.filter(|kv| self.call.is_some() && self.is_still(kv)) {
-                Some(kv) => changed = kv.mod_revision(),
-                None => return Ok(false),
-            }
         }
+        Ok(false)
     }
 
-    /// Whether a key is that of the contender, and names the same call.
-    fn is_still(&self, kv: &KeyValue) -> bool {
-        let call = Holder::parse(kv.value()).and_then(|it| it.call());
-        kv.create_revision() == self.created && call == self.call
+    /// Returns the revision at which its key was last written. `None`: it is gone, or not the contender's, or names another call; that
+    /// of another client, which names none, was written anew.
+    async fn changed(&self, client: &mut Client) -> Result<Option<i64>, Failure> {
+        let found = answer(client.get(&*self.key, None)).await?;
+        let is_still = |kv: &&KeyValue| {
+            let call = Holder::parse(kv.value()).and_then(|it| it.call());
+            let is_same = call.is_some() || kv.mod_revision() == self.changed;
+            kv.create_revision() == self.created && call == self.call && is_same
+        };
+        Ok(found.kvs().first().filter(is_still).map(KeyValue::mod_revision))
     }
 }
