@@ -1,10 +1,11 @@
 //! Cycle of names: each is held by a task that waits for the next one. Found by the library's own search.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 
 use etcd_locked::Queue;
 use etcd_locked::etcd_client::{
-    Client, GetOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
+    Client, GetOptions, KeyValue, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
 };
 use etcd_locked_core::{Cycle, Key, Kv, Revision, Search};
 
@@ -27,19 +28,13 @@ pub(crate) async fn of(connection: &Connection<'_>, queue: &Queue) -> Result<Vec
     };
     let client = connection.client().await?;
     let mut ranges = Ranges { client, known: BTreeMap::new(), revision: 0 };
-    let family: Key = format!("{name}/").into();
-    let found = ranges.read(std::slice::from_ref(&family)).await?;
+    let found = ranges.read(vec![format!("{name}/").into()]).await?;
     let waits = |kv: &&Kv| waiters.contains(&(&*kv.key, kv.create_revision.get()));
-    for kv in found.iter().flatten().filter(waits) {
+    for kv in found.iter().flat_map(|(_, found)| found).filter(waits) {
         let mut search = Search::of_waiter(&connection.prefix, kv);
-        loop {
-            let wanted = std::mem::take(&mut search.wanted);
-            if wanted.is_empty() {
-                break;
-            }
-            let found = ranges.read(&wanted).await?;
-            for (family, found) in wanted.iter().zip(found) {
-                if let Some(cycle) = search.answered(family, found) {
+        while !search.wanted.is_empty() {
+            for (family, found) in ranges.read(take(&mut search.wanted)).await? {
+                if let Some(cycle) = search.answered(&family, found) {
                     return Ok(names(&cycle, &connection.prefix));
                 }
             }
@@ -76,44 +71,40 @@ struct Ranges {
 
 impl Ranges {
     /// The contenders of these families, the oldest first.
-    async fn read(&mut self, families: &[Key]) -> Result<Vec<Vec<Kv>>, Failure> {
+    async fn read(&mut self, families: Vec<Key>) -> Result<Vec<(Key, Vec<Kv>)>, Failure> {
         let missing = families.iter().filter(|family| !self.known.contains_key(*family));
         let missing: Vec<_> = missing.collect();
         if self.known.len() + missing.len() > RANGES {
             return Err(Failure::Etcd(format!("it takes more than {RANGES} reads")));
         }
         for together in missing.chunks(32) {
-            let gets = together.iter().map(|family| {
-                let options = GetOptions::new()
-                    .with_prefix()
-                    .with_limit(i64::from(Search::CONTENDERS))
-                    .with_sort(SortTarget::Create, SortOrder::Ascend)
-                    .with_revision(self.revision);
-                TxnOp::get(&***family, Some(options))
-            });
+            let options = GetOptions::new()
+                .with_prefix()
+                .with_limit(i64::from(Search::CONTENDERS))
+                .with_sort(SortTarget::Create, SortOrder::Ascend)
+                .with_revision(self.revision);
+            let gets = together.iter().map(|family| TxnOp::get(&***family, Some(options.clone())));
             let gets: Vec<_> = gets.collect();
             let answered = answer(self.client.txn(Txn::new().and_then(gets))).await?;
             if self.revision == 0 {
                 self.revision = answered.header().map_or(0, |header| header.revision());
             }
             for (family, found) in together.iter().zip(answered.op_responses()) {
-                self.known.insert(Key::clone(family), keys(found));
+                if let TxnOpResponse::Get(mut found) = found {
+                    let found = found.take_kvs().into_iter().filter_map(kv).collect();
+                    self.known.insert(Key::clone(family), found);
+                }
             }
         }
-        Ok(families.iter().map(|family| self.known[family].clone()).collect())
+        let found = |family: Key| Some((family.clone(), self.known.get(&family)?.clone()));
+        Ok(families.into_iter().filter_map(found).collect())
     }
 }
 
-fn keys(answer: TxnOpResponse) -> Vec<Kv> {
-    let TxnOpResponse::Get(mut found) = answer else {
-        return Vec::new();
-    };
-    let keys = found.take_kvs().into_iter().filter_map(|kv| {
-        let (create_revision, mod_revision) =
-            (Revision::new(kv.create_revision())?, Revision::new(kv.mod_revision())?);
-        let lease = Some(kv.lease());
-        let (key, value) = kv.into_key_value();
-        Some(Kv { key, value, create_revision, mod_revision, lease })
-    });
-    keys.collect()
+fn kv(kv: KeyValue) -> Option<Kv> {
+    let create_revision = Revision::new(kv.create_revision())?;
+    let mod_revision = Revision::new(kv.mod_revision())?;
+    let lease = Some(kv.lease());
+    let (key, value) = kv.into_key_value();
+    Some(Kv { key, value, create_revision, mod_revision, lease })
 }
