@@ -142,19 +142,14 @@ impl Guarded<'_> {
         while !self.is_alone {
             match receive(link) {
                 Ok(Message::Until(stop)) => self.watch.extend(stop),
-                Ok(Message::Lost) => self.watch.lose(),
-                Ok(Message::Kicked) => {
-                    self.why = "an operator takes the lock away";
-                    self.watch.abandon(now());
-                }
+                Ok(Message::Within(time)) => self.end("an operator takes the lock away", time),
                 Ok(Message::Signal(signal)) => self.pass_on(signal),
                 // These are the guardian's own.
                 Ok(Message::TooLate | Message::Ended(_)) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => {
                     self.is_alone = true;
-                    self.why = "etcd-locked itself has ended";
-                    self.watch.abandon(now());
+                    self.end("etcd-locked itself has ended", self.watch.grace);
                 }
             }
         }
@@ -179,6 +174,11 @@ impl Guarded<'_> {
                 Some(true)
             }
         }
+    }
+
+    fn end(&mut self, why: &'static str, within: u64) {
+        self.why = why;
+        self.watch.end(now().saturating_add(within));
     }
 
     fn pass_on(&self, signal: u64) {

@@ -25,10 +25,9 @@ pub(super) enum Message {
     Until(u64),
     /// Wrapper: this signal is for the command.
     Signal(u64),
-    /// Wrapper: the lock is lost.
-    Lost,
-    /// Wrapper: an operator asks for the lock, which is held until the command has ended.
-    Kicked,
+    /// Wrapper: the lock is renewed no more, and the command has to end within this time, in nanoseconds. It is zero once the lock is
+    /// lost; an operator who asks for the lock gets it after the command's end.
+    Within(u64),
     /// Guardian: the command was not started, because the lock was lost before, or about to be.
     TooLate,
     /// Guardian: nothing of the command is left; its exit status.
@@ -40,8 +39,7 @@ impl Message {
         let (kind, number) = match self {
             Self::Until(nanos) => (b'u', nanos),
             Self::Signal(signal) => (b's', signal),
-            Self::Lost => (b'l', 0),
-            Self::Kicked => (b'k', 0),
+            Self::Within(nanos) => (b'w', nanos),
             Self::TooLate => (b't', 0),
             Self::Ended(status) => (b'e', status),
         };
@@ -55,8 +53,7 @@ impl Message {
         let of_kind = [
             Self::Until(number),
             Self::Signal(number),
-            Self::Lost,
-            Self::Kicked,
+            Self::Within(number),
             Self::TooLate,
             Self::Ended(number),
         ];

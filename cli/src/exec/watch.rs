@@ -14,7 +14,7 @@ pub(super) enum Due {
 pub(super) struct Watch {
     pub(super) stop: u64,
     /// How long before the stop time the command is asked to end.
-    grace: u64,
+    pub(super) grace: u64,
     asked: bool,
     /// The lock is lost or wanted by an operator, or the wrapper has gone: nothing moves the stop time on.
     is_last: bool,
@@ -32,17 +32,10 @@ impl Watch {
         }
     }
 
-    pub(super) fn lose(&mut self) {
+    /// The command has until this moment, and no longer than the lock is held.
+    pub(super) fn end(&mut self, stop: u64) {
         self.is_last = true;
-        self.stop = 0;
-    }
-
-    /// The wrapper has gone, or an operator wants the lock: the command has the grace, and no longer than the lock is held.
-    pub(super) fn abandon(&mut self, now: u64) {
-        if !self.is_last {
-            self.is_last = true;
-            self.stop = self.stop.min(now.saturating_add(self.grace));
-        }
+        self.stop = self.stop.min(stop);
     }
 
     /// When there is something to do next.

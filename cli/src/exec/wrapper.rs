@@ -227,12 +227,12 @@ impl Guardian {
                 }
                 cause = &mut lost, if overdue.is_none() => {
                     // One that an operator asks for is held until the command has ended, in its own time.
-                    let (message, time) = match cause {
-                        LossCause::Kicked => (Message::Kicked, run.grace()),
-                        _ => (Message::Lost, Duration::ZERO),
+                    let time = match cause {
+                        LossCause::Kicked => run.grace(),
+                        _ => Duration::ZERO,
                     };
                     overdue = Some(Instant::now() + time + OVERDUE);
-                    send(link, message);
+                    send(link, Message::Within(nanos(time)));
                 }
                 () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
                     return (KILLED, Some("the lock was lost: the command is killed"));
@@ -248,7 +248,11 @@ impl Guardian {
 /// Until when the lock is held. The clock is read before: if this process is stopped in between, the answer is too early.
 fn until(held: &LockGuard<Name, impl LockMode>) -> u64 {
     let now = now();
-    now.saturating_add(u64::try_from(held.remaining().as_nanos()).unwrap_or(u64::MAX))
+    now.saturating_add(nanos(held.remaining()))
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn system(error: &io::Error) -> Failure {
