@@ -1,9 +1,9 @@
 //! Failure of a command, and its exit status.
 
-use std::fmt;
 use std::io;
 
 use etcd_locked::{LockError, etcd_client};
+use thiserror::Error;
 
 /// What etcd says to a user who may not do it.
 const DENIED: &str = "etcdserver: permission denied";
@@ -11,25 +11,33 @@ const DENIED: &str = "etcdserver: permission denied";
 const SPOKEN: &str = "etcdserver: ";
 
 /// Why a command could not be carried out.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(crate) enum Failure {
     /// The user gave arguments or settings that make no sense here, or no terminal.
+    #[error("{0}")]
     Usage(String),
     /// etcd is out of reach, or failed.
+    #[error("{0}")]
     Etcd(String),
     /// etcd does not know the user, or not by this password.
+    #[error("{0}")]
     Login(String),
     /// Only an operator can open the way to etcd: a scheme, an authority or a certificate is wrong.
+    #[error("{0}")]
     Way(String),
     /// etcd does not let this user do it.
+    #[error("{0}; `etcd-locked doctor` names the rights that are missing")]
     Denied(String),
     /// etcd is at its quota.
+    #[error("{0}")]
     Full(String),
     /// The system refuses what a command needs.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    #[error("{0}")]
     System(String),
     /// The output cannot be written.
-    Output(io::Error),
+    #[error("the output cannot be written: {0}")]
+    Output(#[from] io::Error),
 }
 
 impl Failure {
@@ -48,23 +56,6 @@ impl Failure {
 
     pub(crate) fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Denied(text) => {
-                write!(f, "{text}; `etcd-locked doctor` names the rights that are missing")
-            }
-            Self::Output(error) => write!(f, "the output cannot be written: {error}"),
-            Self::Usage(text)
-            | Self::Etcd(text)
-            | Self::Login(text)
-            | Self::Way(text)
-            | Self::Full(text)
-            | Self::System(text) => f.write_str(text),
-        }
     }
 }
 
@@ -104,11 +95,5 @@ impl From<etcd_client::Error> for Failure {
             "etcdserver: authentication failed, invalid user ID or password" => Self::Login(failed),
             _ => Self::Etcd(failed),
         }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
     }
 }
