@@ -7,7 +7,7 @@ use std::time::Duration;
 use etcd_locked::etcd_client::{Client, GetOptions};
 use etcd_locked::{Config, LockError, LockName, Locks, Queue};
 use etcd_locked_core::session_root;
-use tokio::task::JoinSet;
+use futures_util::future::select_ok;
 use tokio::time::timeout;
 
 use crate::failure::Failure;
@@ -74,27 +74,18 @@ impl<'a> Connection<'a> {
     /// A client of the endpoint that is the first to answer, for some requests: one over all endpoints may ask a member that is down,
     /// or silent, and what then happened to a request is not known.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
-        let mut asking = JoinSet::new();
-        for (_, locks) in self.each()? {
-            let key = self.prefix.clone();
-            asking.spawn(async move {
+        let asking = self.each()?.into_iter().map(|(_, locks)| {
+            Box::pin(async move {
                 let mut client = locks.client().await?;
                 let read = GetOptions::new().with_keys_only();
-                match answer(client.get(key, Some(read))).await {
+                match answer(client.get(&*self.prefix, Some(read))).await {
                     Ok(_) | Err(Failure::Denied(_)) => Ok(client),
                     Err(failure) => Err(failure),
                 }
-            });
-        }
-        let mut failed = None;
-        // Only a panic ends a task before its answer.
-        while let Some(Ok(asked)) = asking.join_next().await {
-            match asked {
-                Ok(client) => return Ok(client),
-                Err(failure) => failed = failed.or(Some(failure)),
-            }
-        }
-        Err(failed.unwrap_or_else(|| Failure::Etcd("no endpoint of etcd answers".to_owned())))
+            })
+        });
+        let (client, _) = select_ok(asking).await?;
+        Ok(client)
     }
 
     /// The endpoints, each with a client of its own.
