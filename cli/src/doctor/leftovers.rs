@@ -48,24 +48,21 @@ pub(super) async fn leftovers(
     }
     let what = format!("names: {names} locked, contenders (holders and waiters): {contenders}");
     let mut findings = vec![Finding::good("names.counted", what)];
-    findings.extend(unleased.found(|keys| {
-        Finding::bad(
-            "key.unleased",
-            format!("keys without a lease, whose names stay locked for ever: {keys}"),
-            "once its owner is known to be gone, delete each with `etcdctl del KEY`, one key in each command",
-        )
-    }));
-    findings.extend(strays.found(|keys| {
-        Finding::bad(
-            "key.stray",
-            format!("keys directly below the prefix, which lock no name: {keys}"),
-            "it locks nothing for any process: find out who put it there, then delete it with `etcdctl del KEY`",
-        )
-    }));
-    findings.extend(strange.found(|contenders| {
-        let kinds = "contenders not of etcd-locked (Go's concurrency package, etcdctl lock, …)";
-        Finding::good("contender.foreign", format!("{kinds}: {contenders}"))
-    }));
+    findings.extend(unleased.found(
+        "key.unleased",
+        "keys without a lease, whose names stay locked for ever",
+        "once its owner is known to be gone, delete each with `etcdctl del KEY`, one key in each command",
+    ));
+    findings.extend(strays.found(
+        "key.stray",
+        "keys directly below the prefix, which lock no name",
+        "it locks nothing for any process: find out who put it there, then delete it with `etcdctl del KEY`",
+    ));
+    findings.extend(strange.found(
+        "contender.foreign",
+        "contenders not of etcd-locked (Go's concurrency package, etcdctl lock, …)",
+        "",
+    ));
     if let Some(Sessions { many, idle, unleased }) = sessions {
         let idle = match idle.len() {
             0 => String::new(),
@@ -74,13 +71,11 @@ pub(super) async fn leftovers(
             ),
         };
         findings.push(Finding::good("session.counted", format!("sessions: {many}{idle}")));
-        findings.extend(unleased.found(|keys| {
-            Finding::bad(
-                "session.unleased",
-                format!("session keys without a lease, which no process of ours puts: {keys}"),
-                "delete each with `etcdctl del KEY`, one key in each command",
-            )
-        }));
+        findings.extend(unleased.found(
+            "session.unleased",
+            "session keys without a lease, which no process of ours puts",
+            "delete each with `etcdctl del KEY`, one key in each command",
+        ));
     }
     Ok(findings)
 }
@@ -137,10 +132,13 @@ impl Leftovers {
         }
     }
 
-    /// What there is to say of them, by their number and names; nothing if there are none.
-    fn found(&self, say: impl FnOnce(String) -> Finding) -> Option<Finding> {
+    /// Finding with their number and names; `None` if there are none. `mend`: empty if they may stay.
+    fn found(&self, code: &'static str, what: &str, mend: &str) -> Option<Finding> {
         let more = if self.many > NAMED as u64 { ", …" } else { "" };
-        let named = format!("{}: {}{more}", self.many, self.first.join(", "));
-        (self.many > 0).then(|| say(named))
+        let what = format!("{what}: {}: {}{more}", self.many, self.first.join(", "));
+        (self.many > 0).then(|| match mend {
+            "" => Finding::good(code, what),
+            mend => Finding::bad(code, what, mend),
+        })
     }
 }
