@@ -3,15 +3,16 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use etcd_locked::{Contender, Queue, Standing};
+use etcd_locked::{Contender, Queue};
 use serde_json::json;
 
 use crate::connection::{Connection, answer};
-use crate::contender::{held_for, holders, object, queued_for, shown, time};
+use crate::contender::{held_for, object};
 use crate::failure::Failure;
 use crate::options::{Ls, Sort};
 use crate::output::{on_terminal, print, print_object, print_own, say};
 use crate::page::Page;
+use crate::row::Row;
 
 /// Clears a terminal and goes to its first line.
 const CLEAR: &[u8] = b"\x1b[2J\x1b[H";
@@ -54,7 +55,7 @@ async fn list(connection: &Connection<'_>, options: &Ls) -> Result<(), Failure> 
     let mut page = Page::new(["NAME", "MODE", "HOLDER", "HELD FOR", "WAITING", "LONGEST WAIT"]);
     let mut show = |queue: &Queue| match connection.json {
         true => print_object(&row_object(queue)),
-        false => page.row(row(queue)),
+        false => page.row(Row::of(queue).cells()),
     };
     let mut sorted = Vec::new();
     let mut found = false;
@@ -101,37 +102,20 @@ impl Ls {
 
     /// The greatest comes first.
     fn rank(&self, queue: &Queue) -> (usize, Option<Duration>) {
+        let row = Row::of(queue);
         match self.sort {
-            Some(Sort::Held) => (0, queue.holders().filter_map(held_for).max()),
-            _ => (queue.waiters().count(), longest_wait(queue)),
+            Some(Sort::Held) => (0, row.held),
+            _ => (row.waiting, row.longest),
         }
     }
 }
 
-fn row(queue: &Queue) -> [String; 6] {
-    let first = queue.holders().next();
-    let of = |what: fn(&Contender) -> String| first.map_or_else(|| "-".to_owned(), what);
-    [
-        queue.name().to_owned(),
-        of(|it| it.sharing().word().to_owned()),
-        holders(queue).unwrap_or_else(|| "-".to_owned()),
-        of(time),
-        queue.waiters().count().to_string(),
-        longest_wait(queue).map_or_else(|| "-".to_owned(), shown),
-    ]
-}
-
 fn row_object(queue: &Queue) -> serde_json::Value {
-    let all = queue.contenders();
-    let holders = all.iter().filter(|it| it.standing() != Standing::Waits);
+    let row = Row::of(queue);
     json!({
-        "name": queue.name(),
-        "holders": holders.map(object).collect::<Vec<_>>(),
-        "waiting": queue.waiters().count(),
-        "longest_wait_ms": longest_wait(queue).map(|it| it.as_millis()),
+        "name": row.name,
+        "holders": queue.holders().map(object).collect::<Vec<_>>(),
+        "waiting": row.waiting,
+        "longest_wait_ms": row.longest.map(|it| it.as_millis()),
     })
-}
-
-fn longest_wait(queue: &Queue) -> Option<Duration> {
-    queue.waiters().filter_map(queued_for).max()
 }

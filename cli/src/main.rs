@@ -14,6 +14,7 @@ mod ls;
 mod options;
 mod output;
 mod page;
+mod row;
 mod top;
 mod who;
 

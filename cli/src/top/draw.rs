@@ -7,7 +7,6 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Row as Cells, Table, TableState};
 
 use super::model::{Mode, Model, few};
-use crate::contender::shown;
 use crate::output::{Shown, lines};
 
 const GAP: u16 = 1;
@@ -73,7 +72,6 @@ fn line(text: String) -> Line<'static> {
 
 /// Draws the names; returns the head line.
 fn names(frame: &mut Frame<'_>, area: Rect, model: &Model) -> String {
-    let time = |time: Option<_>| time.map_or_else(|| "-".to_owned(), shown);
     // One line is the header's.
     let (rows, at) = model.window(usize::from(area.height).saturating_sub(1));
     // Names are as wide as they are, up to a third of the terminal; holders have what is left.
@@ -81,15 +79,8 @@ fn names(frame: &mut Frame<'_>, area: Rect, model: &Model) -> String {
     let longest = u16::try_from(longest.unwrap_or(0)).unwrap_or(u16::MAX);
     let longest = longest.min(NAME.max(area.width / 3)).max(4);
     let rows = rows.into_iter().map(|row| {
-        vec![
-            row.name.clone(),
-            row.mode.to_owned(),
-            row.holder.clone(),
-            time(row.held),
-            row.waiting.to_string(),
-            time(row.longest),
-            row.gone.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")),
-        ]
+        let gone = row.gone.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"));
+        [&row.cells()[..], &[gone]].concat()
     });
     let columns = [
         ("NAME", longest),

@@ -2,25 +2,11 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
-use std::time::Duration;
 
 use ratatui::crossterm::event::KeyCode;
 
 use crate::kick::Target;
-
-/// A name that is locked.
-#[derive(Debug, Clone)]
-pub(super) struct Row {
-    pub(super) name: String,
-    pub(super) mode: &'static str,
-    /// The first holder, and how many more.
-    pub(super) holder: String,
-    pub(super) held: Option<Duration>,
-    pub(super) waiting: usize,
-    pub(super) longest: Option<Duration>,
-    /// Keys that left the name a second. `None`: not known.
-    pub(super) gone: Option<f64>,
-}
+use crate::row::Row;
 
 /// A contender of the name that is looked into.
 #[derive(Debug, Clone, PartialEq)]

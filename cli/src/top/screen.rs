@@ -5,23 +5,24 @@ use std::io::{self, IsTerminal};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use etcd_locked::Contender;
 use etcd_locked::etcd_client::Client;
-use etcd_locked::{Contender, Queue};
+use futures_util::future::join_all;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::departures::{Departures, count};
 use super::draw::draw;
-use super::model::{Effect, Model, Place, Row, Seen, few};
+use super::model::{Effect, Model, Place, Seen, few};
 use crate::connection::{Connection, answer};
-use crate::contender::{held_for, holders, process, queued_for, standing, time};
+use crate::contender::{process, standing, time};
 use crate::failure::Failure;
 use crate::kick::{Target, is_known_to_hold};
 use crate::options::Top;
 use crate::output::{on_terminal, say};
+use crate::row::Row;
 use crate::signals;
 
 /// How many times as long as a read the pause after it is at least: etcd is not to be busy with `top`.
@@ -154,7 +155,7 @@ async fn names(connection: &Connection<'_>, options: &Top) -> Result<Vec<Row>, F
     let mut names = connection.locks.list(&options.below);
     let mut rows = Vec::new();
     while let Some(queue) = answer(names.next()).await? {
-        rows.push(row(&queue));
+        rows.push(Row::of(&queue));
     }
     Ok(rows)
 }
@@ -164,19 +165,6 @@ async fn contenders(connection: &Connection<'_>, name: &str) -> Result<Vec<Place
     let queue = answer(connection.locks.queue(name)).await?;
     let places = queue.map(|queue| queue.contenders().iter().map(place).collect());
     Ok(places.unwrap_or_default())
-}
-
-fn row(queue: &Queue) -> Row {
-    let first = queue.holders().next();
-    Row {
-        name: queue.name().to_owned(),
-        mode: first.map_or("-", |it| it.sharing().word()),
-        holder: holders(queue).unwrap_or_else(|| "-".to_owned()),
-        held: queue.holders().filter_map(held_for).max(),
-        waiting: queue.waiters().count(),
-        longest: queue.waiters().filter_map(queued_for).max(),
-        gone: None,
-    }
 }
 
 fn place(contender: &Contender) -> Place {
@@ -192,16 +180,13 @@ fn place(contender: &Contender) -> Place {
 
 /// Asks these for the lock; returns what to say.
 async fn kick_all(client: Client, root: String, holders: Vec<Place>) -> String {
-    let mut all = JoinSet::new();
-    for holder in holders {
-        let (mut client, root) = (client.clone(), root.clone());
-        all.spawn(async move { (holder.target.request(&mut client, &root).await, holder.process) });
-    }
+    let ask = async |it: &Place| it.target.request(&mut client.clone(), &root).await;
+    let outcomes = join_all(holders.iter().map(ask)).await;
     let (mut taken, mut others) = (vec![], vec![]);
-    while let Some(Ok((outcome, process))) = all.join_next().await {
+    for (Place { process, .. }, outcome) in holders.iter().zip(outcomes) {
         match outcome {
-            Ok(outcome) if outcome.is_taken() => taken.push(process),
-            Ok(outcome) => others.push(outcome.text(&process, None)),
+            Ok(outcome) if outcome.is_taken() => taken.push(process.as_str()),
+            Ok(outcome) => others.push(outcome.text(process, None)),
             Err(why) => {
                 others.push(format!("whether it was taken from {process} is not known: {why}"));
             }

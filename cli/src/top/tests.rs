@@ -7,8 +7,9 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 
 use super::draw::draw;
-use super::model::{Effect, Mode, Model, Place, Row, Seen, few};
+use super::model::{Effect, Mode, Model, Place, Seen, few};
 use crate::kick::Target;
+use crate::row::Row;
 
 /// Names with their waiters and the seconds for which they are held.
 fn rows() -> Vec<Row> {
