@@ -67,10 +67,13 @@ impl Run {
         pid(self.line().parse().expect("a process id"))
     }
 
-    /// Waits for the end; returns the exit status, and what was said since.
-    fn end(mut self) -> (Option<i32>, String) {
+    /// Waits for the end with this exit status, `None` after a signal; returns what was said since.
+    #[track_caller]
+    fn end(mut self, status: impl Into<Option<i32>>) -> String {
         let ended = self.process.wait(PATIENCE).expect("it ends");
-        (ended.code(), self.lines.iter().collect::<Vec<_>>().join("\n"))
+        let said = self.lines.iter().collect::<Vec<_>>().join("\n");
+        assert_eq!(ended.code(), status.into(), "{said}");
+        said
     }
 
     fn guardian(&self) -> Pid {
@@ -134,8 +137,7 @@ fn exit_status_is_the_commands() {
         (&["/"], 126),
     ] {
         let args = [&["jobs/a", "--"], command].concat();
-        let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-        assert_eq!(ended, Some(status), "{command:?}: {said}");
+        Run::start(&etcd.endpoint(), &args).end(status);
     }
     assert_eq!(etcd.gateway().keys("locks/jobs/").expect("keys"), [""; 0], "all are released");
     assert_eq!(etcd.gateway().leases().expect("leases"), [0; 0]);
@@ -150,7 +152,7 @@ fn command_gets_name_and_token_and_no_other_setting() {
         for name in ["ETCD_LOCKED_ENDPOINTS", "ETCDCTL_PASSWORD", "ETCD_LOCKED_TOKEN"] {
             exec.env(name, "secret");
         }
-        let (_, said) = Run::of(exec, Stdio::null()).end();
+        let said = Run::of(exec, Stdio::null()).end(0);
         let token = said.strip_prefix("ETCD_LOCKED_NAME=jobs/a\nETCD_LOCKED_TOKEN=");
         token.and_then(|it| it.parse::<i64>().ok()).unwrap_or_else(|| panic!("{said}"))
     };
@@ -169,8 +171,7 @@ fn signals_are_passed_on() {
         assert_eq!(run.line(), "ready");
         let pid = run.process.pid().as_raw_nonzero().to_string();
         Command::new("kill").args(["-s", name, &pid]).status().expect("`kill` runs");
-        let (ended, said) = run.end();
-        assert_eq!(ended, Some(40), "{name}: {said}");
+        run.end(40);
     }
 }
 
@@ -185,8 +186,7 @@ fn signal_that_is_ignored_stays_so() {
     assert_eq!(run.line(), "lives");
     run.process.signal(Signal::HUP);
     run.process.signal(Signal::TERM);
-    let (ended, said) = run.end();
-    assert_eq!(ended, Some(143), "{said}");
+    run.end(143);
 }
 
 /// A shell that etcd-locked replaces leaves it the processes that the shell had started.
@@ -197,7 +197,7 @@ fn processes_of_others_are_spared() {
     let script = "sleep 60 > /dev/null 2>&1 & echo $!; exec \"$@\"";
     let run = Run::of(through("sh", &["-c", script, "sh"], &exec), Stdio::null());
     let other = run.pid();
-    assert_eq!(run.end().0, Some(0));
+    run.end(0);
     assert!(lives(other));
     kill_process(other, Signal::KILL).expect("it lives");
 }
@@ -215,8 +215,7 @@ fn lock_that_is_held_is_said_with_its_holder() {
         (&["--wait", "0s"], 75),
     ] {
         let args = [&["jobs/a"], options, &["--", "echo", "ran"]].concat();
-        let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-        assert_eq!(ended, Some(status), "{said}");
+        let said = Run::start(&etcd.endpoint(), &args).end(status);
         let pid = format!("process {}", holder.process.pid().as_raw_nonzero());
         assert!(said.contains("it is held by `sh` on"), "{said}");
         assert!(said.contains(&pid) && !said.contains("ran"), "{said}");
@@ -231,8 +230,7 @@ fn key_that_never_expires_is_not_skipped() {
     let put = etcd.gateway().put("locks/jobs/a/0", "");
     put.expect("a key without a lease");
     let args = ["jobs/a", "--no-wait", "--on-held", "skip", "--", "true"];
-    let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-    assert_eq!(ended, Some(75), "{said}");
+    let said = Run::start(&etcd.endpoint(), &args).end(75);
     assert!(said.contains("has no lease and never expires"), "{said}");
 }
 
@@ -241,10 +239,8 @@ fn name_stays_locked_after_a_short_command() {
     let etcd = Member::start().expect("an etcd");
     let line = ["jobs/a", "--at-least", "60s", "--no-wait", "--on-held", "skip"];
     let args = [&line[..], &["--", "echo", "ran"]].concat();
-    let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-    assert_eq!((ended, &*said), (Some(0), "ran"));
-    let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-    assert_eq!(ended, Some(0), "{said}");
+    assert_eq!(Run::start(&etcd.endpoint(), &args).end(0), "ran");
+    let said = Run::start(&etcd.endpoint(), &args).end(0);
     assert!(said.contains("`jobs/a`: skipped: it is held"), "{said}");
 }
 
@@ -260,7 +256,7 @@ fn readers_and_permits_run_together() {
         let (one, other) = (run(&[]), run(&[]));
         assert_eq!((one.line(), other.line()), ("ready".into(), "ready".into()));
         if name == "jobs/b" {
-            assert_eq!(run(&["--no-wait"]).end().0, Some(75), "there are two permits");
+            run(&["--no-wait"]).end(75); // there are two permits
         }
     }
 }
@@ -299,23 +295,22 @@ fn signal_while_waiting_leaves_the_queue() {
     let contenders = || etcd.gateway().keys("locks/jobs/a/").expect("keys").len();
     until("the waiter", PATIENCE, || contenders() == 2).expect("the waiter");
     waiter.process.signal(Signal::TERM);
-    let (ended, said) = waiter.end();
-    assert_eq!(ended, Some(143), "{said}");
+    waiter.end(143);
     assert_eq!(contenders(), 1);
 }
 
 /// Runs `STUBBORN`, does something to it or to its way to etcd, and asserts that nothing of it lives when the command of another
-/// process begins under the same name. Lets it go on, and returns the exit status and what was said.
+/// process begins under the same name. Lets it go on until it ends with this status, and returns what was said.
 ///
 /// With a TTL of six seconds a busy machine costs no lock, and leaves the guardian time to ask.
-fn endangered(fault: impl FnOnce(&mut Run, &Proxy)) -> (Option<i32>, String) {
+fn endangered(status: impl Into<Option<i32>>, fault: impl FnOnce(&mut Run, &Proxy)) -> String {
     let etcd = Member::start().expect("an etcd");
     let proxy = Proxy::start(etcd.address()).expect("a proxy");
     let (mut run, pids) = Run::stubborn(&proxy.endpoint(), "6s");
     fault(&mut run, &proxy);
     assert_eq!(seen_by_next(&etcd, &pids), "begun\n");
     run.process.cont();
-    run.end()
+    run.end(status)
 }
 
 #[test]
@@ -324,8 +319,7 @@ fn partition_ends_the_command_before_another_begins() {
         proxy.cut(Direction::Requests);
         proxy.cut(Direction::Answers);
     };
-    let (ended, said) = endangered(cut);
-    assert_eq!(ended, Some(137), "{said}");
+    let said = endangered(137, cut);
     assert!(said.contains("\nasked") || said.starts_with("asked"), "{said}");
     assert!(said.contains("the lock was lost"), "{said}");
 }
@@ -333,15 +327,14 @@ fn partition_ends_the_command_before_another_begins() {
 #[test]
 fn stopped_wrapper_is_no_danger() {
     let stop = |run: &mut Run, _: &Proxy| run.process.stop().expect("it stops");
-    let (ended, said) = endangered(stop);
-    assert_eq!(ended, Some(137), "{said}");
+    let said = endangered(137, stop);
     assert!(said.contains("the lock was lost"), "{said}");
 }
 
 #[test]
 fn killed_wrapper_is_no_danger() {
     let kill = |run: &mut Run, _: &Proxy| run.process.kill().expect("it ends");
-    let (_, said) = endangered(kill);
+    let said = endangered(None, kill);
     assert!(said.contains("etcd-locked itself has ended"), "{said}");
 }
 
@@ -349,8 +342,7 @@ fn killed_wrapper_is_no_danger() {
 fn command_of_a_killed_guardian_is_killed() {
     let kill =
         |run: &mut Run, _: &Proxy| kill_process(run.guardian(), Signal::KILL).expect("it lives");
-    let (ended, said) = endangered(kill);
-    assert_eq!(ended, Some(137), "{said}");
+    let said = endangered(137, kill);
     assert!(said.contains("the guardian does not answer"), "{said}");
 }
 
@@ -400,7 +392,7 @@ fn full_standard_error_delays_no_kill() {
         println!("guardian stops: {guardian_stops}; dead after {took:.1?}");
         assert!(took < Duration::from_secs(3), "{took:.1?}");
         etcd.cont().expect("it goes on");
-        assert_eq!(run.end().0, Some(137));
+        run.end(137);
         drop(unread);
     }
 }
@@ -417,8 +409,7 @@ fn wrapper_kills_where_the_guardian_is_stopped() {
         }
         proxy.cut(Direction::Requests);
     };
-    let (ended, said) = endangered(stop);
-    assert_eq!(ended, Some(137), "{said}");
+    let said = endangered(137, stop);
     assert!(said.contains("the lock was lost: the command is killed"), "{said}");
 }
 
@@ -434,8 +425,7 @@ fn lock_that_an_operator_takes_away_kills_at_once() {
     etcd.gateway().delete(&keys[0]).expect("deleted");
     assert_eq!(seen_by_next(&etcd, &pids), "begun\n");
     proxy.thaw();
-    let (ended, said) = run.end();
-    assert_eq!(ended, Some(137), "{said}");
+    let said = run.end(137);
     assert!(!said.contains("SIGTERM"), "{said}");
 }
 
@@ -448,8 +438,7 @@ fn kick_lets_the_command_end_in_its_time() {
     let mut kick = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
     let kick = kick.args(["kick", "jobs/a", "--yes", "--endpoints", &etcd.endpoint()]).status();
     assert!(kick.expect("it runs").success());
-    let (ended, said) = run.end();
-    assert_eq!(ended, Some(5), "{said}");
+    let said = run.end(5);
     assert!(said.contains("an operator takes the lock away"), "{said}");
 }
 
@@ -459,8 +448,7 @@ fn nothing_of_the_command_outlives_the_lock() {
     let leaves = "sleep 600 & echo $!; setsid sleep 600 & echo $!; exit 3";
     let run = Run::start(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", leaves]);
     let pids = [run.pid(), run.pid()];
-    let (ended, said) = run.end();
-    assert_eq!(ended, Some(3), "{said}");
+    let said = run.end(3);
     assert!(said.contains("left behind is killed: 2 process"), "{said}");
     assert!(!pids.into_iter().any(lives));
 }
@@ -479,14 +467,12 @@ fn orphans_that_have_ended_are_reaped_at_once() {
     let one = || children(guardian) == [leader];
     until("the end of all orphans", PATIENCE, one).expect("only the command is left");
     drop(more);
-    let (ended, said) = run.end();
-    assert_eq!(ended, Some(5), "{said}");
+    run.end(5);
 }
 
 #[test]
 fn renewals_let_the_command_outlast_the_ttl() {
     let etcd = Member::start().expect("an etcd");
     let args = ["jobs/a", "--ttl", "6s", "--", "sleep", "8"];
-    let (ended, said) = Run::start(&etcd.endpoint(), &args).end();
-    assert_eq!((ended, &*said), (Some(0), ""));
+    assert_eq!(Run::start(&etcd.endpoint(), &args).end(0), "");
 }
