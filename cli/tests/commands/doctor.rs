@@ -1,25 +1,17 @@
 //! Findings of `doctor`, on real etcd with real faults.
 
 use etcd_locked::etcd_client::Client;
-use etcd_locked_devkit::process::text;
 use etcd_locked_devkit::{Cluster, Setup};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
-use crate::scene::{Scene, run};
-
-#[track_caller]
-fn says(found: &str, all: &[&str]) {
-    for it in all {
-        assert!(found.contains(it), "`{it}` is not in\n{found}");
-    }
-}
+use crate::scene::{Scene, ends, says};
 
 #[test]
 fn takes_a_full_etcd_for_no_missing_right() {
     let scene = Scene::new();
     scene.etcd.gateway().no_space(true).expect("an alarm");
-    let found = text(&scene.run(&["doctor"]));
+    let found = scene.ends(&["doctor"], 1);
     says(&found, &["BAD alarms: NOSPACE"]);
     assert!(!found.contains("may not"), "{found}");
 }
@@ -34,9 +26,8 @@ fn closed(prefixes: &[&str]) -> Cluster {
 
 #[test]
 fn names_every_right_that_is_missing() {
-    let said_to_a_user = |prefixes: &[&str], command: &str| {
-        let output = run(&closed(prefixes).endpoints()[0], &[command, "--user", "shop:secret"]);
-        (output.status.code(), text(&output))
+    let said_to_a_user = |prefixes: &[&str], command: &str, status| {
+        ends(&closed(prefixes).endpoints()[0], &[command, "--user", "shop:secret"], status)
     };
     let missing = [
         "BAD rights: this user may not read locks",
@@ -46,12 +37,11 @@ fn names_every_right_that_is_missing() {
         "BAD rights: this user may not write session keys",
         "--prefix=true locks%s/",
     ];
-    says(&said_to_a_user(&["shop/"], "doctor").1, &missing);
-    let (_, found) = said_to_a_user(&["locks/", "locks%s/"], "doctor");
+    says(&said_to_a_user(&["shop/"], "doctor", 1), &missing);
+    let found = said_to_a_user(&["locks/", "locks%s/"], "doctor", 0);
     says(&found, &["may write session keys", "names: 0 locked"]);
-    let (status, said) = said_to_a_user(&["shop/"], "ls");
-    assert_eq!(status, Some(3), "{said}");
-    says(&said, &["permission denied", "`etcd-locked doctor`"]);
+    let denied = said_to_a_user(&["shop/"], "ls", 3);
+    says(&denied, &["permission denied", "`etcd-locked doctor`"]);
 }
 
 /// Puts keys as fast as etcd takes them, as long as the runtime lives.
@@ -79,7 +69,7 @@ fn blames_a_stopped_member_and_no_other() {
     let revision = || first.gateway().status().expect("a status").revision;
     let before = revision();
     let endpoints = [first, stopped, last].map(|member| member.endpoint());
-    let found = text(&run(&endpoints.join(","), &["doctor"]));
+    let found = ends(&endpoints.join(","), &["doctor"], 1);
     assert!(revision() > before + 1_000, "etcd was not busy");
     let blamed = format!("BAD member {}: etcd does not answer", stopped.endpoint());
     says(&found, &[&blamed, &last.endpoint(), "alarms: none", "writes: ", "names: 0 locked"]);
@@ -93,9 +83,7 @@ fn wrong_password_is_no_etcd_out_of_reach() {
         (&["--user", "shop:tiger7"][..], &["BAD login: etcd refuses this user", "in --user"][..]),
         (&[], &["BAD login: etcd wants a user"]),
     ] {
-        let output = run(&cluster.endpoints()[0], &[&["doctor"], options].concat());
-        let found = text(&output);
-        assert_eq!(output.status.code(), Some(1), "{found}");
+        let found = ends(&cluster.endpoints()[0], &[&["doctor"], options].concat(), 1);
         says(&found, said);
         assert!(!found.contains("no endpoint"), "{found}");
     }

@@ -5,6 +5,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use etcd_locked::{Acquire, Config, LockGuard, Locks};
+use etcd_locked_devkit::process::text;
 use etcd_locked_devkit::{Member, Proxy, Terminal, until};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -62,6 +63,12 @@ impl Scene {
         run(&self.etcd.endpoint(), args)
     }
 
+    /// Runs it to this exit status, and returns what it prints.
+    #[track_caller]
+    pub(crate) fn ends(&self, args: &[&str], status: i32) -> String {
+        ends(&self.etcd.endpoint(), args, status)
+    }
+
     /// Runs it with `--json`, and returns the objects.
     pub(crate) fn json(&self, args: &[&str]) -> Vec<Value> {
         let output = self.run(&[args, &["--json"]].concat());
@@ -83,6 +90,23 @@ pub(crate) fn command(endpoints: &str, args: &[&str]) -> Command {
 pub(crate) fn run(endpoints: &str, args: &[&str]) -> Output {
     let output = command(endpoints, args).output();
     output.expect("the command line runs")
+}
+
+/// Runs it to this exit status, and returns what it prints.
+#[track_caller]
+pub(crate) fn ends(endpoints: &str, args: &[&str], status: i32) -> String {
+    let output = run(endpoints, args);
+    let printed = text(&output);
+    assert_eq!(output.status.code(), Some(status), "{args:?}: {printed}");
+    printed
+}
+
+/// Asserts that all these texts were printed.
+#[track_caller]
+pub(crate) fn says(printed: &str, all: &[impl AsRef<str>]) {
+    for it in all.iter().map(AsRef::as_ref) {
+        assert!(printed.contains(it), "`{it}` is not in\n{printed}");
+    }
 }
 
 pub(crate) fn on_terminal(command: &Command) -> Terminal {

@@ -7,7 +7,7 @@ use etcd_locked_devkit::Direction;
 use etcd_locked_devkit::process::text;
 use serde_json::Value;
 
-use crate::scene::{NOWHERE, Scene, command, run};
+use crate::scene::{NOWHERE, Scene, command, ends, says};
 
 #[test]
 fn output_that_cannot_be_written_is_no_etcd_out_of_reach() {
@@ -46,9 +46,7 @@ fn exit_status_tells_wrong_use_from_an_etcd_out_of_reach() {
         #[cfg(target_os = "linux")]
         (NOWHERE, &["exec", "jobs/backup", "--json", "--", "true"], 64, "--json"),
     ] {
-        let output = run(endpoint, args);
-        let found = text(&output);
-        assert_eq!(output.status.code(), Some(status), "{args:?}: {found}");
+        let found = ends(endpoint, args, status);
         assert!(found.contains(said) && !found.contains("secret"), "{found}");
     }
     let output = command(NOWHERE, &["ls"]).env("ETCD_LOCKED_TLL", "1m").output().expect("it runs");
@@ -61,22 +59,17 @@ fn command_timeout_bounds_a_read() {
     let scene = Scene::new();
     let proxy = scene.proxy();
     proxy.freeze(Direction::Answers);
-    let output = run(&proxy.endpoint(), &["ls", "--command-timeout", "200ms"]);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(text(&output).contains("etcd does not answer within 200ms"), "{output:?}");
+    let said = ends(&proxy.endpoint(), &["ls", "--command-timeout", "200ms"], 3);
+    says(&said, &["etcd does not answer within 200ms"]);
 }
 
 #[test]
 fn completions_and_the_man_page_know_every_command() {
-    let page = text(&run(NOWHERE, &["man"]));
-    for section in ["EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO", "COMMAND EXEC"] {
-        assert!(page.contains(&format!(".SH {section}\n")), "no {section}");
-    }
-    for args in [&["completions", "bash"][..], &["man"]] {
-        let printed = text(&run(NOWHERE, args));
-        for command in ["ls", "who", "kick", "top", "exec", "doctor"] {
-            assert!(printed.contains(command), "no `{command}` from {args:?}");
-        }
+    let page = ends(NOWHERE, &["man"], 0);
+    let sections = ["EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO", "COMMAND EXEC"];
+    says(&page, &sections.map(|it| format!(".SH {it}\n")));
+    for printed in [page, ends(NOWHERE, &["completions", "bash"], 0)] {
+        says(&printed, &["ls", "who", "kick", "top", "exec", "doctor"]);
     }
 }
 
@@ -87,12 +80,12 @@ fn who_looks_at_the_oldest_of_many_readers_only() {
         scene.put(&format!("locks/a/{reader:x}.r0"));
     }
     scene.put("locks/a/ffff");
-    let output = scene.run(&["who", "a", "--json"]);
-    assert!(output.status.success(), "{output:?}");
-    let found: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    let printed = scene.ends(&["who", "a", "--json"], 0);
+    let (object, said) = printed.split_once('\n').expect("two lines");
+    let found: Value = serde_json::from_str(object).expect("an object");
     let contenders = found["contenders"].as_array().map(Vec::len);
     assert_eq!((contenders, &found["cycle"]), (Some(601), &Value::Null));
-    assert!(text(&output).contains("only the oldest 512"), "{output:?}");
+    says(said, &["only the oldest 512"]);
 }
 
 /// It is not free: it is another name than what was meant.
@@ -101,13 +94,8 @@ fn name_that_nobody_can_lock_is_refused() {
     let scene = Scene::new();
     for command in ["who", "kick"] {
         for name in ["orders/7/", "/orders/7", "orders//7", "orders/<id>", ""] {
-            let output = scene.run(&[command, name]);
-            assert_eq!(output.status.code(), Some(2), "{name}: {}", text(&output));
-            assert!(text(&output).contains("is no name"), "{}", text(&output));
+            says(&scene.ends(&[command, name], 2), &["is no name"]);
         }
-        let output = scene.run(&[command, "locks/orders/7"]);
-        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-        let meant = "did you mean `orders/7`?";
-        assert!(text(&output).contains(meant), "{}", text(&output));
+        says(&scene.ends(&[command, "locks/orders/7"], 1), &["did you mean `orders/7`?"]);
     }
 }
