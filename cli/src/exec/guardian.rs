@@ -227,6 +227,7 @@ fn at(nanos: u64) -> Itimerspec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::link::pair;
 
     #[test]
     fn command_is_started_only_under_a_lock_that_lasts() {
@@ -237,7 +238,7 @@ mod tests {
             (&[Message::Until(now() + grace / 2)], None),
             (&[soon, Message::Signal(15), later], Some(vec![15])),
         ] {
-            let (near, far) = UnixStream::pair().expect("a pair");
+            let (near, far) = pair().expect("a pair");
             near.set_nonblocking(true).expect("a socket");
             messages.iter().for_each(|it| send(&near, *it));
             let started = watch(&far, grace).expect("no error");

@@ -1,25 +1,27 @@
-//! Link between wrapper and guardian: a socket that carries messages of nine bytes, and once a file.
+//! Link between wrapper and guardian: a socket that keeps messages whole, and carries a file once.
 //!
 //! The guardian gets it as its standard input, because no safe call turns the number of an inherited file into a file. The standard
 //! input of the command comes over the link.
 
-use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::cmsg_space;
+use rustix::io::{read, retry_on_intr, write};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 
-/// Bytes of a message: what it is, and a number.
-const LENGTH: usize = 9;
+/// Bytes of a message at most.
+const LENGTH: usize = 64;
 
 /// What wrapper and guardian say to each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Message {
     /// Wrapper: the lock is held until this moment, in nanoseconds of the boot clock.
     Until(u64),
@@ -34,48 +36,24 @@ pub(super) enum Message {
     Ended(u64),
 }
 
-impl Message {
-    fn bytes(self) -> [u8; LENGTH] {
-        let (kind, number) = match self {
-            Self::Until(nanos) => (b'u', nanos),
-            Self::Signal(signal) => (b's', signal),
-            Self::Within(nanos) => (b'w', nanos),
-            Self::TooLate => (b't', 0),
-            Self::Ended(status) => (b'e', status),
-        };
-        let mut bytes = [kind; LENGTH];
-        bytes[1..].copy_from_slice(&number.to_le_bytes());
-        bytes
-    }
-
-    fn parse([kind, number @ ..]: [u8; LENGTH]) -> Option<Self> {
-        let number = u64::from_le_bytes(number);
-        let of_kind = [
-            Self::Until(number),
-            Self::Signal(number),
-            Self::Within(number),
-            Self::TooLate,
-            Self::Ended(number),
-        ];
-        of_kind.into_iter().find(|it| it.bytes()[0] == kind)
-    }
+/// Makes both ends of a link.
+pub(super) fn pair() -> io::Result<(UnixStream, UnixStream)> {
+    let flags = SocketFlags::CLOEXEC;
+    let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    Ok((one.into(), other.into()))
 }
 
 /// Reads a message. `Err`: there is none on a link that does not block (`WouldBlock`), or the other process has gone.
-pub(super) fn receive(mut link: &UnixStream) -> io::Result<Message> {
+pub(super) fn receive(link: &UnixStream) -> io::Result<Message> {
     let mut bytes = [0; LENGTH];
-    // Each is written at once, so none is there in part.
-    link.read_exact(&mut bytes)?;
-    Message::parse(bytes).ok_or_else(|| ErrorKind::InvalidData.into())
+    let length = retry_on_intr(|| read(link, &mut bytes))?;
+    Ok(serde_json::from_slice(&bytes[..length])?)
 }
 
 /// Writes a message to a link that does not block. It fails if the other process has gone, which the next read shows, and if that
 /// process has left too much unread.
-///
-/// Linux puts so short a message into a single buffer of the socket, or refuses all of it: so no part of one is written. `receive`
-/// would take a part for the end of the wrapper, and the guardian would end the command.
-pub(super) fn send(mut link: &UnixStream, message: Message) {
-    let _ = link.write_all(&message.bytes());
+pub(super) fn send(link: &UnixStream, message: Message) {
+    let _ = serde_json::to_vec(&message).map(|bytes| write(link, &bytes));
 }
 
 pub(super) fn send_file(link: &UnixStream, file: BorrowedFd<'_>) -> io::Result<()> {

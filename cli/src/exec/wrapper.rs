@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
-use super::link::{Message, now, receive, send, send_file};
+use super::link::{Message, now, pair, receive, send, send_file};
 use super::speaker::Speaker;
 use super::{KILLED, NAME, TOKEN, family, signals_for_all, status_of_signal};
 use crate::connection::{Connection, value};
@@ -154,7 +154,7 @@ impl Guardian {
         // For the case that the guardian dies: its children are the wrapper's then.
         family::adopt_orphans()?;
         let others = family::children().unwrap_or_default();
-        let (link, other) = UnixStream::pair()?;
+        let (link, other) = pair()?;
         let grace = run.grace().as_nanos();
         let mut process = Command::new("/proc/self/exe");
         // How to reach etcd, and the password, are not for the command.
