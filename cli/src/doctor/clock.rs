@@ -23,19 +23,16 @@ const PATIENCE: Duration = Duration::from_secs(6);
 /// Measures how long a few seconds of etcd's are here. etcd shows what is left of a lease in whole seconds, rounded down.
 pub(super) async fn clock(mut client: Client) -> Finding {
     match measure(&mut client).await {
-        Ok(Some((least, most))) => judge(least, most),
-        Ok(None) => unseen("etcd's leader changed"),
-        Err(failure) => unseen(&failure.to_string()),
+        Ok((least, most)) => judge(least, most),
+        Err(why) => {
+            let what = format!("clock: how fast etcd's runs did not show: {why}");
+            Finding::unseen("clock.unseen", what, AGAIN)
+        }
     }
 }
 
-fn unseen(why: &str) -> Finding {
-    let what = format!("clock: how fast etcd's runs did not show: {why}");
-    Finding::unseen("clock.unseen", what, AGAIN)
-}
-
-/// Returns how long those seconds were here, at least and at most. `None` if another leader came to count the time.
-async fn measure(client: &mut Client) -> Result<Option<(Duration, Duration)>, Failure> {
+/// Returns how long those seconds were here, at least and at most.
+async fn measure(client: &mut Client) -> Result<(Duration, Duration), Failure> {
     let begun = Instant::now();
     let granted = answer(client.lease_grant(TTL, None)).await?;
     let lease = granted.id();
@@ -50,7 +47,7 @@ async fn follow(
     lease: i64,
     leads: Option<u64>,
     begun: Instant,
-) -> Result<Option<(Duration, Duration)>, Failure> {
+) -> Result<(Duration, Duration), Failure> {
     // The leader counts from when it has the lease, which may be after this member's answer.
     answer(client.lease_time_to_live(lease, None)).await?;
     let known = Instant::now();
@@ -59,10 +56,11 @@ async fn follow(
         let asked = Instant::now();
         let left = answer(client.lease_time_to_live(lease, None)).await?;
         if term(left.header()) != leads {
-            return Ok(None);
+            // Another one counts the time.
+            return Err(Failure::Etcd("etcd's leader changed".to_owned()));
         }
         if left.ttl() < TTL - SECS || least > PATIENCE {
-            return Ok(Some((least, begun.elapsed())));
+            return Ok((least, begun.elapsed()));
         }
         // By then those seconds were not over.
         least = asked - known;

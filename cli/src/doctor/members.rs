@@ -31,13 +31,20 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
     let (mut serving, mut leaderless) = (None, None);
     let mut refuse = false;
     for (endpoint, answered) in all(connection.each()?, first).await {
-        let (client, status) = match answered {
-            Ok(answered) => answered,
+        match answered {
+            Ok((client, Some(status))) => {
+                let place = if status.leader() == 0 { &mut leaderless } else { &mut serving };
+                place.get_or_insert_with(|| client.clone());
+                clients.push((endpoint, client));
+            }
+            Ok((client, None)) => {
+                serving.get_or_insert(client);
+                denied.push(endpoint);
+            }
             Err(Failure::Login(why)) => {
                 // What etcd itself said.
                 let spoken = why.find("etcdserver: ").map_or(&*why, |at| &why[at..]);
                 refused.push(format!("{endpoint} ({spoken})"));
-                continue;
             }
             Err(failure @ Failure::Way(_)) => {
                 refuse = true;
@@ -45,23 +52,9 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
                 let text = text.strip_prefix("etcd failed: ").unwrap_or(&text);
                 let what = format!("connection: {text}");
                 findings.push(Finding::bad("connection.refused", what, CERTIFICATES));
-                continue;
             }
-            Err(failure) => {
-                findings.push(unreachable(&endpoint, &failure));
-                continue;
-            }
-        };
-        match status.map(|status| status.leader()) {
-            None => {
-                denied.push(endpoint);
-                serving = serving.or(Some(client));
-                continue;
-            }
-            Some(0) => leaderless = leaderless.or(Some(client.clone())),
-            Some(_) => serving = serving.or(Some(client.clone())),
+            Err(failure) => findings.push(unreachable(&endpoint, &failure)),
         }
-        clients.push((endpoint, client));
     }
     if !refused.is_empty() {
         refuse = true;
