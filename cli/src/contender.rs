@@ -46,7 +46,7 @@ pub(crate) fn queued_for(contender: &Contender) -> Option<Duration> {
     ago(contender.holder()?.queued_since())
 }
 
-pub(crate) fn standing(contender: &Contender) -> &'static str {
+fn standing(contender: &Contender) -> &'static str {
     match contender.standing() {
         Standing::Holds => "holds",
         Standing::MayHold => "may hold",
@@ -64,6 +64,12 @@ pub(crate) fn time(contender: &Contender) -> String {
         (None, Some(_)) => "<1s".to_owned(),
         (None, None) => "?".to_owned(),
     }
+}
+
+/// What `who` and `top` show of it: whether it holds the name, which process it is, in what mode, and for how long.
+pub(crate) fn cells(contender: &Contender) -> [String; 4] {
+    let mode = contender.sharing().word().to_owned();
+    [standing(contender).to_owned(), process(contender), mode, time(contender)]
 }
 
 /// All that is known of it. Names of fields stay as they are; more may come.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::connection::{Connection, answer};
-use crate::contender::{object, process, standing, time};
+use crate::contender::{cells, object};
 use crate::cycle;
 use crate::failure::Failure;
 use crate::output::{on_terminal, print, print_object, say};
@@ -31,15 +31,10 @@ pub(crate) async fn who(connection: &Connection<'_>, name: &str) -> Result<bool,
     }
     let mut page = Page::new(["", "PROCESS", "MODE", "FOR", "LEASE", "ALSO ASKED FOR"]);
     for contender in queue.contenders() {
+        let [standing, process, mode, time] = cells(contender);
         let lease = contender.lease();
-        page.row([
-            standing(contender).to_owned(),
-            process(contender),
-            contender.sharing().word().to_owned(),
-            time(contender),
-            lease.map_or_else(|| "none: never expires".to_owned(), |it| format!("{it:x}")),
-            contender.group().join(" "),
-        ])?;
+        let lease = lease.map_or_else(|| "none: never expires".to_owned(), |it| format!("{it:x}"));
+        page.row([standing, process, mode, time, lease, contender.group().join(" ")])?;
     }
     page.flush()?;
     if on_terminal() {

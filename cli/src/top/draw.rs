@@ -6,7 +6,7 @@ use ratatui::style::{Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Row as Cells, Table, TableState};
 
-use super::model::{Mode, Model, few};
+use super::model::{Mode, Model, Place, few};
 use crate::output::{Shown, lines};
 
 const GAP: u16 = 1;
@@ -46,7 +46,7 @@ fn notices(model: &Model) -> impl Iterator<Item = String> {
     let kicks = model.kicks.then(|| "a kick is under way".to_owned());
     let note = Some(model.note.clone()).filter(|note| !note.is_empty());
     let question = (model.mode == Mode::Asks).then(|| {
-        let holders: Vec<_> = model.holders().map(|it| &*it.process).collect();
+        let holders: Vec<_> = model.holders().map(Place::process).collect();
         let many = match holders.len() {
             1 => String::new(),
             many => format!("{many} holders: "),
@@ -121,14 +121,7 @@ fn contenders(frame: &mut Frame<'_>, area: Rect, model: &Model, name: &str) -> S
             format!("{name}: contenders {first} to {last} of {many}, in order")
         }
     };
-    let rows = places.into_iter().map(|place| {
-        vec![
-            place.standing.to_owned(),
-            place.process.clone(),
-            place.mode.to_owned(),
-            place.time.clone(),
-        ]
-    });
+    let rows = places.into_iter().map(|place| place.cells.to_vec());
     let columns = [("", 8), ("PROCESS", PROCESS), ("MODE", 9), ("FOR", 8)];
     frame.render_widget(table(&columns, 1, area.width, rows), area);
     head

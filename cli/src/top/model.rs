@@ -11,13 +11,16 @@ use crate::row::Row;
 /// A contender of the name that is looked into.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Place {
-    pub(super) standing: &'static str,
-    pub(super) process: String,
-    pub(super) mode: &'static str,
-    pub(super) time: String,
+    pub(super) cells: [String; 4],
     pub(super) target: Target,
     /// It is known to hold the name.
     pub(super) holds: bool,
+}
+
+impl Place {
+    pub(super) fn process(&self) -> &str {
+        &self.cells[1]
+    }
 }
 
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use super::departures::{Departures, count};
 use super::draw::draw;
 use super::model::{Effect, Model, Place, Seen, few};
 use crate::connection::{Connection, answer};
-use crate::contender::{process, standing, time};
+use crate::contender::cells;
 use crate::failure::Failure;
 use crate::kick::{Target, is_known_to_hold};
 use crate::options::Top;
@@ -169,10 +169,7 @@ async fn contenders(connection: &Connection<'_>, name: &str) -> Result<Vec<Place
 
 fn place(contender: &Contender) -> Place {
     Place {
-        standing: standing(contender),
-        process: process(contender),
-        mode: contender.sharing().word(),
-        time: time(contender),
+        cells: cells(contender),
         target: Target::of(contender),
         holds: is_known_to_hold(contender),
     }
@@ -183,9 +180,9 @@ async fn kick_all(client: Client, root: String, holders: Vec<Place>) -> String {
     let ask = async |it: &Place| it.target.request(&mut client.clone(), &root).await;
     let outcomes = join_all(holders.iter().map(ask)).await;
     let (mut taken, mut others) = (vec![], vec![]);
-    for (Place { process, .. }, outcome) in holders.iter().zip(outcomes) {
+    for (process, outcome) in holders.iter().map(Place::process).zip(outcomes) {
         match outcome {
-            Ok(outcome) if outcome.is_taken() => taken.push(process.as_str()),
+            Ok(outcome) if outcome.is_taken() => taken.push(process),
             Ok(outcome) => others.push(outcome.text(process, None)),
             Err(why) => {
                 others.push(format!("whether it was taken from {process} is not known: {why}"));

@@ -31,10 +31,8 @@ fn rows() -> Vec<Row> {
 
 fn places() -> Vec<Place> {
     let place = |process: &str, holds| Place {
-        standing: if holds { "holds" } else { "waits" },
-        process: process.to_owned(),
-        mode: "exclusive",
-        time: "3s".to_owned(),
+        cells: [if holds { "holds" } else { "waits" }, process, "exclusive", "3s"]
+            .map(String::from),
         target: Target { key: process.into(), created: 7, changed: 7, call: None },
         holds,
     };

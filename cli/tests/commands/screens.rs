@@ -10,26 +10,23 @@ use crate::scene::{PATIENCE, Scene, await_shown, on_terminal};
 /// The first lease; the others follow.
 const LEASE: i64 = 0x3375_a208_2950_1600;
 
-/// Keys under leases, each with the process and the function of its record, if it has one; the first has revision 2.
+/// A process, the function that asked, and what its task holds while it waits.
+type Call = (u32, &'static str, &'static str);
+
+/// Keys under leases, each with the call of its record, if it has one; the first has revision 2.
 ///
 /// Two processes wait for each other, one of three permits may wait, and `etcdctl lock` waits too.
-const KEYS: [(&str, Option<(u32, &str)>); 9] = [
-    ("locks/orders/7/1", Some((5711, "shop::invoice"))),
-    ("locks/accounts/3/2", Some((5712, "shop::pay"))),
-    ("locks/orders/7/2", Some((5712, "shop::pay"))),
-    ("locks/accounts/3/1", Some((5711, "shop::invoice"))),
+const KEYS: [(&str, Option<Call>); 9] = [
+    ("locks/orders/7/1", Some((5711, "shop::invoice", ""))),
+    ("locks/accounts/3/2", Some((5712, "shop::pay", ""))),
+    ("locks/orders/7/2", Some((5712, "shop::pay", r#",["locks/accounts/3/2",3]"#))),
+    ("locks/accounts/3/1", Some((5711, "shop::invoice", r#",["locks/orders/7/1",2]"#))),
     ("locks/orders/7/3f", None),
-    ("locks/imports/4.p0", Some((5714, "importer::run"))),
+    ("locks/imports/4.p0", Some((5714, "importer::run", ""))),
     ("locks/imports/5.p0", None),
     // The session key of a process without a lock.
     ("locks%s/9", None),
-    ("locks/reports/7.r0", Some((5717, "reports::show"))),
-];
-
-/// What the tasks of two of them hold, which wait.
-const HOLDS: [(&str, &str); 2] = [
-    ("locks/orders/7/2", r#",["locks/accounts/3/2",3]"#),
-    ("locks/accounts/3/1", r#",["locks/orders/7/1",2]"#),
+    ("locks/reports/7.r0", Some((5717, "reports::show", ""))),
 ];
 
 fn shop() -> Scene {
@@ -37,14 +34,11 @@ fn shop() -> Scene {
     scene.runtime.block_on(async {
         let client = Client::connect([scene.etcd.endpoint()], None).await;
         let mut client = client.expect("a client");
-        let records = KEYS.map(|(key, process)| (key, process.map_or_else(String::new, record)));
-        for ((key, mut value), lease) in records.into_iter().zip(LEASE..) {
-            if let Some((_, holds)) = HOLDS.iter().find(|(of, _)| *of == key) {
-                value.insert_str(value.len() - "]}".len(), holds);
-            }
+        for ((key, call), lease) in KEYS.into_iter().zip(LEASE..) {
             let id = LeaseGrantOptions::new().with_id(lease);
             client.lease_grant(600, Some(id)).await.expect("a lease");
             let options = PutOptions::new().with_lease(lease);
+            let value = call.map_or_else(String::new, record);
             client.put(key, value, Some(options)).await.expect("a put");
         }
     });
@@ -52,10 +46,10 @@ fn shop() -> Scene {
 }
 
 /// Record of a call that waits or holds since a time to come, which is shown as a moment ago.
-fn record((process, function): (u32, &str)) -> String {
+fn record((process, function, holds): Call) -> String {
     let since = "2999-01-01T00:00:00.000Z";
     format!(
-        r#"{{"host":"vm","pid":{process},"service":"shop","function":"{function}","template":"orders/<id>","queued_since":"{since}","held_since":"{since}","keys":[["locks/carts/{process}/1",0]]}}"#
+        r#"{{"host":"vm","pid":{process},"service":"shop","function":"{function}","template":"orders/<id>","queued_since":"{since}","held_since":"{since}","keys":[["locks/carts/{process}/1",0]{holds}]}}"#
     )
 }
 
