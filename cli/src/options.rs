@@ -83,9 +83,9 @@ pub(crate) enum Command {
     },
     /// Take a lock away from its holder
     ///
-    /// It deletes the holder's key, after it has asked, if the key is still as it was read: so no later process is hit, and no later
-    /// call of the same process that has held the lock for a second. In its first second such a call is not told from the one before.
-    /// All readers of a process share one key. Of permits only those are taken that are known to be held; `--holder` names another.
+    /// It asks the holder's process, which drops the body of the call that was shown and then gives up the lock: no other body runs
+    /// before that, and a later call of the process keeps the lock. `--force` is for a process that does not answer. All readers of a
+    /// process share one key. Of permits only those are taken that are known to be held; `--holder` names another.
     Kick(Kick),
     /// Watch the names that are locked: by waiters, hold time or contenders gone a second; look into one, and kick
     ///
