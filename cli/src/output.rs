@@ -2,6 +2,7 @@
 //!
 //! Keys, values, records, versions and errors come from others, so every line is escaped here, whatever it is made of.
 
+use std::borrow::Cow;
 use std::fmt::{self, Arguments, Display, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::iter;
@@ -51,22 +52,9 @@ pub(crate) fn print_paragraph(mark: &str, text: &str) -> io::Result<()> {
 
 /// Breaks a text between words into lines of this width. A longer word has a line of its own.
 pub(crate) fn lines(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let mut left = 0;
-    for word in Shown(text).to_string().split(' ') {
-        let wanted = word.chars().count() + 1;
-        match lines.last_mut() {
-            Some(line) if wanted <= left => {
-                line.extend([" ", word]);
-                left -= wanted;
-            }
-            _ => {
-                lines.push(word.to_owned());
-                left = (width + 1).saturating_sub(wanted);
-            }
-        }
-    }
-    lines
+    let whole = textwrap::Options::new(width).break_words(false);
+    let whole = whole.word_splitter(textwrap::WordSplitter::NoHyphenation);
+    textwrap::wrap(&Shown(text).to_string(), whole).into_iter().map(Cow::into_owned).collect()
 }
 
 /// Prints fields in a line, between tabs.
