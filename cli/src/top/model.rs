@@ -217,14 +217,12 @@ impl Model {
     }
 
     fn why_not_kick(&self) -> Option<&'static str> {
-        if self.kicks {
-            return Some("the last kick has not been answered");
+        match self.places {
+            _ if self.kicks => Some("the last kick has not been answered"),
+            None => Some("who holds it is being read"),
+            Some(_) if self.holders().next().is_none() => Some("no process is known to hold it"),
+            Some(_) => None,
         }
-        if self.places.is_none() {
-            return Some("who holds it is being read");
-        }
-        let holds = self.holders().next().is_some();
-        (!holds).then_some("no process is known to hold it")
     }
 
     fn in_question(&mut self, key: KeyCode) -> Effect {

@@ -2,10 +2,10 @@
 
 use std::future::{Future, pending};
 use std::io::{self, IsTerminal};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::{Duration, Instant};
 
-use etcd_locked::Contender;
+use etcd_locked::Queue;
 use etcd_locked::etcd_client::Client;
 use futures_util::future::join_all;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -13,7 +13,7 @@ use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::departures::{Departures, count};
+use super::departures::{Departures, count, rates};
 use super::draw::draw;
 use super::model::{Effect, Model, Place, Seen, few};
 use crate::connection::{Connection, answer};
@@ -36,8 +36,8 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
     // It lasts longer than an endpoint may.
     let client = connection.locks.client().await?;
     let departures = Departures::default();
-    let (prefix, below) = (connection.prefix.clone(), options.below.clone());
-    tokio::spawn(count(client.clone(), prefix, below, departures.clone()));
+    let counting = count(client.clone(), &connection.prefix, &options.below, &departures);
+    let mut counting = pin!(counting);
     let mut model = Model::default();
     let read = |name: Option<&str>, after| {
         let name = name.map(str::to_owned);
@@ -60,6 +60,7 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
             let effect = tokio::select! {
                 event = events.recv() => act(&mut model, event),
                 _ = terminated.recv() => Effect::Quit,
+                never = &mut counting => match never {},
                 said = &mut kick => {
                     model.kicked(said);
                     kick = Box::pin(pending());
@@ -140,7 +141,7 @@ async fn read(
         None => names(connection, options).await.map(Seen::Names),
     };
     // After a failure too: while etcd answers no read, the counts must not grow by every name.
-    let rates = departures.take();
+    let rates = rates(departures);
     let mut seen = seen?;
     if let (Seen::Names(rows), Some(rates)) = (&mut seen, rates) {
         for row in rows {
@@ -163,16 +164,10 @@ async fn names(connection: &Connection<'_>, options: &Top) -> Result<Vec<Row>, F
 /// The contenders of a name; none if it is free.
 async fn contenders(connection: &Connection<'_>, name: &str) -> Result<Vec<Place>, Failure> {
     let queue = answer(connection.locks.queue(name)).await?;
-    let places = queue.map(|queue| queue.contenders().iter().map(place).collect());
-    Ok(places.unwrap_or_default())
-}
-
-fn place(contender: &Contender) -> Place {
-    Place {
-        cells: cells(contender),
-        target: Target::of(contender),
-        holds: is_known_to_hold(contender),
-    }
+    let contenders = queue.iter().flat_map(Queue::contenders);
+    let place =
+        |it| Place { cells: cells(it), target: Target::of(it), holds: is_known_to_hold(it) };
+    Ok(contenders.map(place).collect())
 }
 
 /// Asks these for the lock; returns what to say.
