@@ -43,18 +43,6 @@ fn main() -> ExitCode {
             });
         }
     };
-    // These two need no runtime.
-    #[cfg(target_os = "linux")]
-    match &options.command {
-        Command::Guardian { grace_ns, command } => {
-            exec::guardian(*grace_ns, command);
-            return ExitCode::SUCCESS;
-        }
-        Command::Launcher { guardian, command } => {
-            return ExitCode::from(exec::launcher(*guardian, command));
-        }
-        _ => {}
-    }
     match run(options) {
         Ok(status) => ExitCode::from(status),
         // What is piped into `head` ends without a word. A command whose status says more does not end by it: see `doctor`.
@@ -132,9 +120,14 @@ async fn run(options: Options) -> Result<u8, Failure> {
             print_own(&man()?)?;
             true
         }
-        // They are carried out without a runtime.
+        // These two block: they need no runtime.
         #[cfg(target_os = "linux")]
-        Command::Guardian { .. } | Command::Launcher { .. } => false,
+        Command::Guardian { grace_ns, command } => {
+            exec::guardian(*grace_ns, command);
+            true
+        }
+        #[cfg(target_os = "linux")]
+        Command::Launcher { guardian, command } => return Ok(exec::launcher(*guardian, command)),
     };
     Ok(u8::from(!done)) // 1: nothing was found, or done
 }
