@@ -40,30 +40,24 @@ impl<'a> Connection<'a> {
         })
     }
 
-    /// The contenders of a name; says so if there are none.
+    /// The contenders of a name; says so if there are none. Refuses what no service can lock.
     pub(crate) async fn queue(&self, name: &str) -> Result<Option<Queue>, Failure> {
         let queue = answer(self.locks.queue(name)).await?;
         if queue.is_none() {
-            self.check(name)?;
+            if name.lock_name().text().is_none() {
+                let like = "write it as `ls` shows it, such as orders/7";
+                return Err(Failure::Usage(format!("`{name}` is no name: {like}")));
+            }
+            let prefix = &self.prefix;
+            // What looks like a key is another name than what was meant.
+            if let Some(below) = name.strip_prefix(prefix).filter(|below| !below.is_empty()) {
+                say(format_args!(
+                    "a name stands without the prefix `{prefix}`: did you mean `{below}`?"
+                ));
+            }
             say(format_args!("`{name}` is free: no process holds it or waits for it"));
         }
         Ok(queue)
-    }
-
-    /// Refuses what no service can lock, and what looks like a key: it is another name than what was meant.
-    fn check(&self, name: &str) -> Result<(), Failure> {
-        let below = name.strip_prefix(&self.prefix);
-        if name.lock_name().text().is_none() {
-            let like = "write it as `ls` shows it, such as orders/7";
-            return Err(Failure::Usage(format!("`{name}` is no name: {like}")));
-        }
-        if let Some(below) = below.filter(|below| !below.is_empty()) {
-            say(format_args!(
-                "a name stands without the prefix `{}`: did you mean `{below}`?",
-                self.prefix
-            ));
-        }
-        Ok(())
     }
 
     /// What keys begin with that ask a holder for its lock (rule P40).
