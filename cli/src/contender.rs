@@ -21,17 +21,15 @@ pub(crate) fn process(contender: &Contender) -> String {
 /// does.
 pub(crate) fn holders(queue: &Queue) -> Option<String> {
     let mut holds = queue.holders();
-    let first = process(holds.next()?);
+    let mut text = process(holds.next()?);
     let (more, may): (Vec<_>, Vec<_>) = holds.partition(|it| it.standing() == Standing::Holds);
-    let more = match more.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let may = match may.len() {
-        0 => String::new(),
-        may => format!(", {may} may hold it"),
-    };
-    Some(first + &more + &may)
+    if !more.is_empty() {
+        text += &format!(" and {} more", more.len());
+    }
+    if !may.is_empty() {
+        text += &format!(", {} may hold it", may.len());
+    }
+    Some(text)
 }
 
 /// How long it has held its name; nothing of a client of another kind.

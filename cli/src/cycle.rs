@@ -40,11 +40,11 @@ pub(crate) async fn of(connection: &Connection<'_>, queue: &Queue) -> Result<Vec
             }
         }
     }
-    match queue.contenders().len() > Search::CONTENDERS as usize {
-        true => Err(Failure::Etcd(format!(
-            "of its contenders only the oldest {} are looked at",
-            Search::CONTENDERS
-        ))),
+    let most = Search::CONTENDERS;
+    match queue.contenders().len() > most as usize {
+        true => {
+            Err(Failure::Etcd(format!("of its contenders only the oldest {most} are looked at")))
+        }
         false => Ok(Vec::new()),
     }
 }

@@ -35,37 +35,31 @@ pub(super) async fn clock(mut client: Client) -> Finding {
 async fn measure(client: &mut Client) -> Result<(Duration, Duration), Failure> {
     let begun = Instant::now();
     let granted = answer(client.lease_grant(TTL, None)).await?;
-    let lease = granted.id();
-    let here = follow(client, lease, term(granted.header()), begun).await;
+    let (lease, leads) = (granted.id(), term(granted.header()));
+    let here = async {
+        // The leader counts from when it has the lease, which may be after this member's answer.
+        answer(client.lease_time_to_live(lease, None)).await?;
+        let known = Instant::now();
+        let mut least = Duration::ZERO;
+        loop {
+            let asked = Instant::now();
+            let left = answer(client.lease_time_to_live(lease, None)).await?;
+            if term(left.header()) != leads {
+                // Another one counts the time.
+                return Err(Failure::Etcd("etcd's leader changed".to_owned()));
+            }
+            if left.ttl() < TTL - SECS || least > PATIENCE {
+                return Ok((least, begun.elapsed()));
+            }
+            // By then those seconds were not over.
+            least = asked - known;
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+    .await;
     // etcd ends it anyhow.
     let _ = answer(client.lease_revoke(lease)).await;
     here
-}
-
-async fn follow(
-    client: &mut Client,
-    lease: i64,
-    leads: Option<u64>,
-    begun: Instant,
-) -> Result<(Duration, Duration), Failure> {
-    // The leader counts from when it has the lease, which may be after this member's answer.
-    answer(client.lease_time_to_live(lease, None)).await?;
-    let known = Instant::now();
-    let mut least = Duration::ZERO;
-    loop {
-        let asked = Instant::now();
-        let left = answer(client.lease_time_to_live(lease, None)).await?;
-        if term(left.header()) != leads {
-            // Another one counts the time.
-            return Err(Failure::Etcd("etcd's leader changed".to_owned()));
-        }
-        if left.ttl() < TTL - SECS || least > PATIENCE {
-            return Ok((least, begun.elapsed()));
-        }
-        // By then those seconds were not over.
-        least = asked - known;
-        tokio::time::sleep(EVERY).await;
-    }
 }
 
 fn term(header: Option<&ResponseHeader>) -> Option<u64> {

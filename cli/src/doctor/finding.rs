@@ -22,12 +22,8 @@ impl Finding {
         Self { code, well: Some(true), what: what.into(), mend: String::new() }
     }
 
-    pub(super) fn bad(
-        code: &'static str,
-        what: impl Into<String>,
-        mend: impl Into<String>,
-    ) -> Self {
-        Self { code, well: Some(false), what: what.into(), mend: mend.into() }
+    pub(super) fn bad(code: &'static str, what: impl Into<String>, mend: &str) -> Self {
+        Self { code, well: Some(false), what: what.into(), mend: mend.to_owned() }
     }
 
     pub(super) fn unseen(code: &'static str, what: impl Into<String>, mend: &str) -> Self {

@@ -91,7 +91,7 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
                     Finding::bad(
                         "member.version",
                         format!("member {endpoint}: etcd {version}: {bugs}"),
-                        format!("upgrade to {RECOMMENDED_ETCD}"),
+                        &format!("upgrade to {RECOMMENDED_ETCD}"),
                     )
                 }));
             }

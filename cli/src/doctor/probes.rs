@@ -127,7 +127,7 @@ fn right(begins: &str, what: &str, result: Result<(), Failure>) -> Finding {
         Err(Failure::Denied(_)) => Finding::bad(
             "right.missing",
             format!("rights: this user may not {what}"),
-            format!(
+            &format!(
                 "grant it to a role of the user: etcdctl role grant-permission ROLE readwrite --prefix=true {begins}"
             ),
         ),
