@@ -65,7 +65,7 @@ fn guard(grace: u64, command: &[OsString], speaker: &Speaker) -> io::Result<()> 
             break;
         }
         timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &at(guarded.watch.next()))?;
-        if wait_for(&link, &wakeup, &timer, guarded.is_alone)? {
+        if guarded.wait(&link, &wakeup, &timer)? {
             ended = family::reap_orphans(guarded.leader);
         }
     }
@@ -79,7 +79,7 @@ fn guard(grace: u64, command: &[OsString], speaker: &Speaker) -> io::Result<()> 
         ));
     }
     if let Some(status) = status.or(ended) {
-        send(&link, Message::Ended(status.into()));
+        send(&link, Message::Ended(status));
     }
     Ok(())
 }
@@ -100,31 +100,6 @@ fn start(command: &[OsString], stdin: OwnedFd) -> io::Result<Pid> {
     Ok(Pid::from_child(&child))
 }
 
-/// Waits for a message, a signal or the time; tells whether there was a signal.
-fn wait_for(
-    link: &UnixStream,
-    wakeup: &UnixStream,
-    timer: &OwnedFd,
-    is_alone: bool,
-) -> io::Result<bool> {
-    let mut all = [
-        PollFd::new(timer, PollFlags::IN),
-        PollFd::new(wakeup, PollFlags::IN),
-        PollFd::new(link, PollFlags::IN),
-    ];
-    // A link whose other end has gone is always ready.
-    let all = match is_alone {
-        true => &mut all[..2],
-        false => &mut all,
-    };
-    rustix::io::retry_on_intr(|| poll(all, None))?;
-    let mut woken = Vec::new();
-    let mut wakeup = wakeup;
-    // It fails once nothing is left to read, which stays.
-    let _ = wakeup.read_to_end(&mut woken);
-    Ok(!woken.is_empty())
-}
-
 #[derive(Debug)]
 struct Guarded<'a> {
     leader: Pid,
@@ -137,6 +112,24 @@ struct Guarded<'a> {
 }
 
 impl Guarded<'_> {
+    /// Waits for a message, a signal or the time; tells whether there was a signal.
+    fn wait(
+        &self,
+        link: &UnixStream,
+        mut wakeup: &UnixStream,
+        timer: &OwnedFd,
+    ) -> io::Result<bool> {
+        let all = [timer.as_fd(), wakeup.as_fd(), link.as_fd()];
+        let mut all = all.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN));
+        // A link whose other end has gone is always ready.
+        let polled = if self.is_alone { 2 } else { 3 };
+        rustix::io::retry_on_intr(|| poll(&mut all[..polled], None))?;
+        let mut woken = Vec::new();
+        // It fails once nothing is left to read, which stays.
+        let _ = wakeup.read_to_end(&mut woken);
+        Ok(!woken.is_empty())
+    }
+
     /// Does what is due; tells whether the command had to be killed, once it is over.
     fn over(&mut self, link: &UnixStream) -> Option<bool> {
         while !self.is_alone {
@@ -181,9 +174,8 @@ impl Guarded<'_> {
         self.watch.end(now().saturating_add(within));
     }
 
-    fn pass_on(&self, signal: u64) {
-        let signal = i32::try_from(signal).ok().and_then(Signal::from_named_raw);
-        if let Some(signal) = signal {
+    fn pass_on(&self, signal: i32) {
+        if let Some(signal) = Signal::from_named_raw(signal) {
             self.signal(signal);
         }
     }
@@ -196,7 +188,7 @@ impl Guarded<'_> {
 
 /// Waits until it is known when the command must have ended; returns the signals that came before, too. `None`: the command is not
 /// to be started, and the wrapper knows why.
-fn watch(link: &UnixStream, grace: u64) -> io::Result<Option<(Watch, Vec<u64>)>> {
+fn watch(link: &UnixStream, grace: u64) -> io::Result<Option<(Watch, Vec<i32>)>> {
     // It waits for the first message. Whatever else comes then, the wrapper has gone or is about to.
     let Ok(Message::Until(mut stop)) = receive(link) else {
         return Ok(None);

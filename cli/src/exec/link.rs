@@ -26,14 +26,14 @@ pub(super) enum Message {
     /// Wrapper: the lock is held until this moment, in nanoseconds of the boot clock.
     Until(u64),
     /// Wrapper: this signal is for the command.
-    Signal(u64),
+    Signal(i32),
     /// Wrapper: the lock is renewed no more, and the command has to end within this time, in nanoseconds. It is zero once the lock is
     /// lost; an operator who asks for the lock gets it after the command's end.
     Within(u64),
     /// Guardian: the command was not started, because the lock was lost before, or about to be.
     TooLate,
     /// Guardian: nothing of the command is left; its exit status.
-    Ended(u64),
+    Ended(u8),
 }
 
 /// Makes both ends of a link.
@@ -44,15 +44,15 @@ pub(super) fn pair() -> io::Result<(UnixStream, UnixStream)> {
 }
 
 /// Reads a message. `Err`: there is none on a link that does not block (`WouldBlock`), or the other process has gone.
-pub(super) fn receive(link: &UnixStream) -> io::Result<Message> {
+pub(super) fn receive(link: impl AsFd) -> io::Result<Message> {
     let mut bytes = [0; LENGTH];
-    let length = retry_on_intr(|| read(link, &mut bytes))?;
+    let length = retry_on_intr(|| read(&link, &mut bytes))?;
     Ok(serde_json::from_slice(&bytes[..length])?)
 }
 
 /// Writes a message to a link that does not block. It fails if the other process has gone, which the next read shows, and if that
 /// process has left too much unread.
-pub(super) fn send(link: &UnixStream, message: Message) {
+pub(super) fn send(link: impl AsFd, message: Message) {
     let _ = serde_json::to_vec(&message).map(|bytes| write(link, &bytes));
 }
 
@@ -61,7 +61,7 @@ pub(super) fn send_file(link: &UnixStream, file: BorrowedFd<'_>) -> io::Result<(
     let mut files = SendAncillaryBuffer::new(&mut space);
     let all = [file];
     files.push(SendAncillaryMessage::ScmRights(&all));
-    sendmsg(link.as_fd(), &[IoSlice::new(b"f")], &mut files, SendFlags::NOSIGNAL)?;
+    sendmsg(link, &[IoSlice::new(b"f")], &mut files, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
@@ -69,7 +69,7 @@ pub(super) fn send_file(link: &UnixStream, file: BorrowedFd<'_>) -> io::Result<(
 pub(super) fn receive_file(link: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut files = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(link.as_fd(), &mut [IoSliceMut::new(&mut [0])], &mut files, RecvFlags::CMSG_CLOEXEC)?;
+    recvmsg(link, &mut [IoSliceMut::new(&mut [0])], &mut files, RecvFlags::CMSG_CLOEXEC)?;
     let received = files.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,

@@ -3,7 +3,6 @@
 use std::future::IntoFuture;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,6 +11,7 @@ use std::time::Duration;
 use etcd_locked::{Acquire, LockError, LockGuard, LockMode, LossCause, Name};
 use rustix::process::Pid;
 use tokio::io::Interest;
+use tokio::net::UnixStream;
 use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -144,8 +144,6 @@ struct Guardian {
     others: Vec<Pid>,
     /// How often the guardian learns until when the lock is held.
     every: Duration,
-    /// Tells when there is a message.
-    readable: tokio::net::UnixStream,
     link: UnixStream,
 }
 
@@ -174,8 +172,8 @@ impl Guardian {
             .spawn()?;
         send_file(&link, io::stdin().as_fd())?;
         link.set_nonblocking(true)?;
-        let readable = tokio::net::UnixStream::from_std(link.try_clone()?)?;
-        Ok(Self { process, others, every: run.ttl / 20, readable, link })
+        let link = UnixStream::from_std(link)?;
+        Ok(Self { process, others, every: run.ttl / 20, link })
     }
 
     /// Serves the guardian until nothing of the command is left; returns the exit status.
@@ -217,14 +215,12 @@ impl Guardian {
         send(link, Message::Until(until(held)));
         loop {
             tokio::select! {
-                message = self.readable.async_io(Interest::READABLE, read) => return match message {
-                    Ok(Message::Ended(status)) => (u8::try_from(status).unwrap_or(u8::MAX), None),
+                message = link.async_io(Interest::READABLE, read) => return match message {
+                    Ok(Message::Ended(status)) => (status, None),
                     Ok(Message::TooLate) => (run.options.conflict_exit_code, Some(TOO_LATE)),
                     _ => (KILLED, Some("the guardian does not answer any more: the command is killed")),
                 },
-                Some(signal) = run.signals.recv() => {
-                    send(link, Message::Signal(signal.unsigned_abs().into()));
-                }
+                Some(signal) = run.signals.recv() => send(link, Message::Signal(signal)),
                 cause = &mut lost, if overdue.is_none() => {
                     // One that an operator asks for is held until the command has ended, in its own time.
                     let time = match cause {
@@ -237,9 +233,7 @@ impl Guardian {
                 () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
                     return (KILLED, Some("the lock was lost: the command is killed"));
                 }
-                _ = tick.tick(), if overdue.is_none() => {
-                    send(link, Message::Until(until(held)));
-                }
+                _ = tick.tick(), if overdue.is_none() => send(link, Message::Until(until(held))),
             }
         }
     }
