@@ -46,17 +46,15 @@ pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<
             Ok((outcome, stops)) => {
                 all &= outcome.is_taken();
                 // The lock is taken away already, also if this cannot be written.
-                let _ = if connection.json {
-                    let object = json!({
+                let _ = match connection.json {
+                    true => print_object(&json!({
                         "name": name,
                         "taken": outcome.is_taken(),
                         "outcome": outcome.word(),
                         "holder": object(holder),
                         "stops_within_ms": stops.map(|it| it.as_millis()),
-                    });
-                    print_object(&object)
-                } else {
-                    print(&outcome.text(&who, stops))
+                    })),
+                    false => print(&outcome.text(&who, stops)),
                 };
             }
             Err(failure) => {

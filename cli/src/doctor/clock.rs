@@ -33,6 +33,7 @@ pub(super) async fn clock(mut client: Client) -> Finding {
 
 /// Returns how long those seconds were here, at least and at most.
 async fn measure(client: &mut Client) -> Result<(Duration, Duration), Failure> {
+    let term = |header: Option<&ResponseHeader>| header.map(ResponseHeader::raft_term);
     let begun = Instant::now();
     let granted = answer(client.lease_grant(TTL, None)).await?;
     let (lease, leads) = (granted.id(), term(granted.header()));
@@ -60,10 +61,6 @@ async fn measure(client: &mut Client) -> Result<(Duration, Duration), Failure> {
     // etcd ends it anyhow.
     let _ = answer(client.lease_revoke(lease)).await;
     here
-}
-
-fn term(header: Option<&ResponseHeader>) -> Option<u64> {
-    header.map(ResponseHeader::raft_term)
 }
 
 fn judge(least: Duration, most: Duration) -> Finding {

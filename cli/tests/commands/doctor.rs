@@ -44,19 +44,6 @@ fn names_every_right_that_is_missing() {
     says(&denied, &["permission denied", "`etcd-locked doctor`"]);
 }
 
-/// Puts keys as fast as etcd takes them, as long as the runtime lives.
-fn keep_busy(runtime: &Runtime, endpoint: &str) {
-    let client = runtime.block_on(Client::connect([endpoint], None));
-    let client = client.expect("etcd is there");
-    for writer in 0..64 {
-        let mut client = client.clone();
-        runtime.spawn(async move {
-            // It fails at the end of the runtime, at the latest.
-            while client.put(format!("load/{writer}"), "", None).await.is_ok() {}
-        });
-    }
-}
-
 /// The log of a busy etcd has moved on by thousands of entries until a stopped member is given up.
 #[test]
 fn blames_a_stopped_member_and_no_other() {
@@ -64,7 +51,15 @@ fn blames_a_stopped_member_and_no_other() {
     let leader = cluster.await_leader().expect("a leader");
     let [first, stopped, last] = [0, 1, 2].map(|at| &cluster.members()[(leader + at) % 3]);
     let runtime = Runtime::new().expect("a runtime");
-    keep_busy(&runtime, &first.endpoint());
+    let client = runtime.block_on(Client::connect([first.endpoint()], None));
+    let client = client.expect("etcd is there");
+    for writer in 0..64 {
+        let mut client = client.clone();
+        runtime.spawn(async move {
+            // As fast as etcd takes them, until the runtime ends.
+            while client.put(format!("load/{writer}"), "", None).await.is_ok() {}
+        });
+    }
     stopped.stop().expect("it stops");
     let revision = || first.gateway().status().expect("a status").revision;
     let before = revision();

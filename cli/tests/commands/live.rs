@@ -27,7 +27,7 @@ fn held() -> (Scene, LockGuard) {
     (scene, held)
 }
 
-/// The same, the network before etcd, and `top` behind that.
+/// An etcd with a lock that is held, the network before it, and `top` behind that.
 fn behind_a_proxy() -> (Scene, LockGuard, Proxy, Terminal) {
     let (scene, held) = held();
     let proxy = scene.proxy();

@@ -60,7 +60,7 @@ impl Scene {
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Output {
-        run(&self.etcd.endpoint(), args)
+        self.command(args).output().expect("the command line runs")
     }
 
     /// Runs it to this exit status, and returns what it prints.
@@ -87,15 +87,10 @@ pub(crate) fn command(endpoints: &str, args: &[&str]) -> Command {
     command
 }
 
-pub(crate) fn run(endpoints: &str, args: &[&str]) -> Output {
-    let output = command(endpoints, args).output();
-    output.expect("the command line runs")
-}
-
 /// Runs it to this exit status, and returns what it prints.
 #[track_caller]
 pub(crate) fn ends(endpoints: &str, args: &[&str], status: i32) -> String {
-    let output = run(endpoints, args);
+    let output = command(endpoints, args).output().expect("the command line runs");
     let printed = text(&output);
     assert_eq!(output.status.code(), Some(status), "{args:?}: {printed}");
     printed
