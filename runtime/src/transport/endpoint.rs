@@ -97,15 +97,9 @@ fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
 /// renewal's short time was not enough for, the next one finds done.
 #[derive(Clone)]
 struct Opening {
-    stage: watch::Receiver<Stage>,
+    /// `None` until it is known.
+    outcome: watch::Receiver<Option<Result<Arc<Client>, Failure>>>,
     generation: u64,
-}
-
-#[derive(Clone)]
-enum Stage {
-    Begun,
-    Proven(Arc<Client>),
-    Failed(Failure),
 }
 
 /// An endpoint's client; a clone of it shares the connection.
@@ -136,19 +130,12 @@ impl Endpoint {
     /// found out while nothing has been sent: without that, its first transaction would have an unknown outcome and
     /// cost a barrier (rule P10). All exchanges that wait for the same attempt share its outcome.
     pub(super) async fn connect(self: &Arc<Self>) -> Result<Connection, Failure> {
-        let Opening { mut stage, generation } = self.opening();
-        let stage = stage.wait_for(|stage| !matches!(stage, Stage::Begun));
-        match stage.await.as_deref() {
-            Ok(Stage::Failed(failure)) => Err(failure.clone()),
-            Ok(Stage::Proven(client)) => {
-                Ok(Connection { endpoint: Arc::clone(self), client: client.clone(), generation })
-            }
-            // The task is gone without having said anything.
-            Ok(Stage::Begun) | Err(_) => Err(Failure::Unavailable(named(
-                &self.name,
-                "opening a connection was broken off".into(),
-            ))),
-        }
+        let Opening { mut outcome, generation } = self.opening();
+        let outcome = outcome.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
+        // The task may be gone without having said anything.
+        let broken = || named(&self.name, "opening a connection was broken off".into());
+        let client = outcome.ok_or_else(|| Failure::Unavailable(broken()))??;
+        Ok(Connection { endpoint: Arc::clone(self), client, generation })
     }
 
     /// Whether a connection is open and proven.
@@ -175,9 +162,10 @@ impl Endpoint {
     }
 
     fn begin(self: &Arc<Self>, generation: u64) -> Opening {
-        let (telling, stage) = watch::channel(Stage::Begun);
-        tokio::spawn(Arc::clone(self).open(generation, telling));
-        Opening { stage, generation }
+        let (telling, outcome) = watch::channel(None);
+        let endpoint = Arc::clone(self);
+        tokio::spawn(async move { telling.send_replace(Some(endpoint.open(generation).await)) });
+        Opening { outcome, generation }
     }
 
     /// The generation of its last connection, open or not; 0 if there was none.
@@ -197,7 +185,7 @@ impl Endpoint {
     /// Its connections up to this generation are not used again, and close when the exchanges under way on them have ended.
     pub(super) fn lose(&self, generation: u64) {
         if let Some(last) = lock(&self.last).as_mut().filter(|it| it.generation <= generation) {
-            last.stage = watch::channel(Stage::Begun).1; // without its client
+            last.outcome = watch::channel(None).1; // without its client
         }
         self.lost.send_if_modified(|lost| mem::replace(lost, generation.max(*lost)) < generation);
     }
@@ -207,18 +195,15 @@ impl Endpoint {
         *self.lost.borrow() >= generation
     }
 
-    async fn open(self: Arc<Self>, generation: u64, stage: watch::Sender<Stage>) {
+    async fn open(self: Arc<Self>, generation: u64) -> Result<Arc<Client>, Failure> {
         let patience = self.means.patience();
         let deadline = self.means.clock.now() + patience;
-        let proven = pin!(self.prove(generation));
-        let outcome = match by(&*self.means.clock, deadline, proven).await {
-            Some(Ok(client)) => Stage::Proven(client),
-            Some(Err(failure)) => Stage::Failed(failure),
-            None => Stage::Failed(Failure::Unavailable(silence(&self.name, patience))),
-        };
-        let open = matches!(outcome, Stage::Proven(_));
+        let outcome = by(&*self.means.clock, deadline, pin!(self.prove(generation))).await;
+        let silence = || Failure::Unavailable(silence(&self.name, patience));
+        let outcome = outcome.unwrap_or_else(|| Err(silence()));
+        let open = outcome.is_ok();
         tracing::debug!(parent: None, endpoint = self.name, number = generation, open, "a connection was made");
-        stage.send_replace(outcome);
+        outcome
     }
 
     async fn prove(self: &Arc<Self>, generation: u64) -> Result<Arc<Client>, Failure> {
@@ -318,15 +303,13 @@ impl Connection {
 
 impl Opening {
     fn is_proven(&self) -> bool {
-        matches!(*self.stage.borrow(), Stage::Proven(_))
+        matches!(*self.outcome.borrow(), Some(Ok(_)))
     }
 
     fn is_of_use(&self) -> bool {
-        match *self.stage.borrow() {
-            Stage::Proven(_) => true,
-            Stage::Failed(_) => false,
-            // Until its task is gone, which ends with one of the two or not at all.
-            Stage::Begun => self.stage.has_changed().is_ok(),
+        match &*self.outcome.borrow() {
+            Some(outcome) => outcome.is_ok(),
+            None => self.outcome.has_changed().is_ok(), // its task is there
         }
     }
 }
