@@ -21,6 +21,7 @@
 //! - It costs no exchange in PostgreSQL, one statement in SQLite, three in MySQL.
 //! - A holder that is paused with a transaction open keeps the next one's waiting until its connection ends: set a limit for that in the
 //!   database, such as PostgreSQL's `idle_in_transaction_session_timeout`.
+//! - In a cluster of MySQL or MariaDB with several writers nothing waits across nodes: there the later of two holders' commits fails.
 //! - [`LockError::Lost`] from the body's call says that the body was dropped, perhaps while the database committed: such a commit came
 //!   before the next holder's all the same.
 //! - Begin one at a time: a second of the same name, as in a [`reentrant`](crate::Acquire::reentrant) call, waits for the end of the first.
