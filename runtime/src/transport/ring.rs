@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 use super::endpoint::Endpoint;
 use crate::mutex::lock;
 
-/// All endpoints of a client, the current one first. They change with the member list if that is
-/// followed, and with the addresses of names.
+/// All endpoints of a client, the current one first. They change with the member list if that is followed, and with addresses of names.
 #[derive(Default)]
 pub(super) struct Ring(Mutex<Vec<Arc<Endpoint>>>);
 
