@@ -14,10 +14,10 @@ use crate::failure::Failure;
 use crate::options::Kick;
 use crate::output::{ask, print, print_object, say};
 
-/// How long a process may take to answer.
+/// How long a process may take to answer, and more than until a key names the call that has taken it over.
 const ANSWERS: Duration = Duration::from_secs(2);
-/// How long its body may take to end, until it is said to run on.
-const ENDS: Duration = Duration::from_secs(5);
+/// How long its body may take to end, until it is said to run on: more than the 10 s of a command of `exec`.
+const ENDS: Duration = Duration::from_secs(11);
 /// How long a request stays in etcd if this command is killed, in seconds.
 const LASTS: i64 = 10;
 /// The pause between two looks at etcd.
@@ -141,9 +141,7 @@ impl Outcome {
             Self::Silent(why) => format!(
                 "{who} {why}: nothing was taken from it. With `--force` its key is deleted, and its body may run on, {late}"
             ),
-            Self::Deleted => {
-                format!("the key of {who} is deleted: its body may run on, {late}")
-            }
+            Self::Deleted => format!("the key of {who} is deleted: its body may run on, {late}"),
         }
     }
 }
@@ -234,14 +232,22 @@ impl Target {
         let (Some(call), Ok(key)) = (self.call, str::from_utf8(&self.key)) else {
             return Ok(Outcome::Silent("cannot be asked, as it is another kind of client".into()));
         };
-        let lease = answer(client.lease_grant(LASTS, None)).await?.id();
+        let unasked = |failure| match failure {
+            Failure::Denied(why) | Failure::Full(why) => {
+                Ok(Outcome::Silent(format!("cannot be asked: {why}")))
+            }
+            failure => Err(failure),
+        };
+        let lease = match answer(client.lease_grant(LASTS, None)).await {
+            Ok(lease) => lease.id(),
+            Err(failure) => return unasked(failure),
+        };
         let at = format!("{root}{lease:x}");
         let wish = json!([key, self.created, call]).to_string();
         let put = client.put(&*at, &*wish, Some(PutOptions::new().with_lease(lease)));
         let outcome = match answer(put).await {
             Ok(_) => self.outcome(client, &at, &wish).await,
-            Err(Failure::Denied(why)) => Ok(Outcome::Silent(format!("cannot be asked: {why}"))),
-            Err(failure) => Err(failure),
+            Err(failure) => unasked(failure),
         };
         let _ = answer(client.lease_revoke(lease)).await; // it would end by itself
         outcome
@@ -253,19 +259,33 @@ impl Target {
             let reply = answer(client.get(at, None)).await?;
             match reply.kvs().first().map(|kv| kv.value()) {
                 Some(b"stopping") => break,
-                Some(value) if value != wish.as_bytes() => return Ok(Outcome::NotHeld),
+                Some(value) if value != wish.as_bytes() => {
+                    let why = "answers that this call does not hold it now (it waits for others of its names, or has ended)";
+                    return Ok(match self.is_over(client, ANSWERS).await? {
+                        true => Outcome::NotHeld,
+                        false => Outcome::Silent(why.to_owned()),
+                    });
+                }
                 _ if asked.elapsed() < ANSWERS => sleep(PAUSE).await,
                 _ => return Ok(Outcome::Silent("does not answer (stopped, or cut off)".into())),
             }
         }
-        let told = Instant::now();
-        while told.elapsed() < ENDS {
-            if self.changed(client).await?.is_none() {
-                return Ok(Outcome::Ended(asked.elapsed()));
+        Ok(match self.is_over(client, ENDS).await? {
+            true => Outcome::Ended(asked.elapsed()),
+            false => Outcome::RunsOn,
+        })
+    }
+
+    /// Whether the call has its key no more within this time.
+    async fn is_over(&self, client: &mut Client, within: Duration) -> Result<bool, Failure> {
+        let begun = Instant::now();
+        while self.changed(client).await?.is_some() {
+            if begun.elapsed() > within {
+                return Ok(false);
             }
             sleep(PAUSE).await;
         }
-        Ok(Outcome::RunsOn)
+        Ok(true)
     }
 
     /// Deletes its key without asking, while that is still the contender's; returns whether it did.

@@ -202,8 +202,7 @@ pub(crate) struct Kick {
     /// Do not ask this terminal
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Delete the holder's key if its process does not answer within 2 s, or its body has not ended 5 s later: that body may run on
-    /// beside the next holder's
+    /// Delete the key of a holder that does not answer, or does not end: its body may run on beside the next holder's
     #[arg(long)]
     pub(crate) force: bool,
 }

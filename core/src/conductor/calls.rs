@@ -287,11 +287,11 @@ impl Core {
     /// The body of a call is gone: now its keys may go, to the next call in this process or for good (rules P22, P23, P26).
     pub(super) fn release(&mut self, id: CallId, how: Release, fenced: bool) {
         let stage = self.calls.get(id).map(|call| &call.stage);
-        let Some(Stage::Holding { contenders, handover, .. }) = stage else { return };
-        let (contenders, holder) = (contenders.clone(), (id, *handover));
+        let Some(Stage::Holding { contenders, handover, lost }) = stage else { return };
+        let (contenders, holder, lost) = (contenders.clone(), (id, *handover), *lost);
         let lingers = how == Release::Lingering && self.shutdown == Shutdown::Not;
         let until = if lingers { self.now + LINGER } else { self.now };
-        let stays = (!fenced).then_some(until);
+        let stays = (!fenced && !lost).then_some(until);
         let mut left = 0;
         for of in &*contenders {
             let is_last = self.names.release(self.now, *of, holder, stays);
@@ -299,6 +299,9 @@ impl Core {
             if is_last && how == Release::Moved {
                 // No delete follows, and the name stays closed here: a new key of this process would replace the moved one.
                 self.part(*of);
+            }
+            if !is_last {
+                self.attend(*of); // its record names another reader from now on
             }
         }
         let stage = Stage::Releasing { left, refused: None };

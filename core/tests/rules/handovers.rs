@@ -279,5 +279,5 @@ fn kicked_call_has_its_key_until_it_is_released() {
     rig.acquire(2, A).submit(Input::Kick(1.into())).lost(1, LossCause::Kicked);
     rig.submit(Input::Kick(1.into())).live(SECOND).nothing_about(1).nothing_about(2);
     assert!(rig.has("locks/a/a1"));
-    rig.release_fenced(1).deletes_key().nothing_about(2).serves(2);
+    rig.release(1).deletes_key().nothing_about(2).serves(2);
 }

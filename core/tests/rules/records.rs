@@ -112,6 +112,14 @@ fn key_names_the_holder_after_a_hand_over() {
 }
 
 #[test]
+fn key_names_another_reader_once_the_first_has_gone() {
+    let mut rig = Rig::reading();
+    rig.share(2, A, Mode::Shared, Wait::Forever).serves(2).live(2 * SECOND);
+    rig.give_back(1).live(SHORT);
+    assert!(rig.record("locks/a/a1.r0").starts_with("{\"call\":2,"));
+}
+
+#[test]
 fn holds_of_less_than_a_second_write_nothing() {
     let mut rig = holder();
     let before = rig.revision();

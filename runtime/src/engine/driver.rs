@@ -47,6 +47,8 @@ pub(super) enum Message {
     Watch(WatchId, Option<Event>),
     /// The keys of these calls are under a lease of their own.
     Moved(Vec<CallId>),
+    /// An operator has been told that this call stops.
+    Kick(CallId),
     /// Time has passed.
     Time,
 }
@@ -222,6 +224,7 @@ impl Driver {
                     self.step(Input::Release { call, how: Release::Moved, fenced: true });
                 }
             }
+            Message::Kick(call) => self.step(Input::Kick(call)),
             Message::Time => {
                 self.release_kept();
                 self.step(Input::Tick);
@@ -277,8 +280,6 @@ impl Driver {
                     self.effects.extend(reply.map(|(_, it)| Effect::Done(it, Ok(()), None)));
                     return self.kept.add(call, until, held.locks);
                 }
-                // Not handed on to the next call here: an operator takes it away for others too.
-                let fenced = fenced || lost == Some(LossCause::Kicked);
                 self.step(Input::Release { call, how, fenced });
             }
             Command::Keep { call, until } => {
@@ -499,7 +500,8 @@ impl Driver {
         id.into_iter().for_each(|id| drop(self.watches.send(watch::Command::Remove(id))));
     }
 
-    /// An operator asks a call for its locks (rule P40). The process whose key it is answers whether that call has it, and so loses it.
+    /// An operator asks a call for its locks (rule P40). The process whose key it is answers whether that call has it. Then the call loses
+    /// it, unless the answer could not be written: the operator is told that nothing was taken.
     fn kicked(&mut self, kick: Kv) {
         let asked = serde_json::from_slice::<(String, i64, u64)>(&kick.value);
         let (Ok((key, created, call)), Ok(at)) = (asked, String::from_utf8(kick.key)) else {
@@ -512,19 +514,19 @@ impl Driver {
         let call = CallId(call);
         let held = self.held.get(&call).map(|held| &held.locks).or_else(|| self.kept.locks(call));
         let has = |it: &OwnedLock| *it.key == *key && it.created.get() == created;
-        let answer: &[u8] = match held.is_some_and(|locks| locks.locks().any(has)) {
-            true => {
-                self.step(Input::Kick(call));
-                b"stopping"
-            }
-            false => b"another call",
-        };
+        let stops = held.is_some_and(|locks| locks.locks().any(has));
+        let answer: &[u8] = if stops { b"stopping" } else { b"another call" };
         let at: Key = at.into();
         let put = Op::Put { key: at.clone(), value: answer.into(), lease: kick.lease.unwrap_or(0) };
         let when = vec![Compare::Modified(at, kick.mod_revision)];
         let answer = Request::Txn(Txn { when, then: vec![put], ..Txn::default() });
-        let client = self.client.clone();
-        self.runtime.spawn(async move { client.exchange(answer).await });
+        let (client, engine) = (self.client.clone(), self.home.engine.clone());
+        self.runtime.spawn(async move {
+            let answered = client.exchange(answer).await.and_then(Response::txn);
+            if stops && answered.is_ok_and(|it| it.succeeded) {
+                submit(&engine, Message::Kick(call));
+            }
+        });
     }
 
     /// Releases locks whose caller has gone, so that no ownership can.

@@ -187,10 +187,9 @@ mod tests {
             author.record(Some("f"), Some("a/<b>"), Some("00-1"), NonZeroU16::new(5), CallId(7));
         let holder = Holder::parse(&record).unwrap();
         assert_eq!((holder.host(), holder.service()), ("h\"\\", "shop\\n"));
-        assert_eq!(holder.pid(), std::process::id());
+        assert_eq!((holder.pid(), holder.call()), (std::process::id(), Some(7)));
         assert_eq!((holder.function(), holder.template()), (Some("f"), Some("a/<b>")));
         assert_eq!((holder.trace(), holder.permits()), (Some("00-1"), Some(5)));
-        assert_eq!(holder.call(), Some(7));
         let queued = humantime::parse_rfc3339(holder.queued_since()).unwrap();
         assert!(queued.elapsed().unwrap().as_secs() < 60);
         assert_eq!(holder.held_since(), None);

@@ -17,7 +17,8 @@ pub enum LossCause {
     Gone,
     /// Another client put the lock's key.
     Overwritten,
-    /// An operator has asked for it with `etcd-locked kick`. No other holder has it before the call releases it, which a dropped body does.
+    /// An operator has asked for it with `etcd-locked kick`. No other holder has it before the call releases it, which a dropped body does, unless
+    /// the operator forces that.
     Kicked,
     /// Its hold limit ([`at_most`](crate::Acquire::at_most)) is over: a guard says so, which has the lock until it is released.
     HoldLimit,
