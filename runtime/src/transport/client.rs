@@ -45,7 +45,7 @@ const FOREVER: Duration = Duration::from_secs(86_400);
 
 pub(crate) struct Client {
     ring: Arc<Ring>,
-    means: Means,
+    pub(super) means: Means,
     scout: Arc<Scout>,
     pub(crate) reach: Arc<Reach>,
     pub(crate) renewals: Renewals,
@@ -88,6 +88,10 @@ impl Client {
     /// One exchange: one endpoint after the other while none was reached. An unknown outcome is reported at once and
     /// makes the next exchange go elsewhere; only reads and renewals are resent here (rules P8, P32).
     pub(crate) async fn exchange(self: &Arc<Self>, request: Request) -> Result<Response, Failure> {
+        let is_put = |op: &Op| matches!(op, Op::Put { .. });
+        if matches!(&request, Request::Txn(txn) if txn.then.iter().any(is_put)) {
+            self.means.clusters.acquires()?; // which says nothing of etcd's reach
+        }
         let sent = self.reach.begin(&request);
         self.conclude(request, sent).await
     }
@@ -114,12 +118,7 @@ impl Client {
                 self.in_turn(Effect::None, |_| false, list).await
             }
             Request::Txn(txn) if txn.only_reads() => self.read(&txn, sent).await,
-            Request::Txn(txn) => {
-                if txn.then.iter().any(|op| matches!(op, Op::Put { .. })) {
-                    self.means.clusters.acquires()?;
-                }
-                self.write(&txn).await
-            }
+            Request::Txn(txn) => self.write(&txn).await,
         }
     }
 
@@ -167,7 +166,7 @@ impl Client {
             let connect = terms.connect_to_any(&targets);
             failure = match by(&*self.clock, self.clock.now() + limit, pin!(connect)).await {
                 Some(Ok(client)) => return Ok(client),
-                Some(Err(error)) => unopened(&name, targets[0].is_by_url(), &error),
+                Some(Err(error)) => unopened(&name, targets[0].url().is_some(), &error),
                 None => Failure::Unavailable(silence(&name, limit)),
             };
             round.rotate_left(1);
@@ -177,17 +176,13 @@ impl Client {
 
     /// A connection to the first endpoint that can be reached, for a stream.
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
+        self.scout.begin().await;
         self.in_turn(Effect::None, |_| false, async |connection| Ok(connection)).await
     }
 
     /// What a call is refused with if its time was over before an exchange had failed.
     pub(crate) fn silence(&self) -> Cause {
         named(&self.reach.name, "no answer in time".into())
-    }
-
-    /// Whether there is a user, and hence a token that can expire.
-    pub(super) fn authenticates(&self) -> bool {
-        self.means.terms.keyring.source.authenticates()
     }
 
     async fn grant(&self, ttl_secs: i64) -> Result<Response, Failure> {

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::pin::pin;
+use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,6 +28,9 @@ const SCHEME: Duration = Duration::from_millis(500);
 
 /// How long opening one endpoint of several may take, so that a black hole does not use up what the others need.
 const LONGEST: Duration = Duration::from_secs(2);
+
+/// How long at least: a login over a long way, and the questions that prove a connection.
+const SHORTEST: Duration = Duration::from_secs(1);
 
 /// etcd-client's own balancing fails every call that picks a dead endpoint (26 % with one of three dead, rule P32),
 /// so each endpoint has a client of its own.
@@ -85,11 +89,11 @@ impl Means {
     }
 }
 
-/// Returns the part of the connect time-out that each of the endpoints gets: it is enough for all of them.
+/// Returns the part of the connect time-out that each of the endpoints gets: it is enough for all of them, unless they are very many.
 fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
     match u32::try_from(endpoints).unwrap_or(u32::MAX) {
         0 | 1 => connect_timeout,
-        several => LONGEST.min(connect_timeout / several),
+        several => (connect_timeout / several).clamp(SHORTEST.min(connect_timeout), LONGEST),
     }
 }
 
@@ -209,7 +213,7 @@ impl Endpoint {
     async fn prove(self: &Arc<Self>, generation: u64) -> Result<Arc<Client>, Failure> {
         let terms = self.means.terms.current().await;
         let terms = terms.map_err(|message| Failure::Unavailable(named(&self.name, message)))?;
-        let client = match terms.open(&self.target).await {
+        let client = match terms.connect(slice::from_ref(&self.target), true).await {
             Ok(client) => Arc::new(client),
             Err(error) => return Err(self.unopened(&error).await),
         };
@@ -246,7 +250,7 @@ impl Endpoint {
     /// What a connection that was not opened comes to. An endpoint that never served may have the wrong scheme; of one that did, the same
     /// error says that etcd restarts.
     async fn unopened(&self, error: &etcd_client::Error) -> Failure {
-        let by_url = self.target.is_by_url();
+        let by_url = self.target.url().is_some();
         let failure = unopened(&self.name, by_url, error);
         let tls = match suspicion(&self.name, error).filter(|_| by_url) {
             Some(Suspicion::Certificate) => return bad_certificate(&self.name, error),
@@ -288,10 +292,6 @@ impl Connection {
     /// It is no good: the endpoint's next exchange uses another one.
     pub(super) fn lose(&self) {
         self.endpoint.lose(self.generation);
-    }
-
-    pub(super) fn is_lost(&self) -> bool {
-        self.endpoint.has_lost(self.generation)
     }
 
     /// Completes once it is lost.

@@ -174,7 +174,9 @@ impl Renewal {
     pub(super) fn new(ring: Arc<Ring>, kept: Option<Stream>) -> Self {
         Self {
             ring,
-            kept: kept.filter(|stream| !stream.connection.is_lost()),
+            kept: kept.filter(|Stream { connection, .. }| {
+                !connection.endpoint.has_lost(connection.generation)
+            }),
             round: None,
             newest: None,
             silent: Vec::new(),

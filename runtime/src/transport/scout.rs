@@ -147,7 +147,13 @@ impl Scout {
                 known.unwrap_or_else(|| Endpoint::new(it, true, &self.means))
             }));
         }
-        endpoints.extend(before.iter().filter(|it| !it.configured).cloned());
+        // Members, and what serves: a name server may leave addresses out.
+        let stays = |it: &&Arc<Endpoint>| {
+            let is_there = endpoints.iter().any(|other| Arc::ptr_eq(other, it));
+            !it.configured || (it.is_connected() && !is_there)
+        };
+        let others: Vec<_> = before.iter().filter(stays).cloned().collect();
+        endpoints.extend(others);
         self.replace(&before, endpoints);
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,7 +68,9 @@ impl Terms {
         {
             let tls = match credentials.tls {
                 None if self.targets.iter().any(Target::is_encrypted) => Some(Default::default()),
-                Some(_) if self.targets.iter().all(|it| it.is_by_url() && !it.is_encrypted()) => {
+                Some(_)
+                    if self.targets.iter().all(|it| it.url().is_some() && !it.is_encrypted()) =>
+                {
                     return Err(
                         "`credentials` has certificates, but the endpoints are not encrypted: write `https://`".into(),
                     );
@@ -100,22 +101,20 @@ impl Terms {
 
     /// A client that uses one of these targets, the first that accepts; with `once` it never connects again. A closure's client may make
     /// other connections.
-    async fn connect(&self, targets: &[Target], once: bool) -> Result<Client, Error> {
+    pub(super) async fn connect(&self, targets: &[Target], once: bool) -> Result<Client, Error> {
         let options = self.options.clone();
         let first = match targets.first() {
             Some(Target::Url { text, .. }) => self.endpoint(text)?,
             Some(Target::Connector(connector)) => return connector.connect(options).await,
             None => return Client::connect([""; 0], Some(options)).await, // says so
         };
-        let uris = targets.iter().map(|it| Ok(self.endpoint(&it.reached())?.uri().clone()));
+        let mut uris: Vec<_> = targets.iter().map(Target::reached).collect();
+        // One that connects again finds addresses that a name has only since.
+        uris.extend(targets.iter().filter(|_| !once).filter_map(Target::url).map(str::to_owned));
+        let uris = uris.iter().map(|it| Ok(self.endpoint(it)?.uri().clone()));
         let uris = uris.collect::<Result<Arc<[Uri]>, Error>>()?;
         let channel = gather::connect(first, uris, self.connect_timeout, once);
         Client::from_channel(Channel::Tonic(channel), Some(options)).await
-    }
-
-    /// The engine's own client of one endpoint, for one connection.
-    pub(super) async fn open(&self, target: &Target) -> Result<Client, Error> {
-        self.connect(slice::from_ref(target), true).await
     }
 
     /// A client, on the runtime that this is awaited on. It tries the first target first; among `https` URLs of several hosts etcd-client
@@ -186,12 +185,6 @@ impl Target {
         let several = found.len() > 1;
         let one = |it| Self::Url { text: url.to_owned(), address: Some(it).filter(|_| several) };
         (!found.is_empty()).then(|| found.into_iter().map(one).collect())
-    }
-
-    /// Whether it is given by a URL. Its connection is made when first used, but with a user the login happens at once; a closure may
-    /// do what it likes.
-    pub(super) fn is_by_url(&self) -> bool {
-        self.url().is_some()
     }
 
     /// Whether it is in the process, and nothing is between.

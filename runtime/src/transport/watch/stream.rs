@@ -240,7 +240,8 @@ impl Stream {
             let within = |time, of: Option<Moment>| of.is_some_and(|of| now - of < time);
             // A stream keeps the token it was opened with, so a first refusal may mean no more than that this has
             // expired.
-            if refusals == 0 && self.client.authenticates() && !within(RENEWED, self.renewed) {
+            let source = &self.client.means.terms.keyring.source;
+            if refusals == 0 && source.authenticates() && !within(RENEWED, self.renewed) {
                 self.renewed = Some(now);
                 return Some(End::Renew);
             }
