@@ -14,9 +14,9 @@ use crate::failure::Failure;
 use crate::options::Kick;
 use crate::output::{ask, print, print_object, say};
 
-/// How long a process may take to answer, and more than until a key names the call that has taken it over.
+/// How long a process may take to answer: longer than a key takes to name its new call.
 const ANSWERS: Duration = Duration::from_secs(2);
-/// How long its body may take to end, until it is said to run on: more than the 10 s of a command of `exec`.
+/// How long its body may take to end before it counts as running on: more than the 10 s of a command of `exec`.
 const ENDS: Duration = Duration::from_secs(11);
 /// How long a request stays in etcd if this command is killed, in seconds.
 const LASTS: i64 = 10;
@@ -58,9 +58,7 @@ pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<
                 };
             }
             Err(failure) => {
-                say(format_args!(
-                    "etcd-locked: whether it was taken from {who} is not known: {failure}"
-                ));
+                say(format_args!("etcd-locked: whether {who} has it is not known: {failure}"));
                 failed = Some(failure);
             }
         }
@@ -81,11 +79,12 @@ async fn kick_holder(
     if let Outcome::Silent(_) | Outcome::RunsOn = outcome {
         let is_wanted = || {
             say(format_args!("{}", outcome.text(&process(holder), stops)));
-            is_confirmed("Delete its key all the same? The next holder then runs beside its body.")
+            is_confirmed("Delete its key all the same? The next holder may run beside its body.")
         };
         if options.force || (!options.yes && is_wanted()?) {
             outcome = match target.delete(client).await? {
                 true => Outcome::Deleted,
+                false if matches!(outcome, Outcome::RunsOn) => Outcome::Ended,
                 false => Outcome::NotHeld,
             };
         }
@@ -96,8 +95,8 @@ async fn kick_holder(
 /// What a kick has come to.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// The holder has dropped its body, and then its lock, in this time.
-    Ended(Duration),
+    /// The holder's body has ended, and then its lock has gone.
+    Ended,
     /// The holder knows, but its body has not ended yet.
     RunsOn,
     /// The call that was shown does not hold it.
@@ -110,12 +109,12 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     pub(crate) fn is_taken(&self) -> bool {
-        matches!(self, Self::Ended(_) | Self::Deleted)
+        matches!(self, Self::Ended | Self::Deleted)
     }
 
     fn word(&self) -> &'static str {
         match self {
-            Self::Ended(_) => "ended",
+            Self::Ended => "ended",
             Self::RunsOn => "runs on",
             Self::NotHeld => "not held",
             Self::Silent(_) => "silent",
@@ -124,24 +123,20 @@ impl Outcome {
     }
 
     pub(crate) fn text(&self, who: &str, stops: Option<Duration>) -> String {
-        let late = stops.map_or("nobody knows for how long".to_owned(), |stops| {
-            format!("for up to {} if it is cut off", shown(stops))
-        });
+        let late = stops.map_or("?".into(), |it| format!("{} if cut off", shown(it)));
         match self {
-            Self::Ended(took) => {
-                format!("taken from {who}: its body was dropped, then its lock, within {took:.0?}")
-            }
+            Self::Ended => format!("taken from {who}: its body has ended, and its lock is gone"),
             Self::RunsOn => format!(
                 "{who} was told, but its body still runs: it ignores losses, blocks its thread, or is a command that is \
-                 ending. The lock passes on when it ends; `--force` does not wait for that"
+                 ending. The lock passes on when it ends; with `--force` its key is deleted now"
             ),
-            Self::NotHeld => format!(
-                "{who} has given it back, or to another of its calls: nothing was taken from it"
-            ),
+            Self::NotHeld => {
+                format!("{who} gave it back, or to another of its calls: nothing taken")
+            }
             Self::Silent(why) => format!(
-                "{who} {why}: nothing was taken from it. With `--force` its key is deleted, and its body may run on, {late}"
+                "{who} {why}: nothing taken. With `--force` its key is deleted, and its body may run on (at most {late})"
             ),
-            Self::Deleted => format!("the key of {who} is deleted: its body may run on, {late}"),
+            Self::Deleted => format!("key of {who} deleted: its body may run on (at most {late})"),
         }
     }
 }
@@ -266,17 +261,23 @@ impl Target {
                         false => Outcome::Silent(why.to_owned()),
                     });
                 }
-                _ if asked.elapsed() < ANSWERS => sleep(PAUSE).await,
-                _ => return Ok(Outcome::Silent("does not answer (stopped, or cut off)".into())),
+                Some(_) if asked.elapsed() < ANSWERS => sleep(PAUSE).await,
+                Some(_) => {
+                    // Withdrawn, unless it is answered just now.
+                    let still = Compare::value(at, CompareOp::Equal, wish);
+                    let txn = Txn::new().when([still]).and_then([TxnOp::delete(at, None)]);
+                    answer(client.txn(txn)).await?;
+                }
+                None => return Ok(Outcome::Silent("does not answer (stopped, or cut off)".into())),
             }
         }
         Ok(match self.is_over(client, ENDS).await? {
-            true => Outcome::Ended(asked.elapsed()),
+            true => Outcome::Ended,
             false => Outcome::RunsOn,
         })
     }
 
-    /// Whether the call has its key no more within this time.
+    /// Whether the call loses its key within this time.
     async fn is_over(&self, client: &mut Client, within: Duration) -> Result<bool, Failure> {
         let begun = Instant::now();
         while self.changed(client).await?.is_some() {
@@ -305,8 +306,8 @@ impl Target {
         Ok(false)
     }
 
-    /// Returns the revision at which its key was last written. `None`: it is gone, or not the contender's, or names another call; that
-    /// of another client, which names none, was written anew.
+    /// Returns the revision at which its key was last written. `None`: it is gone, replaced, or names another call; or another client has
+    /// rewritten its own.
     async fn changed(&self, client: &mut Client) -> Result<Option<i64>, Failure> {
         let found = answer(client.get(&*self.key, None)).await?;
         let is_still = |kv: &&KeyValue| {

@@ -300,7 +300,7 @@ impl Session {
         (self.bodies > 0).then_some(Need::Send(Asked::List, Request::List(lease.id)))
     }
 
-    /// etcd answered a request that was sent then, or did not. Returns what follows. `root`: what its session key begins with.
+    /// Takes in the result of a request that was sent then. Returns what follows. `root`: what its session key begins with.
     pub fn answered(
         &mut self,
         now: Moment,
@@ -330,7 +330,7 @@ impl Session {
                 (self.renewal.under_way, self.renewal.failures) = (false, 0);
                 let owed = self.owed.take();
                 if owed.is_some() {
-                    self.hurry(now); // the response to the next one is its own
+                    self.hurry(now); // the next response will be its own
                 }
                 if let Some(lease) = &self.lease {
                     // Unless that comes too late.

@@ -480,11 +480,11 @@ impl Driver {
         }
     }
 
-    /// Watches what operators ask for while there is a session, under whose lease calls may hold locks.
+    /// Watches for kicks while there is a session, under whose lease calls may hold locks.
     fn watch_for_kicks(&mut self) {
         match self.kicks {
             None if self.core.has_sessions() => {
-                self.last_kicks -= 1; // the core counts up
+                self.last_kicks -= 1; // the core's ids go up
                 let (id, prefix) = (WatchId(self.last_kicks), self.kick_root.as_str().into());
                 self.kicks = Some(id);
                 let watch = watch::Command::Add { id, prefix, from: None, puts: true };
@@ -500,12 +500,12 @@ impl Driver {
         id.into_iter().for_each(|id| drop(self.watches.send(watch::Command::Remove(id))));
     }
 
-    /// An operator asks a call for its locks (rule P40). The process whose key it is answers whether that call has it. Then the call loses
-    /// it, unless the answer could not be written: the operator is told that nothing was taken.
+    /// Answers a kick, if the key is of this process: whether that call has it (rule P40). The call loses it once the answer is known to
+    /// be written: else the operator may have been told that nothing was taken.
     fn kicked(&mut self, kick: Kv) {
         let asked = serde_json::from_slice::<(String, i64, u64)>(&kick.value);
         let (Ok((key, created, call)), Ok(at)) = (asked, String::from_utf8(kick.key)) else {
-            return; // the answer of a process, for one
+            return; // an answer, for one
         };
         let live = self.client.renewals.live();
         if !live.iter().any(|(lease, _)| Some(*lease) == lease_of(key.as_bytes())) {

@@ -89,7 +89,7 @@ impl Means {
     }
 }
 
-/// Returns the part of the connect time-out that each of the endpoints gets: it is enough for all of them, unless they are very many.
+/// Returns each endpoint's part of the connect time-out. With [`SHORTEST`], their sum may exceed that.
 fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
     match u32::try_from(endpoints).unwrap_or(u32::MAX) {
         0 | 1 => connect_timeout,
@@ -177,7 +177,7 @@ impl Endpoint {
         lock(&self.last).as_ref().map_or(0, |last| last.generation)
     }
 
-    /// The next exchange uses a new connection, if the last one is of this generation and open. What uses that goes on.
+    /// The next exchange uses a new connection, if the last one is of this generation and open. Exchanges on that go on.
     pub(super) fn reopen(self: &Arc<Self>, generation: u64) {
         let mut slot = lock(&self.last);
         let last = slot.as_ref().filter(|last| last.generation == generation && last.is_proven());
@@ -206,7 +206,7 @@ impl Endpoint {
         let silence = || Failure::Unavailable(silence(&self.name, patience));
         let outcome = outcome.unwrap_or_else(|| Err(silence()));
         let open = outcome.is_ok();
-        tracing::debug!(parent: None, endpoint = self.name, number = generation, open, "a connection was made");
+        tracing::debug!(parent: None, endpoint = self.name, number = generation, open, "a connection was tried");
         outcome
     }
 

@@ -1,8 +1,8 @@
 //! Scout: asks the endpoints, apart from the exchanges, which cluster they are of and, if configured, who its members are (P35). A name
 //! with several addresses is several endpoints (P32).
 //!
-//! An engine needs one endpoint only. Two processes that use different ones of two clusters would both own a name, so every
-//! endpoint is asked before the first lease, and those that were silent then are asked until they answer. Once one endpoint has
+//! An engine needs one endpoint only. Two processes that use different ones of two clusters would both own a name, so of several
+//! all are asked before the first lease, and those that were silent then are asked until they answer. Once one endpoint has
 //! answered without a login, the lease waits only briefly for the others.
 
 use std::pin::pin;
@@ -147,7 +147,7 @@ impl Scout {
                 known.unwrap_or_else(|| Endpoint::new(it, true, &self.means))
             }));
         }
-        // Members, and what serves: a name server may leave addresses out.
+        // Members, and addresses that serve: a name server may leave some out.
         let stays = |it: &&Arc<Endpoint>| {
             let is_there = endpoints.iter().any(|other| Arc::ptr_eq(other, it));
             !it.configured || (it.is_connected() && !is_there)
@@ -157,7 +157,7 @@ impl Scout {
         self.replace(&before, endpoints);
     }
 
-    /// Reads the member list, and replaces the endpoints by those of the configuration and of the members.
+    /// If that is configured, reads the member list and makes the members endpoints, beside the configured ones.
     async fn follow(&self) {
         let before = self.ring.round();
         for endpoint in before.iter().filter(|_| self.follows) {
