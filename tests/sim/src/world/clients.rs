@@ -488,7 +488,8 @@ impl Bench {
         call.stage = Stage::Holding(body);
         let to = call.process;
         self.at(now + hold, Happening::End(id));
-        if self.random.chance(0.02) {
+        // One that holds until it is told to end is a scenario's.
+        if hold < Duration::MAX && self.random.chance(0.02) {
             let at = now + self.random.micros(0, hold.as_micros() as u64 + 1);
             self.at(at, Happening::Submit { to, input: Input::Kick(id.into()) });
         }
