@@ -16,6 +16,7 @@ fn is_finished_without_a_key(rig: &Rig) -> bool {
 #[test]
 fn shutdown_refuses_calls_and_waits_for_bodies() {
     let mut rig = ending(SOON * 10);
+    assert!(rig.core.has_sessions() && !rig.core.has_waiters());
     rig.acquire(3, B);
     assert!(matches!(rig.refused(2), Refused::ShuttingDown));
     assert!(matches!(rig.refused(3), Refused::ShuttingDown));
