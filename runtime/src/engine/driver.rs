@@ -507,8 +507,7 @@ impl Driver {
         let (Ok((key, created, call)), Ok(at)) = (asked, String::from_utf8(kick.key)) else {
             return; // an answer, for one
         };
-        let live = self.client.renewals.live();
-        if !live.iter().any(|(lease, _)| Some(*lease) == lease_of(key.as_bytes())) {
+        if !lease_of(key.as_bytes()).is_some_and(|lease| self.client.renewals.is_live(lease)) {
             return;
         }
         let call = CallId(call);

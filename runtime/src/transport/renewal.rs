@@ -33,6 +33,14 @@ struct Lease {
     end: End,
 }
 
+impl Lease {
+    /// What is left of its TTL since etcd has answered, while it is renewed.
+    fn left(&self, now: Moment) -> Option<Duration> {
+        let left = (self.used + self.ttl) - now;
+        (self.end == End::Open && !left.is_zero()).then_some(left)
+    }
+}
+
 /// What is known of a lease's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
@@ -107,9 +115,13 @@ impl Renewals {
     pub(crate) fn live(&self) -> Vec<(LeaseId, Duration)> {
         let now = self.clock.now();
         let leases = lock(&self.leases);
-        let live = leases.iter().filter(|(_, lease)| lease.end == End::Open);
-        let live = live.map(|(id, lease)| (*id, (lease.used + lease.ttl) - now));
-        live.filter(|(_, left)| !left.is_zero()).collect()
+        leases.iter().filter_map(|(id, lease)| Some((*id, lease.left(now)?))).collect()
+    }
+
+    /// Returns true if this lease is renewed, and its time is not over.
+    pub(crate) fn is_live(&self, lease: LeaseId) -> bool {
+        let now = self.clock.now();
+        lock(&self.leases).get(&lease).is_some_and(|lease| lease.left(now).is_some())
     }
 
     /// The lease is gone, or runs out by itself.
