@@ -50,6 +50,21 @@ impl<D: Deadline> Deadline for Option<D> {
 /// A timer that runs.
 pub(crate) type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// What is done at most once a minute, as lines of the log are that would come with each call.
+#[derive(Debug, Default)]
+pub(crate) struct Minutely(Option<Moment>);
+
+impl Minutely {
+    /// Returns true if it is to be done now.
+    pub(crate) fn is_due(&mut self, now: Moment) -> bool {
+        let is_due = self.0.is_none_or(|last| now - last >= Duration::from_secs(60));
+        if is_due {
+            self.0 = Some(now);
+        }
+        is_due
+    }
+}
+
 /// Time as the library sees it.
 pub(crate) trait Clock: Debug + Send + Sync {
     fn now(&self) -> Moment;

@@ -17,7 +17,6 @@ use super::endpoint::{Connection, Endpoint, Means};
 use super::errors::{all, named, silence, unopened, unserved, wants_another_connection};
 use super::page::Page;
 use super::reach::Reach;
-use super::refusals::Refusals;
 use super::renewal::{End, Renewal, Renewals, Renewed, Stream};
 use super::ring::Ring;
 use super::scout::Scout;
@@ -51,7 +50,6 @@ pub(crate) struct Client {
     pub(crate) renewals: Renewals,
     /// Credentials or certificates are refused now, and so are renewals of leases.
     pub(crate) denied: Arc<AtomicBool>,
-    refusals: Refusals,
     clock: Arc<dyn Clock>,
     /// etcd is in the process, and answers without being waited for.
     pub(crate) answers_at_once: bool,
@@ -79,7 +77,6 @@ impl Client {
             means,
             renewals: Renewals::new(clock.clone()),
             denied: Arc::default(),
-            refusals: Refusals::default(),
             clock,
             inquiry: Txn { then: vec![read], ..Txn::default() },
         }))
@@ -226,7 +223,7 @@ impl Client {
         let write = |connection| send(connection, txn);
         let answered = self.in_turn(Effect::Once, |_| false, write).await;
         if let Err(Failure::Refused(_, cause)) = &answered {
-            self.refusals.note(self.clock.now(), txn, cause);
+            self.reach.denied(txn, cause);
         }
         Ok(Response::Txn(answered?))
     }
@@ -434,11 +431,9 @@ impl Client {
                 match renewed {
                     Some(Ok(renewed)) => Ok((renewed, stream)),
                     // A broken stream says nothing about the lease.
-                    Some(Err(error)) => match stream.connection.failed(&error) {
-                        Failure::Refused(_, cause)
-                        | Failure::Unavailable(cause)
-                        | Failure::Unknown(cause) => Err(Failure::Unavailable(cause)),
-                    },
+                    Some(Err(error)) => {
+                        Err(Failure::Unavailable(stream.connection.failed(&error).cause()))
+                    }
                     None => {
                         stream.connection.lose();
                         Err(Failure::Unknown(silence(&endpoint.name, limit)))

@@ -10,7 +10,6 @@ mod gather;
 mod keyring;
 pub(crate) mod page;
 pub(crate) mod reach;
-mod refusals;
 mod renewal;
 mod ring;
 mod scheme;

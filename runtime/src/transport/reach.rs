@@ -7,15 +7,12 @@ use std::mem;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use etcd_locked_core::{Failure, Input, Request, Response, Sent};
+use etcd_locked_core::{Cause, Failure, Input, Op, Request, Response, Sent, Txn};
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, Minutely, Moment};
 use crate::metrics;
 use crate::mutex::lock;
-
-/// How often it is logged that etcd refuses calls.
-const REFUSED: Duration = Duration::from_secs(60);
 
 /// How old the last answer may be before a status has etcd asked.
 const FRESH: Duration = Duration::from_secs(5);
@@ -35,15 +32,18 @@ pub(crate) struct State {
     rests: bool,
     /// How many calls were refused since etcd answered last.
     refused: u64,
-    /// When it was logged last that etcd refuses calls.
-    logged: Option<Moment>,
+    /// Logs that etcd refuses calls.
+    logs: Minutely,
+    /// Logs that etcd refuses deletes.
+    denials: Minutely,
 }
 
 impl Reach {
     pub(super) fn new(clock: Arc<dyn Clock>, name: String, connect_timeout: Duration) -> Self {
         let etcd = etcd_locked_core::Reach::new(connect_timeout);
-        let state = Mutex::new(State { etcd, rests: false, refused: 0, logged: None });
-        Self { clock, name, state, changed: Arc::default() }
+        let (logs, denials) = (Minutely::default(), Minutely::default());
+        let state = State { etcd, rests: false, refused: 0, logs, denials };
+        Self { clock, name, state: Mutex::new(state), changed: Arc::default() }
     }
 
     /// Whether etcd has answered, and has not been lost since.
@@ -55,16 +55,22 @@ impl Reach {
     /// A call is refused because etcd does not serve it. True if that is to be logged: etcd answers, so no other line says why.
     pub(crate) fn refused(&self) -> bool {
         let now = self.clock.now();
-        let within = |time, of: Option<Moment>| of.is_some_and(|of| now - of < time);
         let mut state = lock(&self.state);
         state.refused += 1;
         let is_lost = state.etcd.is_lost_since().is_some();
-        let answers = !is_lost && within(FRESH, state.etcd.answered);
-        let logs = answers && !within(REFUSED, state.logged);
-        if logs {
-            state.logged = Some(now);
+        let has_answered = state.etcd.answered.is_some_and(|at| now - at < FRESH);
+        !is_lost && has_answered && state.logs.is_due(now)
+    }
+
+    /// etcd refuses a write. Deletes and barriers are sent again until it carries them out (rule P34), and often no caller learns of
+    /// that, so it is logged; a refused put is its caller's error.
+    pub(super) fn denied(&self, txn: &Txn, cause: &Cause) {
+        let is_record = |op: &Op| matches!(op, Op::Put { value, .. } if !value.is_empty());
+        // Perhaps it refuses the puts. The core sends the deletes again apart, which shows whether they are refused.
+        if txn.then.iter().any(is_record) || !lock(&self.state).denials.is_due(self.clock.now()) {
+            return;
         }
-        logs
+        tracing::warn!(parent: None, code = "etcd.releases_denied", %cause, "etcd refuses to delete keys of this process, or to settle what was sent before: tried again as long as their lease lives");
     }
 
     /// Notes that an exchange begins; [`end`](Self::end) must follow.

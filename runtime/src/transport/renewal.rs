@@ -259,18 +259,12 @@ impl Renewal {
 
     /// What it comes to without an answer. An endpoint that failed may have renewed the lease all the same.
     pub(super) fn outcome(self) -> Failure {
-        let (mut causes, mut may_be_applied) = (Vec::new(), false);
-        for failure in self.failures {
-            match failure {
-                Failure::Refused(..) => return failure,
-                Failure::Unavailable(cause) => causes.push(cause),
-                Failure::Unknown(cause) => {
-                    may_be_applied = true;
-                    causes.push(cause);
-                }
-            }
+        let is_refused = |it: &&Failure| matches!(it, Failure::Refused(..));
+        if let Some(refused) = self.failures.iter().find(is_refused) {
+            return refused.clone();
         }
-        match may_be_applied {
+        let causes = self.failures.iter().map(Failure::cause).collect();
+        match self.failures.iter().any(|it| matches!(it, Failure::Unknown(_))) {
             true => Failure::Unknown(all(causes)),
             false => unserved(causes),
         }

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::table::{Command, Table};
-use crate::clock::{Clock, Moment, by, until};
+use crate::clock::{Clock, Minutely, Moment, by, until};
 use crate::transport::client::Client;
 use crate::transport::convert::{MAX_ANSWER, key_value};
 use crate::values::shown;
@@ -36,9 +36,6 @@ const RENEWED: Duration = Duration::from_secs(5);
 /// The pause after a panic.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Refused watches are logged once in this time: a role that is taken away concerns all of them.
-const WARNED: Duration = Duration::from_secs(60);
-
 /// The first and the longest pause before a refused watch is tried again.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
@@ -57,8 +54,8 @@ struct Stream {
     table: Table,
     /// When it was given a new token last.
     renewed: Option<Moment>,
-    /// When refused watches were logged last.
-    warned: Option<Moment>,
+    /// Logs refused watches: a role that is taken away concerns all of them.
+    warns: Minutely,
 }
 
 /// Why a stream is not used any more.
@@ -83,8 +80,8 @@ pub(crate) fn start(
 ) -> UnboundedSender<Command> {
     let (sender, commands) = unbounded_channel();
     let table = Table::default();
-    let task = Stream { client, clock, commands, report, table, renewed: None, warned: None };
-    runtime.spawn(task.run());
+    let (renewed, warns) = (None, Minutely::default());
+    runtime.spawn(Stream { client, clock, commands, report, table, renewed, warns }.run());
     sender
 }
 
@@ -237,16 +234,15 @@ impl Stream {
             watch.refusals += 1;
             tracing::debug!(%reason, refusals, "etcd refuses a watch");
             let now = self.clock.now();
-            let within = |time, of: Option<Moment>| of.is_some_and(|of| now - of < time);
             // A stream keeps the token it was opened with, so a first refusal may mean no more than that this has
             // expired.
             let source = &self.client.means.terms.keyring.source;
-            if refusals == 0 && source.authenticates() && !within(RENEWED, self.renewed) {
+            let is_new = self.renewed.is_some_and(|at| now - at < RENEWED);
+            if refusals == 0 && source.authenticates() && !is_new {
                 self.renewed = Some(now);
                 return Some(End::Renew);
             }
-            if !within(WARNED, self.warned) {
-                self.warned = Some(now);
+            if self.warns.is_due(now) {
                 tracing::warn!(
                     code = "etcd.watches_denied",
                     %reason,
