@@ -7,9 +7,8 @@ use crate::values::{Author, BackendError, Cycle, Holder, LossCause, render};
 /// One of every kind in the order of the page, each full of what no client may see.
 fn every_error() -> Vec<LockError> {
     let name = || render("orders/<id>", &[&"secret"]);
-    let holder = || {
-        Holder::parse(&Author::here("secret", "secret").record(None, None, None, None, 1.into()))
-    };
+    let record = Author::here("secret", "secret").record(None, None, None, None, 1.into());
+    let holder = || Holder::parse(&record);
     let source = || Arc::<dyn std::error::Error + Send + Sync>::from(Box::from("secret"));
     let secret = || "secret".to_owned();
     let unleased = || Some("locks/orders/secret/8f3c".into());
@@ -83,11 +82,15 @@ fn answer_shows_neither_values_nor_holders() {
 
 #[cfg(feature = "axum")]
 #[test]
-fn axum_response_keeps_the_error() {
+fn axum_gets_every_row() {
     use axum_core::response::IntoResponse;
 
     for error in every_error() {
+        let row = Row::of(&error);
         let response = error.clone().into_response();
+        assert_eq!(response.status().as_u16(), row.http);
+        let retry = response.headers().get("retry-after").cloned();
+        assert_eq!(retry, row.retry_after.map(|s| u16::from(s).into()));
         let kept = response.extensions().get::<LockError>();
         assert_eq!(kept.map(variant), Some(variant(&error)));
     }
@@ -95,12 +98,16 @@ fn axum_response_keeps_the_error() {
 
 #[cfg(feature = "tonic")]
 #[test]
-fn tonic_status_keeps_the_error_and_does_not_show_it() {
+fn tonic_gets_every_row() {
     use ::tonic::Status;
     use std::error::Error as _;
 
     for error in every_error() {
+        let Answer { row, text } = Answer::to(&error);
         let status = Status::from(error.clone());
+        assert_eq!((status.code(), status.message()), (row.grpc, text.as_str()));
+        let pushback = status.metadata().get("grpc-retry-pushback-ms").cloned();
+        assert_eq!(pushback, row.retry_after.map(|s| (u32::from(s) * 1000).into()));
         assert!(!format!("{status} {status:?}").contains("secret"), "{status}");
         let kept = status.source().and_then(|origin| origin.source());
         let kept = kept.and_then(|kept| kept.downcast_ref::<LockError>());

@@ -274,13 +274,12 @@ impl Client {
                     stale = Some(answer);
                     endpoint.lose(generation); // another member may not lag, behind the same address
                 }
-                Err(Failure::Unavailable(cause)) => causes.push(passed_over(cause)),
-                Err(Failure::Unknown(cause)) if effect == Effect::None => {
-                    causes.push(passed_over(cause))
-                }
-                Err(Failure::Unknown(cause)) => {
+                unknown @ Err(Failure::Unknown(_)) if effect == Effect::Once => {
                     self.move_on(&endpoint);
-                    return Err(Failure::Unknown(cause));
+                    return unknown;
+                }
+                Err(Failure::Unavailable(cause) | Failure::Unknown(cause)) => {
+                    causes.push(passed_over(cause));
                 }
                 settled => return settled,
             }

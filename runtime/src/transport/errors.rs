@@ -113,6 +113,8 @@ pub(super) const NO_LEADER: &str = "etcdserver: no leader";
 const CORRUPT: &str = "etcdserver: corrupt cluster";
 pub(super) const NO_LEASE: &str = "etcdserver: requested lease not found";
 
+const FOR_GOOD: Class = Class::Refused(Refusal::Other);
+
 /// Rule P34's table. What is not in it is [`Class::Unknown`]: a wrong guess the other way would leave a ghost key.
 const CLASSES: &[(&str, Class)] = &[
     ("tcp connect error", Class::Unavailable),
@@ -125,18 +127,15 @@ const CLASSES: &[(&str, Class)] = &[
     (NO_LEASE, Class::Refused(Refusal::LeaseNotFound)),
     ("etcdserver: permission denied", Class::Refused(Refusal::PermissionDenied)),
     ("etcdserver: mvcc: database space exceeded", Class::Refused(Refusal::NoSpace)),
-    (CORRUPT, Class::Refused(Refusal::Other)),
-    ("etcdserver: duplicate key given in txn request", Class::Refused(Refusal::Other)),
-    ("etcdserver: too many operations in txn request", Class::Refused(Refusal::Other)),
-    ("etcdserver: request is too large", Class::Refused(Refusal::Other)),
-    ("grpc: received message larger than max", Class::Refused(Refusal::Other)),
-    ("etcdserver: too large lease TTL", Class::Refused(Refusal::Other)),
-    (
-        "etcdserver: authentication failed, invalid user ID or password",
-        Class::Refused(Refusal::Other),
-    ),
-    ("etcdserver: authentication is not enabled", Class::Refused(Refusal::Other)),
-    ("etcdserver: user name is empty", Class::Refused(Refusal::Other)),
+    (CORRUPT, FOR_GOOD),
+    ("etcdserver: duplicate key given in txn request", FOR_GOOD),
+    ("etcdserver: too many operations in txn request", FOR_GOOD),
+    ("etcdserver: request is too large", FOR_GOOD),
+    ("grpc: received message larger than max", FOR_GOOD),
+    ("etcdserver: too large lease TTL", FOR_GOOD),
+    ("etcdserver: authentication failed, invalid user ID or password", FOR_GOOD),
+    ("etcdserver: authentication is not enabled", FOR_GOOD),
+    ("etcdserver: user name is empty", FOR_GOOD),
     ("etcdserver: invalid auth token", Class::StaleToken),
     ("etcdserver: revision of auth store is old", Class::StaleToken),
 ];

@@ -57,9 +57,8 @@ impl Reach {
         let now = self.clock.now();
         let mut state = lock(&self.state);
         state.refused += 1;
-        let is_lost = state.etcd.is_lost_since().is_some();
-        let has_answered = state.etcd.answered.is_some_and(|at| now - at < FRESH);
-        !is_lost && has_answered && state.logs.is_due(now)
+        let answers = state.etcd.answered.is_some_and(|at| now - at < FRESH);
+        answers && state.etcd.is_lost_since().is_none() && state.logs.is_due(now)
     }
 
     /// etcd refuses a write. Deletes and barriers are sent again until it carries them out (rule P34), and often no caller learns of
