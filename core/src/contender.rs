@@ -265,12 +265,13 @@ impl Contender {
     /// Takes in what the response to its put shows at this revision: the oldest key of the family, or all of them. Returns true if it
     /// shows others.
     pub fn placed(&mut self, revision: Revision, found: &[Kv]) -> bool {
-        let own = self.key.as_deref().unwrap_or_default().as_bytes();
+        let key = self.key.clone().unwrap_or_default();
+        let own = key.as_bytes();
         // Its key was not there before, unless another client has put it: then it is seen here, or at the next read.
         let shown = found.iter().find(|kv| kv.key == own).map(|kv| kv.create_revision);
         let created = shown.unwrap_or(revision);
         (self.created, self.state) = (Some(created), State::Waiting);
-        self.modified = self.modified.max(Some(revision));
+        self.written(revision);
         let there = found.is_empty() || shown.is_some();
         let is_other = |kv: &&Kv| kv.key != own && contends(&self.family, &kv.key);
         self.oldest = found.iter().find(is_other).map(|kv| kv.key.clone());

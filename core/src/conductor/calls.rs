@@ -296,12 +296,11 @@ impl Core {
         for of in &*contenders {
             let is_last = self.names.release(self.now, *of, holder, stays);
             left += usize::from(is_last);
-            if is_last && how == Release::Moved {
-                // No delete follows, and the name stays closed here: a new key of this process would replace the moved one.
-                self.part(*of);
-            }
             if !is_last {
                 self.attend(*of); // its record names another reader from now on
+            } else if how == Release::Moved {
+                // No delete follows, and the name stays closed here: a new key of this process would replace the moved one.
+                self.part(*of);
             }
         }
         let stage = Stage::Releasing { left, refused: None };
