@@ -46,7 +46,7 @@ impl<'a> Connection<'a> {
         if queue.is_none() {
             if name.lock_name().text().is_none() {
                 let like = "write it as `ls` shows it, such as orders/7";
-                return Err(Failure::Usage(format!("`{name}` is no name: {like}")));
+                return Err(Failure::Usage(format!("`{name}` is not a name: {like}")));
             }
             let prefix = &self.prefix;
             // What looks like a key is another name than what was meant.

@@ -101,7 +101,7 @@ pub(crate) enum Outcome {
     RunsOn,
     /// The call that was shown does not hold it.
     NotHeld,
-    /// Nobody has answered, for this reason.
+    /// Its process has not answered, for this reason.
     Silent(String),
     /// Its key was deleted without an answer.
     Deleted,

@@ -146,7 +146,7 @@ pub struct Session {
     pub lease: Option<Lease>,
     /// The next grant or renewal.
     renewal: Attempt,
-    /// When the first renewal was sent since the last response: the next one may be to that.
+    /// When the first renewal was sent that has had no response: the next response may be to that one.
     owed: Option<Moment>,
     /// What acquisitions wait for. The first one creates the session key.
     barrier: Option<Barrier>,

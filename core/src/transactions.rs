@@ -47,7 +47,7 @@ pub fn put(fences: Vec<(Key, Revision)>, keys: &[Placement], tries: bool, mut tx
     txn
 }
 
-/// Reads the answer to a put of so many keys that was applied. Returns for each key the oldest keys of its family, its own included;
+/// Reads the answer to a put of this many keys that was applied. Returns for each key the oldest keys of its family, its own included;
 /// none, for a single try: no other was there.
 pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = Vec<Kv>> {
     let count = answer.answers.len();

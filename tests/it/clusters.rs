@@ -158,5 +158,5 @@ async fn cluster_made_anew_is_not_reported_as_a_second_one() {
     proxies.iter().for_each(|proxy| proxy.lead_to(two.address()));
     proxies.iter().for_each(Proxy::reset_all);
     process.asked("lock orders/8", "locked").await;
-    assert_eq!(process.logged("etcd.two_clusters"), 0, "{:?}", process.heard);
+    assert_eq!(process.logged("etcd.two_clusters"), 0, "{:?}", process.output);
 }

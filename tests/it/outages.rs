@@ -174,7 +174,7 @@ async fn alarm_corrupt_is_one_error_and_no_outage() {
         sleep(Duration::from_millis(200)).await;
     }
     let codes = ["etcd.refused", "etcd.releases_denied", "etcd.lost", "lock.lost"];
-    assert_eq!(codes.map(|code| worker.logged(code)), [1, 1, 0, 0], "{:#?}", worker.heard);
+    assert_eq!(codes.map(|code| worker.logged(code)), [1, 1, 0, 0], "{:#?}", worker.output);
     alarm(AlarmAction::Deactivate).await;
     worker.asked("lock orders/7", "locked").await;
     worker.asked("done till", "released").await;

@@ -116,7 +116,7 @@ async fn a_restore_costs_every_lock_held_and_nothing_else() {
     }
     // Watches of kicks have seen one.
     let kick = corner.session_prefix() + "kick/0";
-    corner.client.clone().put(kick, "of nobody", None).await.expect("a put");
+    corner.client.clone().put(kick, "not a kick", None).await.expect("a put");
     let mut old: Vec<i64> = corner.sessions().await.iter().map(|it| it.lease).collect();
     for name in ["held", "moved", "later"] {
         old.extend(corner.leases(name).await);

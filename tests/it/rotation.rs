@@ -92,7 +92,7 @@ async fn password_that_changes_in_its_file_costs_no_lock() {
     worker.asked("lock orders/2", "locked").await;
     worker.asked("done till", "released").await;
     let leaks = |line: &&String| PASSWORDS.iter().any(|password| line.contains(password));
-    assert_eq!(worker.heard.iter().find(leaks), None);
+    assert_eq!(worker.output.iter().find(leaks), None);
 }
 
 #[limit::test]
@@ -105,7 +105,7 @@ async fn end_of_a_certificate_is_warned_of_once_a_day() {
     assert_eq!(worker.logged("certificate.ends"), 1);
     proxy.reset_all();
     worker.asked("lock orders/2", "locked").await;
-    assert_eq!(worker.logged("certificate.ends"), 1, "{:?}", worker.heard);
+    assert_eq!(worker.logged("certificate.ends"), 1, "{:?}", worker.output);
 
     let (certificate, key) = authority.issue_ending("client", 11 * DAY);
     files.replace(&authority, &certificate, &key);

@@ -15,7 +15,7 @@ pub(crate) struct Worker {
     process: etcd_locked_devkit::Worker,
     lines: UnboundedReceiver<String>,
     /// Lines that [`says`](Self::says) has read.
-    pub(crate) heard: Vec<String>,
+    pub(crate) output: Vec<String>,
 }
 
 impl Worker {
@@ -33,7 +33,7 @@ impl Worker {
         let (send, lines) = unbounded_channel();
         let process =
             etcd_locked_devkit::Worker::start(command, move |line| send.send(line).is_ok());
-        Worker { process: process.expect("the worker starts"), lines, heard: Vec::new() }
+        Worker { process: process.expect("the worker starts"), lines, output: Vec::new() }
     }
 
     /// Sends one command, as a line.
@@ -55,10 +55,10 @@ impl Worker {
 
     /// Awaits such a line under its own limit.
     pub(crate) async fn says_within(&mut self, limit: Duration, word: &str) -> String {
-        let before = self.heard.len();
+        let before = self.output.len();
         let said = timeout(limit, async {
             while let Some(line) = self.lines.recv().await {
-                self.heard.push(line.clone());
+                self.output.push(line.clone());
                 let (first, rest) = line.split_once(' ').unwrap_or((&line, ""));
                 if first == word {
                     return rest.to_owned();
@@ -68,20 +68,20 @@ impl Worker {
                     "a worker, asked for `{word}`, said `{line}`"
                 );
             }
-            panic!("a worker ended without a `{word}`; it said {:?}", &self.heard[before..])
+            panic!("a worker ended without a `{word}`; it said {:?}", &self.output[before..])
         });
         match said.await {
             Ok(rest) => rest,
             Err(_) => {
-                let last = &self.heard[before.max(self.heard.len().saturating_sub(20))..];
+                let last = &self.output[before.max(self.output.len().saturating_sub(20))..];
                 panic!("no `{word}` of a worker within {limit:?}; it said last {last:?}")
             }
         }
     }
 
-    /// Returns how many of the lines heard have this code.
+    /// Returns how many of these lines have this code.
     pub(crate) fn logged(&self, code: &str) -> usize {
-        self.heard.iter().filter(|line| line.contains(&format!("code=\"{code}\""))).count()
+        self.output.iter().filter(|line| line.contains(&format!("code=\"{code}\""))).count()
     }
 
     /// Awaits the next line.

@@ -94,7 +94,7 @@ fn name_that_nobody_can_lock_is_refused() {
     let scene = Scene::new();
     for command in ["who", "kick"] {
         for name in ["orders/7/", "/orders/7", "orders//7", "orders/<id>", ""] {
-            says(&scene.ends(&[command, name], 2), &["is no name"]);
+            says(&scene.ends(&[command, name], 2), &["is not a name"]);
         }
         says(&scene.ends(&[command, "locks/orders/7"], 1), &["did you mean `orders/7`?"]);
     }

@@ -92,7 +92,7 @@ pub(super) struct Driver {
     client: Arc<Client>,
     /// To the task of the watches, which ends when this is dropped. Refuses only once the runtime has gone.
     watches: UnboundedSender<watch::Command>,
-    /// Watches what operators ask for, while there is a session; and what that begins with.
+    /// The watch for kicks, while there is a session; what their keys begin with; and the id of the last such watch.
     kicks: Option<WatchId>,
     kick_root: String,
     last_kicks: u64,

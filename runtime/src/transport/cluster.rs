@@ -134,7 +134,7 @@ impl Clusters {
         seen.members.contains_key(endpoint) || configured.is_some_and(|id| Some(*id) == seen.home)
     }
 
-    /// Forgets an endpoint that is not one any more: it is no member, or no address of its name.
+    /// Forgets an endpoint that was removed: from the member list, or from the addresses of its name.
     pub(super) fn forget(&self, endpoint: &str) {
         let mut seen = lock(&self.seen);
         seen.endpoints.remove(endpoint);
