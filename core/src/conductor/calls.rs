@@ -327,11 +327,11 @@ impl Core {
         self.outputs.push_back(Output::Released { call, result });
     }
 
-    /// A holding call has lost its locks, or is to stop relying on them. Its caller is notified once.
+    /// A holding call has lost its locks, or is to stop relying on them. Its caller is notified once, and when a shutdown ends what goes on.
     pub(super) fn lose_call(&mut self, id: CallId, cause: LossCause) {
         let stage = self.calls.get_mut(id).map(|call| &mut call.stage);
         if let Some(Stage::Holding { lost, .. }) = stage
-            && !std::mem::replace(lost, true)
+            && (!std::mem::replace(lost, true) || cause == LossCause::Shutdown)
         {
             self.outputs.push_back(Output::Lost { call: id, cause });
         }

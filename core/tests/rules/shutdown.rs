@@ -29,6 +29,7 @@ fn shutdown_refuses_calls_and_waits_for_bodies() {
 #[test]
 fn bodies_lose_their_locks_when_the_grace_is_over() {
     let mut rig = ending(SOON);
+    rig.submit(Input::Kick(1.into())).lost(1, LossCause::Kicked); // its body may go on
     rig.live(SOON * 2).lost(1, LossCause::Shutdown);
     assert!(!rig.is_finished() && rig.has("locks/a/a1"));
     rig.give_back(1);
@@ -42,7 +43,6 @@ fn lease_of_a_body_that_does_not_end_runs_out() {
     assert!(is_finished_without_a_key(&rig), "neither renewed nor revoked");
 }
 
-/// The first call has asked for it.
 #[test]
 fn lease_that_is_granted_meanwhile_is_revoked() {
     let mut rig = Rig::new();

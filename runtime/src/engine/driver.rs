@@ -68,10 +68,8 @@ pub(super) enum Command {
     Keep { call: CallId, until: Moment },
     /// Opens a session.
     Warm { call: CallId, ttl_secs: i64, reply: Reply },
-    /// Takes no new calls, and ends those that there are within the grace.
-    Shutdown { grace: Duration, reply: oneshot::Sender<Drained> },
-    /// The last handle has gone, so no call holds or wants a lock any more.
-    Orphaned,
+    /// Takes no new calls, and ends those that there are within the grace. No reply: the last handle has gone, so there are none.
+    Shutdown { grace: Duration, reply: Option<oneshot::Sender<Drained>> },
     /// The test kit reads or steps the driver.
     #[cfg(feature = "testing")]
     Inspect(Box<dyn FnOnce(&mut Driver) + Send>),
@@ -148,9 +146,7 @@ impl Driver {
         };
         let (runtime, alarm) = on;
         let driver = runner.clone();
-        let wake = move || {
-            submit(&driver, Message::Time);
-        };
+        let wake = move || submit(&driver, Message::Time);
         runtime.spawn(Client::mind(Arc::downgrade(&client), wake));
         let driver = runner.clone();
         let report: Report = Arc::new(move |watch, event| {
@@ -292,14 +288,10 @@ impl Driver {
                 self.step(Input::Warm { call, ttl_secs });
             }
             Command::Shutdown { grace, reply } => {
-                self.stopping.push(reply);
-                self.drained.get_or_insert_default();
+                reply.is_some().then(|| self.drained.get_or_insert_default());
+                self.stopping.extend(reply);
                 self.kept.shut_down();
                 self.step(Input::Shutdown { until: self.clock.now() + grace });
-            }
-            Command::Orphaned => {
-                self.kept.shut_down();
-                self.step(Input::Shutdown { until: self.clock.now() });
             }
             #[cfg(feature = "testing")]
             Command::Inspect(inspection) => inspection(self),
@@ -332,13 +324,13 @@ impl Driver {
             Output::Lost { call, cause } => {
                 let cause = LossCause::from(cause);
                 if let Some(held) = self.held.get_mut(&call) {
-                    held.reported = true;
+                    let was_reported = mem::replace(&mut held.reported, true);
                     let locks = Arc::clone(&held.locks);
                     if locks.note_loss(cause) {
                         self.effects.push(Effect::Wake(Arc::clone(&locks)));
                     }
                     // One that the caller gives back just now is no loss.
-                    if locks.lost() != Some(LossCause::Released) {
+                    if !was_reported && locks.lost() != Some(LossCause::Released) {
                         self.losses.push((locks, cause));
                     }
                 } else if cause != LossCause::Shutdown && self.kept.lose(call) {

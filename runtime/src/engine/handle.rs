@@ -79,7 +79,8 @@ pub(crate) struct View {
 impl Drop for Shared {
     fn drop(&mut self) {
         if self.process == process::id() {
-            self.driver.submit(Message::Command(Command::Orphaned));
+            let (grace, reply) = (Duration::ZERO, None);
+            self.driver.submit(Message::Command(Command::Shutdown { grace, reply }));
         }
     }
 }
@@ -288,7 +289,7 @@ impl Engine {
         self.0.draining.store(true, Ordering::Release);
         let (reply, answer) = oneshot::channel();
         // An engine that has ended before has nothing left to end.
-        match self.submit(Command::Shutdown { grace, reply }) {
+        match self.submit(Command::Shutdown { grace, reply: Some(reply) }) {
             Ok(()) => answer.await.unwrap_or_default(),
             Err(_) => Drained::default(),
         }

@@ -532,7 +532,10 @@ impl Bench {
             must!(Truth, asleep, "call {id} loses what it does not have: {cause:?}");
             return;
         };
-        must!(Truth, body.lost.is_none(), "call {id} loses twice");
+        if body.lost.is_some() {
+            must!(Truth, cause == LossCause::Shutdown, "call {id} loses twice");
+            return;
+        }
         body.lost = Some(cause);
         if cause == LossCause::Kicked {
             self.tally.count(Happened::Kicked);
