@@ -4,7 +4,7 @@
 //! and three times that etcd wakes up. So a flush is put off for as long as the tasks that are ready write more. Nothing
 //! waits for a timer, and a connection with nothing else to write loses one round of the engine's tasks.
 
-use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::io::{IoSlice, Result};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, BufWriter, ReadBuf};
 use tonic::codegen::Service;
 use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
-/// From so many bytes on, the next write sends them without waiting for a flush.
+/// A write that makes them more bytes than this sends them without waiting for a flush.
 const FULL: usize = 64 * 1024;
 
 /// Error of a channel that may not connect again; `errors` reads it as not applied.
@@ -57,37 +57,24 @@ pub(super) fn connect(endpoint: Endpoint, uris: Arc<[Uri]>, each: Duration, once
 
 /// A stream whose writes are gathered.
 struct Gathered<S> {
-    stream: S,
-    written: Vec<u8>,
-    /// How much of it the stream has taken.
-    sent: usize,
-    /// How much there was when the flush was put off.
+    stream: BufWriter<S>,
+    /// How much was written when the flush was put off.
     put_off_at: usize,
 }
 
-impl<S: AsyncWrite + Unpin> Gathered<S> {
+impl<S: AsyncWrite> Gathered<S> {
     fn of(stream: S) -> Self {
-        Self { stream, written: Vec::new(), sent: 0, put_off_at: 0 }
-    }
-
-    /// Hands the stream all that was written.
-    fn send(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        while let Some(rest) = self.written.get(self.sent..).filter(|rest| !rest.is_empty()) {
-            match ready!(Pin::new(&mut self.stream).poll_write(cx, rest))? {
-                0 => return Poll::Ready(Err(Error::from(ErrorKind::WriteZero))),
-                taken => self.sent += taken,
-            }
-        }
-        self.written.clear();
-        self.sent = 0;
-        self.put_off_at = 0;
-        Poll::Ready(Ok(()))
+        Self { stream: BufWriter::with_capacity(FULL, stream), put_off_at: 0 }
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
-        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -95,37 +82,31 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
-        if self.written.len() >= FULL {
-            ready!(self.send(cx))?;
-        }
-        let before = self.written.len();
-        for piece in pieces {
-            self.written.extend_from_slice(piece);
-        }
-        Poll::Ready(Ok(self.written.len() - before))
+        Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        if self.written.len() > self.put_off_at {
-            self.put_off_at = self.written.len();
+        let written = self.stream.buffer().len();
+        if written > self.put_off_at {
+            self.put_off_at = written;
             cx.waker().wake_by_ref(); // behind all that is ready
             return Poll::Pending;
         }
-        ready!(self.send(cx))?;
-        Pin::new(&mut self.stream).poll_flush(cx)
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.put_off_at = 0;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        ready!(self.send(cx))?;
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Gathered<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
