@@ -92,6 +92,7 @@ fn describe() {
         ("etcd_locked_deadlocks_total", "Calls that were refused to end a deadlock"),
         ("etcd_locked_handovers_total", "Locks that a call got from another, local or remote"),
         ("etcd_locked_history_lost_total", "How often etcd has lost its history and every lock"),
+        ("etcd_locked_connections_total", "Connections to etcd that were tried"),
     ] {
         describe_counter!(counter, what);
     }
@@ -191,6 +192,13 @@ impl Asked {
 /// Notes that etcd was lost, or is back.
 pub(crate) fn reachable(reachable: bool) {
     gauge!("etcd_locked_reachable").set(f64::from(u8::from(reachable)));
+}
+
+/// Counts a connection that was tried.
+pub(crate) fn tried_connection(endpoint: &str, opened: bool) {
+    let (endpoint, outcome) = (endpoint.to_owned(), if opened { "ok" } else { "failed" });
+    counter!("etcd_locked_connections_total", "endpoint" => endpoint, "outcome" => outcome)
+        .increment(1);
 }
 
 /// Counts a lost history of etcd.

@@ -38,8 +38,8 @@ fn metrics_are_there_for_prometheus() {
         let metrics = blocking(move || http::get(address, "/metrics")).await.body;
         let granted =
             r#"etcd_locked_wait_seconds_bucket{lock="orders/<id>",outcome="granted",le="+Inf"} 1"#;
-        for series in [granted, "etcd_locked_reachable 1"] {
-            let found = metrics.lines().any(|line| line == series);
+        for series in [granted, "etcd_locked_connections_total{", "etcd_locked_reachable 1"] {
+            let found = metrics.lines().any(|line| line.starts_with(series));
             assert!(found, "no {series} in {metrics}");
         }
     });

@@ -125,7 +125,7 @@ impl Client {
     }
 
     /// Probes etcd when that is due, and wakes the engine when it does not know whether etcd answers.
-    pub(crate) async fn mind(client: Weak<Self>, wake: impl Fn()) {
+    pub(crate) async fn mind(client: Weak<Self>, wake: impl Fn() -> bool) {
         loop {
             let Some(this) = client.upgrade() else { return };
             let inquiry = Request::Txn(this.inquiry.clone());
@@ -262,12 +262,12 @@ impl Client {
             Effect::None => READ,
             Effect::Once => EXCHANGE,
         };
-        let round = self.ring.round();
         let each = self.means.patience().saturating_add(limit);
-        let whole = each.saturating_mul(u32::try_from(round.len()).unwrap_or(u32::MAX));
+        let endpoints = self.means.endpoints.load(Ordering::Relaxed);
+        let whole = each.saturating_mul(u32::try_from(endpoints).unwrap_or(u32::MAX));
         let deadline = self.clock.now() + whole.min(FOREVER);
-        let (mut causes, mut stale) = (Vec::new(), None);
-        for endpoint in round {
+        let (mut causes, mut stale, mut asked) = (Vec::new(), None, Vec::new());
+        while let Some(endpoint) = self.ring.next(&asked) {
             let generation = endpoint.generation();
             match self.ask(&endpoint, limit, deadline, &call).await {
                 Ok(answer) if is_stale(&answer) => {
@@ -284,6 +284,7 @@ impl Client {
                 settled => return settled,
             }
             self.move_on(&endpoint);
+            asked.push(endpoint);
         }
         stale.ok_or_else(|| unserved(causes))
     }
@@ -455,7 +456,7 @@ impl Client {
     /// Exchanges begin elsewhere, unless another one has already seen to that.
     pub(super) fn move_on(&self, from: &Arc<Endpoint>) {
         self.ring.move_on(from);
-        self.scout.failed();
+        self.means.look_again();
     }
 }
 

@@ -20,6 +20,7 @@ use super::reach::Reach;
 use super::scheme::speaks;
 use super::target::{Target, Terms};
 use crate::clock::{Clock, by};
+use crate::metrics;
 use crate::mutex::lock;
 use crate::values::Config;
 
@@ -57,6 +58,8 @@ pub(super) struct Means {
     pub(super) connect_timeout: Duration,
     /// How many endpoints there are now.
     pub(super) endpoints: Arc<AtomicUsize>,
+    /// The member list is followed, or an endpoint is a name with addresses.
+    pub(super) may_change: bool,
     /// Wakes the scout: an endpoint has failed, or the clusters are to be looked at.
     pub(super) wake: Arc<Notify>,
     pub(super) clock: Arc<dyn Clock>,
@@ -73,8 +76,16 @@ impl Means {
             clusters: Arc::new(Clusters::new(Arc::new(reach), wake.clone())),
             connect_timeout: config.connect_timeout,
             endpoints: Arc::new(AtomicUsize::new(endpoints)),
+            may_change: config.follow_members || targets.iter().any(|it| it.host().is_some()),
             wake,
             clock,
+        }
+    }
+
+    /// An endpoint or its connection has failed, so the members may be others, or the addresses of a name.
+    pub(super) fn look_again(&self) {
+        if self.may_change {
+            self.wake.notify_one();
         }
     }
 
@@ -153,6 +164,10 @@ impl Endpoint {
         self.means.clusters.forget(&self.name);
     }
 
+    fn retired(&self) -> Failure {
+        Failure::Unavailable(named(&self.name, "no endpoint any more".into()))
+    }
+
     /// The attempt to wait for: the last one, unless it came to nothing.
     fn opening(self: &Arc<Self>) -> Opening {
         let mut slot = lock(&self.last);
@@ -202,11 +217,16 @@ impl Endpoint {
     async fn open(self: Arc<Self>, generation: u64) -> Result<Arc<Client>, Failure> {
         let patience = self.means.patience();
         let deadline = self.means.clock.now() + patience;
-        let outcome = by(&*self.means.clock, deadline, pin!(self.prove(generation))).await;
+        let mut lost = self.lost.subscribe();
         let silence = || Failure::Unavailable(silence(&self.name, patience));
-        let outcome = outcome.unwrap_or_else(|| Err(silence()));
+        let proven = pin!(self.prove(generation));
+        let outcome = tokio::select! {
+            proven = by(&*self.means.clock, deadline, proven) => proven.unwrap_or_else(|| Err(silence())),
+            _ = lost.wait_for(|it| *it == u64::MAX) => Err(self.retired()),
+        };
         let open = outcome.is_ok();
         tracing::debug!(parent: None, endpoint = self.name, number = generation, open, "a connection was tried");
+        metrics::tried_connection(&self.name, open);
         outcome
     }
 
@@ -230,7 +250,7 @@ impl Endpoint {
             Err(error) => return Err(self.unopened(&error).await),
         };
         if self.has_lost(u64::MAX) {
-            return Err(Failure::Unavailable(named(&self.name, "no endpoint any more".into())));
+            return Err(self.retired());
         }
         // What only looks like etcd may have no id.
         if let Some(id) = header.map(|it| it.cluster_id()).filter(|id| *id != 0) {
@@ -292,6 +312,7 @@ impl Connection {
     /// It is no good: the endpoint's next exchange uses another one.
     pub(super) fn lose(&self) {
         self.endpoint.lose(self.generation);
+        self.endpoint.means.look_again();
     }
 
     /// Completes once it is lost.

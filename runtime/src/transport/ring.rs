@@ -14,6 +14,12 @@ impl Ring {
         lock(&self.0).clone()
     }
 
+    /// Returns the first that was not asked. They may become others between two of these calls.
+    pub(super) fn next(&self, asked: &[Arc<Endpoint>]) -> Option<Arc<Endpoint>> {
+        let was_asked = |it: &Arc<Endpoint>| asked.iter().any(|other| Arc::ptr_eq(it, other));
+        lock(&self.0).iter().find(|it| !was_asked(it)).cloned()
+    }
+
     /// Exchanges begin elsewhere, unless another one has already seen to that.
     pub(super) fn move_on(&self, from: &Arc<Endpoint>) {
         let mut round = lock(&self.0);

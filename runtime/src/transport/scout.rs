@@ -50,21 +50,10 @@ impl Scout {
         self.begun.get_or_init(|| self.ask_all()).await;
     }
 
-    /// An endpoint has failed, so the members may be others, or the addresses of a name.
-    pub(super) fn failed(&self) {
-        if self.may_change() {
-            self.means.wake.notify_one();
-        }
-    }
-
-    fn may_change(&self) -> bool {
-        self.follows || self.means.terms.targets.iter().any(|it| it.host().is_some())
-    }
-
     async fn ask_all(self: &Arc<Self>) {
         self.resolve().await;
         let endpoints = self.ring.round();
-        if endpoints.len() < 2 && !self.may_change() {
+        if endpoints.len() < 2 && !self.means.may_change {
             return; // proven when it is first used
         }
         let mut asked = JoinSet::new();
@@ -99,6 +88,7 @@ impl Scout {
     async fn go_on(scout: Weak<Self>, wake: Arc<Notify>, clock: Arc<dyn Clock>) {
         let (first, longest) = PAUSE;
         let mut pause = first;
+        let mut asked = clock.now();
         loop {
             let state = scout.upgrade().map(|it| (it.is_settled(), it.follows));
             let Some((settled, follows)) = state else { return };
@@ -106,9 +96,10 @@ impl Scout {
             pause = if settled { first } else { (pause * 2).min(longest) };
             tokio::select! {
                 () = until(&*clock, next.map(|next| clock.now() + next)) => {}
-                () = wake.notified() => clock.sleep_until(clock.now() + first).await,
+                () = wake.notified() => clock.sleep_until(asked + first).await,
             }
             let Some(scout) = scout.upgrade() else { return };
+            asked = clock.now();
             scout.resolve().await;
             scout.ask_silent().await;
             scout.follow().await;
