@@ -17,7 +17,7 @@ use etcd_locked::{LockError, Locked, Name, etcd_locked};
 use tokio::time::sleep;
 
 /// Leads until the lock is lost, and returns only the reason. `ttl` is the time that the others wait for a crashed leader.
-#[etcd_locked("leaders/billing", wait = "forever", ttl = "5s", guard = office)]
+#[etcd_locked("leaders/billing", wait = "forever", ttl = "5s", proof = office)]
 async fn lead(replica: &str) -> Result<Infallible, LockError> {
     let mut term = Term::begin(replica, office);
     loop {

@@ -1,6 +1,6 @@
 //! Scheduled job that every replica starts at the same time and exactly one does.
 //!
-//! The lock excludes two replicas at once, and `at_least` excludes a second one soon after. From the start of the work the name
+//! The lock excludes two replicas at once, and `min_hold` excludes a second one soon after. From the start of the work the name
 //! stays locked for that long, even if the work is shorter and its replica has ended. So a replica whose clock is late skips the
 //! job. If a replica crashes in the middle of the work, the next one to try after the lease's TTL does the job.
 //!
@@ -14,9 +14,9 @@ use std::time::Duration;
 use etcd_locked::{LockError, etcd_locked};
 
 /// Does the job. `wait = "none"` tries once; with `on_held = "skip"` the others return `None` without running the body.
-/// `at_least` is longer than the replicas' clocks may differ, and shorter than the time to the next run: with cron and NTP, some
+/// `min_hold` is longer than the replicas' clocks may differ, and shorter than the time to the next run: with cron and NTP, some
 /// minutes. It counts from the start: for a job that takes an hour, an hour and some minutes.
-#[etcd_locked("jobs/nightly", wait = "none", on_held = "skip", at_least = "8s")]
+#[etcd_locked("jobs/nightly", wait = "none", on_held = "skip", min_hold = "8s")]
 async fn nightly(replica: &str) -> Result<Option<Report>, LockError> {
     println!("replica {replica}: does the job");
     tokio::time::sleep(Duration::from_secs(2)).await; // the work
@@ -32,7 +32,7 @@ async fn main() -> std::process::ExitCode {
     let replica = std::env::args().nth(1).unwrap_or("a".to_owned());
     // No set-up: the first lock connects to ETCD_LOCKED_ENDPOINTS.
     let done = nightly(&replica).await;
-    // Releases held locks, and leaves to etcd those that `at_least` keeps.
+    // Releases held locks, and leaves to etcd those that `min_hold` keeps.
     etcd_locked::shutdown(Duration::from_secs(5)).await;
     match done {
         Ok(Some(report)) => println!("replica {replica}: done, {} invoices", report.invoices),

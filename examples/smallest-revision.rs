@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 /// Works under the lock. The attribute does the rest: lease, heartbeat, queue and watch. A crashed contender blocks others for
 /// 15 seconds.
-#[etcd_locked("contest/demo", ttl = "15s", wait = "forever", guard = contest)]
+#[etcd_locked("contest/demo", ttl = "15s", wait = "forever", proof = contest)]
 async fn work(name: &str, begun: oneshot::Sender<()>) -> Result<(), LockError> {
     let _ = begun.send(());
     // The revision grows from owner to owner, so it is a fencing token.

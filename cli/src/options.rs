@@ -243,7 +243,7 @@ pub(crate) struct Exec {
     /// Keep the name locked for this long from when the lock is acquired, also when the command ends earlier, fails, or cannot be run: so
     /// a cron line runs once, though the clocks of its hosts differ
     #[arg(long, value_parser = humantime::parse_duration, conflicts_with = "shared")]
-    pub(crate) at_least: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
     /// Share the name with others that share it
     #[arg(long, conflicts_with = "permits")]
     pub(crate) shared: bool,

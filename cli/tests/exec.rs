@@ -237,7 +237,7 @@ fn key_that_never_expires_is_not_skipped() {
 #[test]
 fn name_stays_locked_after_a_short_command() {
     let etcd = Member::start().expect("an etcd");
-    let line = ["jobs/a", "--at-least", "60s", "--no-wait", "--on-held", "skip"];
+    let line = ["jobs/a", "--min-hold", "60s", "--no-wait", "--on-held", "skip"];
     let args = [&line[..], &["--", "echo", "ran"]].concat();
     assert_eq!(Run::start(&etcd.endpoint(), &args).end(0), "ran");
     let said = Run::start(&etcd.endpoint(), &args).end(0);

@@ -74,13 +74,13 @@ async fn a_late_write(store: &Store) -> Result {
     Ok(())
 }
 
-#[etcd_locked(Invoice { id }, locks = locks, guard = invoice)]
+#[etcd_locked(Invoice { id }, locks = locks, proof = invoice)]
 async fn pay(locks: &Locks, store: &Store, who: &str, id: i64) -> Result {
     write(store, who, invoice).await
 }
 
 /// Pays late: `on_lost = "continue"` lets the body write after the loss of its lock.
-#[etcd_locked(Invoice { id: INVOICE }, locks = locks, on_lost = "continue", guard = invoice)]
+#[etcd_locked(Invoice { id: INVOICE }, locks = locks, on_lost = "continue", proof = invoice)]
 async fn pay_slowly(
     locks: &Locks,
     store: &Store,

@@ -49,7 +49,7 @@ async fn ours(file: &Path, rounds: u32) -> Result<()> {
 }
 
 /// Counts under the lock; to share it with other languages, only the name has to match.
-#[etcd_locked("counter", wait = "60s", guard = counter)]
+#[etcd_locked("counter", wait = "60s", proof = counter)]
 async fn locked_count(file: &Path) -> Result<(u64, i64), CountError> {
     Ok((count(file).await?, counter.token().revision()))
 }

@@ -34,7 +34,7 @@ struct Wanted {
 /// `detach` the body has a task of its own and runs to its end under its locks. The body and its result must be `Send`:
 /// `actix_web::Error` is not, `Error` is. (A guard cannot be called `order`: actix makes a type of each handler's name.)
 #[put("/orders/{id}")]
-#[etcd_locked(locks::Order { id: *id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, guard = (locked_order, locked_shelf))]
+#[etcd_locked(locks::Order { id: *id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, proof = (locked_order, locked_shelf))]
 async fn place(
     shop: Data<Shop>,
     id: Path<u64>,
@@ -47,13 +47,13 @@ async fn place(
 /// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for an
 /// order that is locked gets 423 instead of waiting.
 #[post("/orders/{id}/invoice")]
-#[etcd_locked(locks::Order { id: *id }, wait = "none", guard = locked_order)]
+#[etcd_locked(locks::Order { id: *id }, wait = "none", proof = locked_order)]
 async fn invoice(shop: Data<Shop>, id: Path<u64>) -> Result<Json<Order>, Error> {
     shop.invoice(locked_order).await.map(Json)
 }
 
 #[put("/shelves/{sku}/{pieces}")]
-#[etcd_locked(locks::Shelf { sku: &on.0 }, wait = "5s", guard = locked_shelf)]
+#[etcd_locked(locks::Shelf { sku: &on.0 }, wait = "5s", proof = locked_shelf)]
 async fn restock(shop: Data<Shop>, on: Path<(String, u32)>) -> Result<HttpResponse, Error> {
     let (sku, pieces) = on.into_inner();
     shop.restock(locked_shelf, &sku, pieces).await?;

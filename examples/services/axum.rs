@@ -43,7 +43,7 @@ struct Wanted {
 
 /// Takes both locks or none. A server drops the handler of a client that has gone, but here a payment is in progress. With
 /// `detach` the body has a task of its own and runs to its end under its locks.
-#[etcd_locked(locks::Order { id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, guard = (order, shelf))]
+#[etcd_locked(locks::Order { id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, proof = (order, shelf))]
 async fn place(
     State(shop): State<Shop>,
     Path(id): Path<u64>,
@@ -54,12 +54,12 @@ async fn place(
 
 /// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for an
 /// order that is locked gets 423 instead of waiting.
-#[etcd_locked(locks::Order { id }, wait = "none", guard = order)]
+#[etcd_locked(locks::Order { id }, wait = "none", proof = order)]
 async fn invoice(State(shop): State<Shop>, Path(id): Path<u64>) -> Result<Json<Order>, Error> {
     shop.invoice(order).await.map(Json)
 }
 
-#[etcd_locked(locks::Shelf { sku: &sku }, wait = "5s", guard = shelf)]
+#[etcd_locked(locks::Shelf { sku: &sku }, wait = "5s", proof = shelf)]
 async fn restock(
     State(shop): State<Shop>,
     Path((sku, pieces)): Path<(String, u32)>,

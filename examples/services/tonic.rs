@@ -42,14 +42,14 @@ impl Orders for Service {
 
     /// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for
     /// an order that is locked gets `ABORTED` instead of waiting.
-    #[etcd_locked(locks::Order { id: request.get_ref().id }, wait = "none", guard = order)]
+    #[etcd_locked(locks::Order { id: request.get_ref().id }, wait = "none", proof = order)]
     #[allow(unused_variables)] // `request` is in the name alone, which `async_trait` hides from the lint
     async fn invoice(&self, request: Request<OrderId>) -> Result<Response<Order>, Status> {
         let order = self.shop.invoice(order).await?;
         Ok(Response::new(order.into()))
     }
 
-    #[etcd_locked(locks::Shelf { sku: &request.get_ref().sku }, wait = "5s", guard = shelf)]
+    #[etcd_locked(locks::Shelf { sku: &request.get_ref().sku }, wait = "5s", proof = shelf)]
     async fn restock(&self, request: Request<Delivery>) -> Result<Response<Nothing>, Status> {
         let Delivery { sku, pieces } = request.into_inner();
         self.shop.restock(shelf, &sku, pieces).await?;
@@ -101,7 +101,7 @@ impl From<&LockStatus> for Lock {
 /// that owns its arguments, not a method with `&self`.
 ///
 /// The feature `tonic` makes a `Status` of a `LockError`: `ABORTED`, `UNAVAILABLE`, …
-#[etcd_locked(locks::Order { id: wanted.id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, guard = (order, shelf))]
+#[etcd_locked(locks::Order { id: wanted.id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, proof = (order, shelf))]
 async fn place(shop: Shop, wanted: Wanted) -> Result<Response<Order>, Status> {
     let order = shop.place(order, shelf, &wanted.sku, wanted.pieces).await?;
     Ok(Response::new(order.into()))

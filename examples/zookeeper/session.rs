@@ -35,7 +35,7 @@ pub(crate) async fn show() -> Result<()> {
     Ok(())
 }
 
-#[etcd_locked("zookeeper/session", locks = locks, guard = held)]
+#[etcd_locked("zookeeper/session", locks = locks, proof = held)]
 async fn work(locks: &Locks) -> Result<(), LockError> {
     println!("a locks, with token {}", held.token());
     pending().await

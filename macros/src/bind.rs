@@ -193,10 +193,10 @@ pub(crate) fn is_argument(sig: &Signature, word: &Ident) -> bool {
     Bindings::of(sig).has(word)
 }
 
-/// Refuses a `guard` that has not one variable for each name.
+/// Refuses a `proof` that has not one variable for each name.
 fn miscounted(args: &Args) -> Option<Error> {
-    let guard = args.options.guard.as_ref()?;
-    let (locks, variables) = (args.names.len(), guard.variables.len());
+    let proof = args.options.proof.as_ref()?;
+    let (locks, variables) = (args.names.len(), proof.variables.len());
     if locks == variables || locks == 0 {
         return None;
     }
@@ -205,11 +205,11 @@ fn miscounted(args: &Args) -> Option<Error> {
         count => format!("{count} locks"),
     };
     let message = format!(
-        "this call takes {}, and `guard` names {}; write one variable for each, `_` for one you do not need",
+        "this call takes {}, and `proof` names {}; write one variable for each, `_` for one you do not need",
         many(locks),
         many(variables)
     );
-    Some(Error::new(guard.span, message))
+    Some(Error::new(proof.span, message))
 }
 
 fn values(name: &LitStr, bindings: Option<&Bindings<'_>>, mistakes: &mut Vec<Error>) -> Vec<Value> {

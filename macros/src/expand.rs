@@ -48,7 +48,7 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 /// `__type`, a `PhantomData` of the body, lives across the await. So rustc meets the body there first when it proves that the future is
 /// `Send`, and less deep than in `__call`: functions can be nested more deeply before its recursion limit stops it.
 ///
-/// With `guard = order` the names are values, of which the proof is made in the body, where the call's locks are at hand:
+/// With `proof = order` the names are values, of which the proof is made in the body, where the call's locks are at hand:
 ///
 /// ```text
 ///     let __lock = ::etcd_locked::__private::lock(&[], ..);
@@ -69,7 +69,7 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 ///         ::etcd_locked::__private::lock(&__names, ..).permits(__permits)
 /// ```
 ///
-/// The names have a block of their own, or with `guard` a statement each: their `&dyn LockKey` must be gone before the await, else
+/// The names have a block of their own, or with `proof` a statement each: their `&dyn LockKey` must be gone before the await, else
 /// the future is not `Send`. With `detach` the call is `detach(__lock, async move { .. }).await`. A function that returns one `async move`
 /// block instead has all of this in that block, except the registration.
 pub(crate) fn expand(bound: &Bound) -> TokenStream {
@@ -147,10 +147,10 @@ fn rendered(bound: &Bound, name: &Name) -> TokenStream {
     }
 }
 
-/// Writes `let (__lock, __proof0) = __lock.prove(Order { id });` for each name, with `guard`.
+/// Writes `let (__lock, __proof0) = __lock.prove(Order { id });` for each name, with `proof`.
 fn proofs(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
-    let variables = bound.options.guard.iter().flat_map(|it| &it.variables);
+    let variables = bound.options.proof.iter().flat_map(|it| &it.variables);
     let each = variables.zip(&bound.names).enumerate();
     let proofs = each.map(|(at, (variable, name))| {
         let proof = match variable {
@@ -171,12 +171,12 @@ fn proof_variable(at: usize, span: Span) -> Ident {
     Ident::new(&format!("__proof{at}"), span)
 }
 
-/// Writes `let order = &__proof0.locked::<::etcd_locked::__private::Exclusive>();` for each variable of `guard`.
+/// Writes `let order = &__proof0.locked::<::etcd_locked::__private::Exclusive>();` for each variable of `proof`.
 ///
 /// A reference to a temporary, located at the variable: so a proof that is to leave the body is one error, and shows nothing
 /// of ours.
-fn guards(bound: &Bound) -> TokenStream {
-    let variables = bound.options.guard.iter().flat_map(|it| &it.variables);
+fn proof_variables(bound: &Bound) -> TokenStream {
+    let variables = bound.options.proof.iter().flat_map(|it| &it.variables);
     let bindings = variables.enumerate().filter_map(|(at, variable)| {
         let variable = variable.as_ref()?;
         let there = Span::mixed_site().located_at(variable.span());
@@ -207,7 +207,7 @@ fn lock(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
     let (limits, methods) = (limits(&bound.options), methods(bound));
-    if bound.options.guard.is_some() {
+    if bound.options.proof.is_some() {
         let (begun, proofs) = (begun(bound, &quote_spanned!(here=> [])), proofs(bound));
         let changed =
             (!methods.is_empty()).then(|| quote_spanned!(here=> let __lock = __lock #methods;));
@@ -256,8 +256,8 @@ fn limits(options: &Options) -> TokenStream {
     let limits = [
         limit("__wait", expression(&options.wait), &time),
         limit("__ttl", expression(&options.ttl), &time),
-        limit("__at_most", expression(&options.at_most), &time),
-        limit("__at_least", expression(&options.at_least), &time),
+        limit("__max_hold", expression(&options.max_hold), &time),
+        limit("__min_hold", expression(&options.min_hold), &time),
         limit("__permits", expression(&options.permits), &number),
     ];
     limits.into_iter().flatten().collect()
@@ -294,19 +294,19 @@ fn methods(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let options = &bound.options;
     let number = |permits| Literal::u16_suffixed(permits).into_token_stream();
-    let at_most = given(&options.at_most, duration, "__at_most");
-    let at_least = given(&options.at_least, duration, "__at_least");
+    let max_hold = given(&options.max_hold, duration, "__max_hold");
+    let min_hold = given(&options.min_hold, duration, "__min_hold");
     let permits = given(&options.permits, number, "__permits");
     let methods = [
         options.locks.as_ref().map(|locks| quote_spanned!(here=> .on(#locks))),
         expression(&options.wait).map(|_| quote_spanned!(here=> .wait(__wait))),
         expression(&options.ttl).map(|_| quote_spanned!(here=> .ttl(__ttl))),
-        options.deadline.as_ref().map(
-            |deadline| quote_spanned!(here.located_at(deadline.span())=> .deadline(#deadline)),
+        options.wait_until.as_ref().map(
+            |deadline| quote_spanned!(here.located_at(deadline.span())=> .wait_until(#deadline)),
         ),
-        at_most.map(|limit| quote_spanned!(here=> .at_most(#limit))),
+        max_hold.map(|limit| quote_spanned!(here=> .max_hold(#limit))),
         options.reentrant.then(|| quote_spanned!(here=> .reentrant())),
-        at_least.map(|time| quote_spanned!(here=> .at_least(#time))),
+        min_hold.map(|time| quote_spanned!(here=> .min_hold(#time))),
         options.shared.then(|| quote_spanned!(here=> .shared())),
         permits.map(|permits| quote_spanned!(here=> .permits(#permits))),
         (options.on_lost == OnLost::Continue)
@@ -333,14 +333,14 @@ fn body(bound: &Bound, lock: &TokenStream) -> TokenTree {
         Frame::Block { .. } => with_used_arguments(user.stream(), &identifiers(lock)),
     };
     let scope = braces(statements, here.located_at(user.span()));
-    let guards = guards(bound);
+    let proofs = proof_variables(bound);
     let statements = quote_spanned! {here=>
         #[allow(#lints)]
         if false {
             let __ret: #pinned = loop {};
             return __ret;
         }
-        #guards
+        #proofs
         #scope
     };
     braces(statements, here)

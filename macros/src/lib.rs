@@ -63,9 +63,9 @@ use proc_macro2::TokenStream;
 /// |---|---|---|
 /// | `wait = "5s"` | `"10s"`, or `ETCD_LOCKED_WAIT` | how long to queue for the lock; `"none"` is one try, `"forever"` has no end while etcd responds |
 /// | `ttl = "30s"` | `"15s"`, or `ETCD_LOCKED_TTL` | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others |
-/// | `deadline = expr` | – | an `Instant`, of std or tokio (or an `Option` of one), that bounds the wait: the earlier of the two wins |
-/// | `at_most = "5s"` | – | hold limit: a body that has not ended by then is dropped at its await: `LockError::HoldLimit` |
-/// | `at_least = "5s"` | – | the name stays locked at least this long from when the call has the lock, even if the body ends earlier |
+/// | `wait_until = expr` | – | an `Instant`, of std or tokio (or an `Option` of one), that bounds the wait: the earlier of the two wins |
+/// | `max_hold = "5s"` | – | hold limit: a body that has not ended by then is dropped at its await: `LockError::HoldLimit` |
+/// | `min_hold = "5s"` | – | the name stays locked at least this long from when the call has the lock, even if the body ends earlier |
 /// | `when = expr` | `true` | take the lock only if this `bool` over the arguments is true; else the body runs without a lock |
 /// | `detach` | off | run the body in a task of its own: dropping the caller does not cancel it |
 /// | `reentrant` | off | a lock of this name that the task holds already is used again. Off: `LockError::SelfDeadlock` |
@@ -74,15 +74,15 @@ use proc_macro2::TokenStream;
 /// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, before etcd confirms that the lock is free |
 /// | `shared` | off: one holder | share the lock with other readers; excludes `permits` |
 /// | `permits = 5` | off: one holder | at most this many holders at a time, over all processes, 1 to 1024. Functions of one binary whose numbers differ are found by `assert_no_overlaps()` |
-/// | `guard = order` | – | binds the proof of the lock in the body, an `&Locked<Order>`; `guard = (from, to)` of two names. Not with `when` |
+/// | `proof = order` | – | binds the proof of the lock in the body, an `&Locked<Order>`; `proof = (from, to)` of two names. Not with `when` |
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
 /// | `locks = expr` | the global ones | the `&Locks` to use |
 /// | `crate = path` | `::etcd_locked` | absolute path to the runtime where it is renamed or re-exported |
 ///
-/// `wait`, `ttl`, `at_most`, `at_least` and `permits` may be expressions over the arguments, such as `permits = config.limit`. A literal
+/// `wait`, `ttl`, `max_hold`, `min_hold` and `permits` may be expressions over the arguments, such as `permits = config.limit`. A literal
 /// is checked while compiling, the value of an expression when the function is called: `LockError::Config`. A computed `wait` of
-/// zero is a single try, a computed `at_most` of zero `HoldLimit` at the first poll. An expression may await. A `?` in it ends the
+/// zero is a single try, a computed `max_hold` of zero `HoldLimit` at the first poll. An expression may await. A `?` in it ends the
 /// function without the lock. What it borrows is free again before the lock is requested.
 ///
 /// # `impl` blocks
@@ -143,13 +143,13 @@ use proc_macro2::TokenStream;
 /// 0. `when` is evaluated. If it is false, the body runs, without a lock, and nothing of the following happens.
 /// 1. The values of the placeholders are written into the name, left to right. A name that is an expression is evaluated,
 ///    with the arguments in scope; what it moves is gone for the body. Then the options that are expressions are evaluated,
-///    in this order: `wait`, `ttl`, `at_most`, `at_least`, `permits`, `locks`, `deadline`. All of this happens once per call,
+///    in this order: `wait`, `ttl`, `max_hold`, `min_hold`, `permits`, `locks`, `wait_until`. All of this happens once per call,
 ///    before anything else. A value is always exactly one segment, with any characters.
 /// 2. The lock is taken. Without it the body never starts.
-/// 3. The body runs as long as the lock is held, and not longer than `at_most`, counted from when the call has the lock.
+/// 3. The body runs as long as the lock is held, and not longer than `max_hold`, counted from when the call has the lock.
 ///    If the lock is lost, the body is dropped at its next await and the call ends in `LockError::Lost`. `return` and `?`
 ///    end the body only: the lock is released all the same.
-/// 4. The body is dropped, then the lock is released; with `at_least`, once that time is over. An error
+/// 4. The body is dropped, then the lock is released; with `min_hold`, once that time is over. An error
 ///    of the release never replaces the body's result.
 /// 5. `map_err` or `on_error` run last, when the body is gone: they may use `Copy` arguments and references.
 ///

@@ -7,17 +7,17 @@ use syn::{Expr, Ident, Path, Result};
 
 use crate::typo::nearest;
 use crate::value::{
-    Given, Guard, OnHeld, OnLost, Release, Wait, absolute_path, at_least, at_most, expression,
-    guard, on_held, on_lost, permits, release, string, time, ttl, wait,
+    Given, OnHeld, OnLost, Proof, Release, Wait, absolute_path, expression, max_hold, min_hold,
+    on_held, on_lost, permits, proof, release, string, time, ttl, wait,
 };
 
 /// Every option, with an example; the example of a flag is the word itself.
 const OPTIONS: &[(&str, &str)] = &[
     ("wait", r#"wait = "5s""#),
     ("ttl", r#"ttl = "30s""#),
-    ("at_most", r#"at_most = "5s""#),
-    ("at_least", r#"at_least = "5s""#),
-    ("deadline", "deadline = request.deadline"),
+    ("max_hold", r#"max_hold = "5s""#),
+    ("min_hold", r#"min_hold = "5s""#),
+    ("wait_until", "wait_until = request.deadline"),
     ("when", "when = urgent"),
     ("detach", "detach"),
     ("reentrant", "reentrant"),
@@ -26,17 +26,23 @@ const OPTIONS: &[(&str, &str)] = &[
     ("release", r#"release = "background""#),
     ("shared", "shared"),
     ("permits", "permits = 5"),
-    ("guard", "guard = order"),
+    ("proof", "proof = order"),
     ("map_err", "map_err = AppError::from"),
     ("on_error", "on_error = |error| error.into_response()"),
     ("locks", "locks = &self.locks"),
     ("crate", "crate = ::etcd_locked"),
 ];
 
-/// What other libraries call an option, and its word here.
+/// What other libraries, and versions before 1.0, call an option, and its word here.
 const SYNONYMS: &[(&str, &str)] = &[
     ("timeout", "wait"),
     ("max_wait", "wait"),
+    ("deadline", "wait_until"),
+    ("at_most", "max_hold"),
+    ("lock_at_most_for", "max_hold"),
+    ("at_least", "min_hold"),
+    ("lock_at_least_for", "min_hold"),
+    ("guard", "proof"),
     ("lease", "ttl"),
     ("expire", "ttl"),
     ("semaphore", "permits"),
@@ -52,9 +58,9 @@ pub(crate) const UNLOCKED: &str = "unlocked";
 pub(crate) struct Options {
     pub(crate) wait: Option<Given<Wait>>,
     pub(crate) ttl: Option<Given<Duration>>,
-    pub(crate) at_most: Option<Given<Duration>>,
-    pub(crate) at_least: Option<Given<Duration>>,
-    pub(crate) deadline: Option<Expr>,
+    pub(crate) max_hold: Option<Given<Duration>>,
+    pub(crate) min_hold: Option<Given<Duration>>,
+    pub(crate) wait_until: Option<Expr>,
     pub(crate) when: Option<Expr>,
     pub(crate) detach: bool,
     pub(crate) reentrant: bool,
@@ -63,7 +69,7 @@ pub(crate) struct Options {
     pub(crate) release: Release,
     pub(crate) shared: bool,
     pub(crate) permits: Option<Given<u16>>,
-    pub(crate) guard: Option<Guard>,
+    pub(crate) proof: Option<Proof>,
     pub(crate) map_err: Option<Expr>,
     pub(crate) on_error: Option<Expr>,
     pub(crate) locks: Option<Expr>,
@@ -76,15 +82,15 @@ impl Options {
         match key {
             "wait" => self.wait = Some(time(input, key, write, wait)?),
             "ttl" => self.ttl = Some(time(input, key, write, ttl)?),
-            "at_most" => self.at_most = Some(time(input, key, write, at_most)?),
-            "at_least" => self.at_least = Some(time(input, key, write, at_least)?),
-            "deadline" => self.deadline = Some(expression(input, key, write)?),
+            "max_hold" => self.max_hold = Some(time(input, key, write, max_hold)?),
+            "min_hold" => self.min_hold = Some(time(input, key, write, min_hold)?),
+            "wait_until" => self.wait_until = Some(expression(input, key, write)?),
             "when" => self.when = Some(expression(input, key, write)?),
             "on_lost" => self.on_lost = on_lost(&string(input, key, write)?)?,
             "on_held" => self.on_held = on_held(&string(input, key, write)?)?,
             "release" => self.release = release(&string(input, key, write)?)?,
             "permits" => self.permits = Some(permits(input, write)?),
-            "guard" => self.guard = Some(guard(input, write)?),
+            "proof" => self.proof = Some(proof(input, write)?),
             "map_err" => self.map_err = Some(expression(input, key, write)?),
             "on_error" => self.on_error = Some(expression(input, key, write)?),
             "locks" => self.locks = Some(expression(input, key, write)?),
@@ -111,24 +117,24 @@ impl Options {
             "shared" | "permits" if self.shared && self.permits.is_some() => Some(
                 "`shared` is for any number of readers, `permits` for a fixed number; keep one",
             ),
-            "at_least" | "shared" if self.at_least.is_some() && self.shared => Some(
-                "readers keep nothing locked once they have gone: remove `at_least` or `shared`",
+            "min_hold" | "shared" if self.min_hold.is_some() && self.shared => Some(
+                "readers keep nothing locked once they have gone: remove `min_hold` or `shared`",
             ),
-            "at_least" | "at_most"
-                if literal(&self.at_least)
-                    .zip(literal(&self.at_most))
+            "min_hold" | "max_hold"
+                if literal(&self.min_hold)
+                    .zip(literal(&self.max_hold))
                     .is_some_and(|(least, most)| least > most) =>
             {
-                Some("`at_least` is longer than `at_most`; shorten it, or give the body longer")
+                Some("`min_hold` is longer than `max_hold`; shorten it, or give the body longer")
             }
-            "when" | "guard" if self.when.is_some() && self.guard.is_some() => Some(
-                "with `when` there may be no lock, so nothing for `guard` to prove; keep one, or branch in the caller",
+            "when" | "proof" if self.when.is_some() && self.proof.is_some() => Some(
+                "with `when` there may be no lock, so nothing for `proof` to prove; keep one, or branch in the caller",
             ),
-            "wait" | "deadline"
-                if literal(&self.wait) == Some(&Wait::Once) && self.deadline.is_some() =>
+            "wait" | "wait_until"
+                if literal(&self.wait) == Some(&Wait::Once) && self.wait_until.is_some() =>
             {
                 Some(
-                    r#"`wait = "none"` does not wait, so there is nothing for `deadline` to bound; keep one"#,
+                    r#"`wait = "none"` does not wait, so there is nothing for `wait_until` to bound; keep one"#,
                 )
             }
             _ => None,

@@ -13,7 +13,7 @@ const PIECES: &str = "orders|a|/|/|//|<id>|<id: u64>|<|>|<>|:|: |.|..|self|r#typ
 /// Pieces of an attribute, a block of declarations and a type to derive for. Brackets come in pairs, as from rustc.
 const TOKENS: &str = r##""orders/<id>"  "a"  "a/<x: u8>"  "5s"  r"raw"  b"bytes"  'c'  5  1.5
     ,  ,  =  =  ==  =>  ;  ;  :  ::  .  ..  &  |  <  >  ->  !  ?  #  $  'a  -  *
-    wait  ttl  at_most  at_least  deadline  when  detach  reentrant  guard  on_held  on_lost  release
+    wait  ttl  max_hold  min_hold  wait_until  when  detach  reentrant  proof  on_held  on_lost  release
     map_err  on_error  locks  crate  shared  permits  wiat  id  Order  r#type  _  self
     pub  struct  enum  union  fn  async  move  impl  dyn  Future  Pin  Box  pin  u64  str
     where  for  mut  ref  const  unsafe  extern  (id)  (id: u64)  (&self, id: u64)  {}  { id }  { Ok(()) }
@@ -22,9 +22,9 @@ const TOKENS: &str = r##""orders/<id>"  "a"  "a/<x: u8>"  "5s"  r"raw"  b"bytes"
 
 /// Options of an attribute, most of them good.
 const OPTIONS: &str = r#"wait = "none"  wait = "forever"  wait = "5s"  wait = n  ttl = "2s"  ttl = "1s"  ttl = n
-    at_most = "5s"  at_most = n  at_least = "1s"  at_least = n  deadline = due  when = id == 5  detach  reentrant
+    max_hold = "5s"  max_hold = n  min_hold = "1s"  min_hold = n  wait_until = due  when = id == 5  detach  reentrant
     on_held = "skip"  on_lost = "continue"  release = "background"  release = "later"  shared
-    permits = 5  permits = n  permits = -1  permits = "5"  permits = 5u8  guard = order  guard = (a, _)
+    permits = 5  permits = n  permits = -1  permits = "5"  permits = 5u8  proof = order  proof = (a, _)
     map_err = f  on_error = f  locks = &l  crate = crate::l  crate = "l"  crate = super::l  unlocked"#;
 
 /// Functions, the first half of which can take the lock.

@@ -72,24 +72,24 @@ pub(crate) enum Release {
     Background,
 }
 
-/// Variables that `guard` binds, one for each name of the call; `None` for `_`.
-pub(crate) struct Guard {
+/// Variables that `proof` binds, one for each name of the call; `None` for `_`.
+pub(crate) struct Proof {
     pub(crate) variables: Vec<Option<Ident>>,
     pub(crate) span: Span,
 }
 
 /// Reads `order` or `(from, _)`.
-pub(crate) fn guard(input: ParseStream<'_>, write: &str) -> Result<Guard> {
+pub(crate) fn proof(input: ParseStream<'_>, write: &str) -> Result<Proof> {
     let span = input.span();
     let refuse = |error: Error| {
         let message = format!(
-            "`guard` takes the name of a variable; write `{write}`, or `guard = (from, to)` for two locks"
+            "`proof` takes the name of a variable; write `{write}`, or `proof = (from, to)` for two locks"
         );
         Error::new(error.span(), message)
     };
     if !input.peek(Paren) {
         let variables = vec![Some(input.parse().map_err(refuse)?)];
-        return Ok(Guard { variables, span });
+        return Ok(Proof { variables, span });
     }
     let list: Group = input.parse()?;
     let read = |content: ParseStream<'_>| {
@@ -113,7 +113,7 @@ pub(crate) fn guard(input: ParseStream<'_>, write: &str) -> Result<Guard> {
     };
     let variables = read.parse2(list.stream())?;
     let span = list.span();
-    Ok(Guard { variables, span })
+    Ok(Proof { variables, span })
 }
 
 pub(crate) fn expression(input: ParseStream<'_>, key: &str, write: &str) -> Result<Expr> {
@@ -294,16 +294,16 @@ pub(crate) fn wait(value: &LitStr) -> Result<Wait> {
     }
 }
 
-pub(crate) fn at_most(value: &LitStr) -> Result<Duration> {
+pub(crate) fn max_hold(value: &LitStr) -> Result<Duration> {
     let none = r#"leaves the body no time; write one from "1ms""#;
     let long = "is more than a year; remove it";
-    time_within("at_most", value, "", MILLISECOND..=YEAR, none, long)
+    time_within("max_hold", value, "", MILLISECOND..=YEAR, none, long)
 }
 
-pub(crate) fn at_least(value: &LitStr) -> Result<Duration> {
+pub(crate) fn min_hold(value: &LitStr) -> Result<Duration> {
     let none = r#"keeps nothing; write one from "1ms""#;
     let long = "is more than a year; shorten it";
-    time_within("at_least", value, "", MILLISECOND..=YEAR, none, long)
+    time_within("min_hold", value, "", MILLISECOND..=YEAR, none, long)
 }
 
 pub(crate) fn ttl(value: &LitStr) -> Result<Duration> {

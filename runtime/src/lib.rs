@@ -6,9 +6,9 @@
 //! |---|---|
 //! | one at a time for each order | `#[etcd_locked("orders/<id>")]` |
 //! | another wait, readers, permits, a limit for the body, a body that goes on, another TTL, … | [an option of the attribute](options) |
-//! | a job that one replica does, and the others leave out | [`wait = "none", on_held = "skip"`](options#on_held), and [`at_least = "1m"`](options#at_least) against clocks that differ |
+//! | a job that one replica does, and the others leave out | [`wait = "none", on_held = "skip"`](options#on_held), and [`min_hold = "1m"`](options#min_hold) against clocks that differ |
 //! | two accounts at once, without deadlocks | `#[etcd_locked("accounts/<from>", "accounts/<to>")]` |
-//! | a helper that cannot be called without the lock | [`guard = order`](options#guard) and `&`[`Locked<Order>`](Locked) |
+//! | a helper that cannot be called without the lock | [`proof = order`](options#proof) and `&`[`Locked<Order>`](Locked) |
 //! | a database that refuses a holder which was paused | [`token`](Locked::token), or the feature `sqlx`: `guard.begin_fenced(&db)` |
 //! | a name that cannot be misspelt | [`lock_names!`] |
 //! | every method of a type under its lock | [the attribute on its `impl` block](macro@etcd_locked#impl-blocks); `#[etcd_locked(unlocked)]` leaves one out |

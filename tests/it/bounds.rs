@@ -1,4 +1,4 @@
-//! Bounds of a call: a deadline ends its wait, and a hold limit (`at_most`) its body.
+//! Bounds of a call: a deadline ends its wait, and a hold limit (`max_hold`) its body.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ async fn the_earlier_of_wait_and_deadlines_wins() {
     let (_, [mine, theirs]) = Corner::with_engines().await;
     let held = take("their lock", theirs.lock("orders/7")).await;
     let bounds: [fn(Acquire) -> Acquire; 5] = [
-        |call| call.wait(SOON).deadline(Instant::now() + LATE),
-        |call| call.wait(LATE).deadline(Instant::now() + SOON),
-        |call| call.wait_forever().deadline(Some(Instant::now() + SOON)),
-        |call| call.wait(SOON).deadline(None::<tokio::time::Instant>),
+        |call| call.wait(SOON).wait_until(Instant::now() + LATE),
+        |call| call.wait(LATE).wait_until(Instant::now() + SOON),
+        |call| call.wait_forever().wait_until(Some(Instant::now() + SOON)),
+        |call| call.wait(SOON).wait_until(None::<tokio::time::Instant>),
         |call| {
             let now = tokio::time::Instant::now();
-            call.wait(LATE).deadline(now + SOON).deadline(now + LATE)
+            call.wait(LATE).wait_until(now + SOON).wait_until(now + LATE)
         },
     ];
     for bound in bounds {
@@ -36,14 +36,14 @@ async fn the_earlier_of_wait_and_deadlines_wins() {
     held.release().await.unwrap();
 }
 
-#[etcd_locked("orders/<id>", locks = locks, wait = "forever", deadline = due)]
+#[etcd_locked("orders/<id>", locks = locks, wait = "forever", wait_until = due)]
 async fn by(locks: &Locks, id: u64, due: Instant) -> Result<u64, LockError> {
     // A deadline does not bound the body.
     tokio::time::sleep_until((due + LIMIT).into()).await;
     Ok(id)
 }
 
-#[etcd_locked("orders/<id>", locks = locks, deadline = due, on_held = "skip")]
+#[etcd_locked("orders/<id>", locks = locks, wait_until = due, on_held = "skip")]
 async fn skipped(locks: &Locks, id: u64, due: tokio::time::Instant) -> Option<u64> {
     Some(id)
 }
@@ -53,7 +53,7 @@ async fn a_passed_deadline_alone_refuses_without_asking_etcd() {
     let (corner, [locks]) = Corner::with_engines().await;
     // Not even a free lock is taken. A write would show as an event.
     let (passed, before) = (Instant::now(), corner.revision().await);
-    let tried = locks.lock("orders/7").try_once().deadline(passed).await.map(|_| 7);
+    let tried = locks.lock("orders/7").try_once().wait_until(passed).await.map(|_| 7);
     for ended in [by(&locks, 7, passed).await, tried] {
         let never = matches!(ended, Err(LockError::Timeout { waited: Duration::ZERO, .. }));
         assert!(never, "{ended:?}");
@@ -64,14 +64,14 @@ async fn a_passed_deadline_alone_refuses_without_asking_etcd() {
     assert_eq!(corner.changes_after(before).await, 0);
     assert_eq!(by(&locks, 7, Instant::now() + 6 * SOON).await.unwrap(), 7);
     // An invalid name is refused all the same.
-    let never = locks.lock("orders//7").deadline(passed).await;
+    let never = locks.lock("orders//7").wait_until(passed).await;
     assert_matches!(never, Err(LockError::InvalidName { .. }));
 }
 
 #[test]
 fn a_guard_limits_its_bodies_and_stays_held() {
     with_locks(async |locks: &Locks| {
-        let held = locks.lock("orders/7").at_most(LIMIT).await.unwrap();
+        let held = locks.lock("orders/7").max_hold(LIMIT).await.unwrap();
         assert_eq!(held.hold(async { 5 }).await.unwrap(), 5);
         // A body that is polled all the time needs no wake-up, and is stopped before its next poll.
         let busy = async {

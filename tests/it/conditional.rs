@@ -31,7 +31,7 @@ async fn without_the_condition_nothing_is_taken() {
 }
 
 /// A call whose condition is false, so that it needs no engine.
-#[etcd_locked("orders/<id>", when = false, at_most = "1ms", on_lost = "continue")]
+#[etcd_locked("orders/<id>", when = false, max_hold = "1ms", on_lost = "continue")]
 async fn never(id: u64) -> Result<u64, LockError> {
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     Ok(id)

@@ -41,8 +41,8 @@ impl Default for Limits {
     permits = limits.permits,
     wait = limits.wait,
     ttl = limits.ttl,
-    at_most = limits.most,
-    at_least = limits.least
+    max_hold = limits.most,
+    min_hold = limits.least
 )]
 async fn send(
     locks: &Locks,
@@ -122,11 +122,11 @@ fn a_value_out_of_range_is_an_error_of_the_configuration() {
             (|it| it.ttl = 301 * SECOND, "ttl 301s: must be from 2s to 300s"),
             (
                 |it| (it.least, it.most) = (6 * SECOND, 5 * SECOND),
-                "at_least 6s is longer than at_most 5s: shorten it, or give the body longer",
+                "min_hold 6s is longer than max_hold 5s: shorten it, or give the body longer",
             ),
             (
                 |it| (it.least, it.most) = (YEAR, 2 * YEAR),
-                "at_least 31622400s: must be a year at most",
+                "min_hold 31622400s: must be a year at most",
             ),
         ];
         for (change, wrong) in cases {
@@ -164,11 +164,11 @@ impl Said {
     said.note("name", "orders/7"),
     said.note("another name", "orders/8"),
     permits = said.note("permits", 5),
-    at_least = said.note("at_least", Duration::ZERO),
-    at_most = said.note("at_most", PATIENCE),
+    min_hold = said.note("min_hold", Duration::ZERO),
+    max_hold = said.note("max_hold", PATIENCE),
     ttl = said.note("ttl", Duration::from_secs(15)),
     wait = said.note("wait", PATIENCE),
-    deadline = said.note("deadline", Instant::now() + PATIENCE),
+    wait_until = said.note("wait_until", Instant::now() + PATIENCE),
     locks = said.note("locks", locks),
     when = said.note("when", wanted),
 )]
@@ -183,7 +183,7 @@ fn expressions_are_evaluated_once_in_the_order_of_the_docs() {
         let said = Said(Mutex::default());
         noted(locks, &said, true).await.expect("held");
         let names = ["when", "name", "another name"];
-        let options = ["wait", "ttl", "at_most", "at_least", "permits", "locks", "deadline"];
+        let options = ["wait", "ttl", "max_hold", "min_hold", "permits", "locks", "wait_until"];
         assert_eq!(said.all(), [&names[..], &options, &["body"]].concat());
         noted(locks, &said, false).await.expect("no lock");
         assert_eq!(said.all(), ["when", "body"]);

@@ -82,7 +82,7 @@ async fn fail(locks: Locks, id: u32) -> Result<(), LockError> {
     std::panic::panic_any(id)
 }
 
-#[etcd_locked("orders/<id>", locks = &locks, detach, at_most = "100ms")]
+#[etcd_locked("orders/<id>", locks = &locks, detach, max_hold = "100ms")]
 async fn limited(locks: Locks, id: u64) -> Result<(), LockError> {
     pending().await
 }

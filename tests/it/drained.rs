@@ -90,7 +90,7 @@ async fn shutdown_after(what: &str, goes: impl FnOnce(&mut Etcd)) {
     let locks = connect(corner.config().ttl(TTL)).await;
     let kept = take("a free name", locks.lock("kept")).await;
     let given = take("a free name", locks.lock("given")).await;
-    let call = locks.lock("retained").at_least(TTL);
+    let call = locks.lock("retained").min_hold(TTL);
     let retained = take("a free name", call).await;
     let queued = spawn(locks.lock("kept").wait_forever());
     goes(&mut etcd);
@@ -114,9 +114,9 @@ async fn names_stay_locked_for_their_time_after_a_shutdown() {
     let locks = corner.locks_with_ttl(TTL).await;
     let began = Instant::now();
     for name in 0..NAMES {
-        pass("a free name", locks.lock(format!("rest/{name}")).at_least(LEAST)).await;
+        pass("a free name", locks.lock(format!("rest/{name}")).min_hold(LEAST)).await;
     }
-    let call = locks.lock("rest/body").at_least(LEAST);
+    let call = locks.lock("rest/body").min_hold(LEAST);
     let body = take("a free name", call).await;
     let body = tokio::spawn(async move { body.hold(pending::<()>()).await });
     let held = corner.keys(&corner.prefix).await;

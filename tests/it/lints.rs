@@ -42,12 +42,12 @@ async fn literals(id: u64) -> Result<(), Refused> {
     Ok(())
 }
 
-#[etcd_locked("orders/<id>", "nightly", locks = locks, wait = limit, shared, guard = (order, _))]
+#[etcd_locked("orders/<id>", "nightly", locks = locks, wait = limit, shared, proof = (order, _))]
 async fn proven(id: u64, limit: Duration, locks: &Locks) -> Result<String> {
     Ok(order.name().to_string())
 }
 
-#[etcd_locked("orders/<id>", ttl = limit, at_most = limit, at_least = limit, permits = permits)]
+#[etcd_locked("orders/<id>", ttl = limit, max_hold = limit, min_hold = limit, permits = permits)]
 async fn expressions(id: u64, limit: Duration, permits: u16) -> Result {
     forget(limit);
     Ok(())

@@ -278,7 +278,7 @@ async fn a_shutdown_ends_a_body_that_goes_on() {
     }
 }
 
-#[etcd_locked("orders/<id>", locks = locks, on_lost = "continue", at_most = "3s")]
+#[etcd_locked("orders/<id>", locks = locks, on_lost = "continue", max_hold = "3s")]
 async fn limited(locks: &Locks, id: u64, corner: &Corner) -> Result<(), LockError> {
     corner.take_away("orders/7").await;
     pending().await

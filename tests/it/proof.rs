@@ -26,19 +26,19 @@ fn said<M: LockMode>(proof: &Locked<Name, M>) -> (String, Sharing) {
     (text.to_owned(), proof.mode())
 }
 
-#[etcd_locked("orders/<id>", locks = locks, guard = order)]
+#[etcd_locked("orders/<id>", locks = locks, proof = order)]
 async fn template(locks: &Locks, id: u64) -> Result<(String, Sharing), LockError> {
     tokio::task::yield_now().await;
     Ok(said(order))
 }
 
-#[etcd_locked("orders/<id>", locks = locks, guard = order, shared)]
+#[etcd_locked("orders/<id>", locks = locks, proof = order, shared)]
 async fn reader(locks: &Locks, id: u64) -> Result<(String, Sharing), LockError> {
     let order: &Locked<Name, Shared> = order;
     Ok(said(order))
 }
 
-#[etcd_locked("orders/<id>", locks = locks, guard = order, permits = 3)]
+#[etcd_locked("orders/<id>", locks = locks, proof = order, permits = 3)]
 async fn permit(locks: &Locks, id: u64) -> Result<(String, Sharing), LockError> {
     let order: &Locked<Name, Permit> = order;
     Ok(said(order))
@@ -60,7 +60,7 @@ async fn charge(order: &Locked<Order>) -> (u64, Token) {
     (order.name().id, order.token())
 }
 
-#[etcd_locked(Stock { sku: &sku }, locks = locks, guard = stock)]
+#[etcd_locked(Stock { sku: &sku }, locks = locks, proof = stock)]
 async fn borrowed(locks: &Locks, mut sku: String) -> Result<(String, String), LockError> {
     sku.push('!'); // the body owns it: the proof does not borrow
     Ok((sku, shelf(stock)))
@@ -77,7 +77,7 @@ async fn a_body_may_take_what_its_name_borrows() {
     assert_eq!((kept.as_str(), shelf.as_str()), ("nut!", "stock/nut"));
 }
 
-#[etcd_locked(Account { id: from }, Account { id: to }, locks = locks, guard = (debit, credit))]
+#[etcd_locked(Account { id: from }, Account { id: to }, locks = locks, proof = (debit, credit))]
 async fn transfer(locks: &Locks, from: u64, to: u64) -> Result<[(u64, Token); 2], LockError> {
     let current = current().expect("inside");
     for account in [debit, credit] {
@@ -94,7 +94,7 @@ fn attribute_adds_little_to_a_future() {
         Ok(id)
     }
 
-    #[etcd_locked(Order { id }, guard = order)]
+    #[etcd_locked(Order { id }, proof = order)]
     async fn guarded(id: u64) -> Result<u64, LockError> {
         tokio::task::yield_now().await;
         Ok(order.name().id)
@@ -125,7 +125,7 @@ async fn write(corner: &Corner, fence: Compare) -> bool {
     answer.expect("etcd answers the test's own client").succeeded()
 }
 
-#[etcd_locked("a", "b", locks = locks, guard = (_, second), on_lost = "continue")]
+#[etcd_locked("a", "b", locks = locks, proof = (_, second), on_lost = "continue")]
 async fn fenced(locks: &Locks, corner: &Corner) -> Result<LossCause, LockError> {
     assert!(write(corner, second.fence()).await);
     corner.take_away("b").await;

@@ -69,12 +69,12 @@ async fn a_guard_is_reentrant_too() {
         assert_eq!(again.hold(async { inside() }).await?, inside());
         again.release().await?;
         // A hold limit applies to the bodies of the inner guard.
-        let limited = locks.lock("orders/7").at_most(Duration::from_millis(50));
+        let limited = locks.lock("orders/7").max_hold(Duration::from_millis(50));
         let ended = limited.reentrant().await?.hold(pending::<()>()).await;
         assert_matches!(ended, Err(LockError::HoldLimit { .. }));
         // A held name needs no wait, so neither a deadline nor a shutdown refuses the call.
         let past = std::time::Instant::now();
-        drop(locks.lock("orders/7").deadline(past).reentrant().await?);
+        drop(locks.lock("orders/7").wait_until(past).reentrant().await?);
         let shutdown = begin_shutdown(&locks, PATIENCE);
         let outside = locks.clone();
         tokio::spawn(async move { until_refused(&outside, "orders/9").await }).await.unwrap();

@@ -47,7 +47,7 @@ async fn stay(locks: &Locks, id: u64, inside: &Notify, watched: Watched) -> Resu
     pending().await
 }
 
-#[etcd_locked("orders/<id>", locks = &locks, at_most = "200ms")]
+#[etcd_locked("orders/<id>", locks = &locks, max_hold = "200ms")]
 async fn overstay(locks: Locks, id: u64, watched: Watched) -> Result<(), LockError> {
     let _watched = watched;
     pending().await

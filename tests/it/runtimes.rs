@@ -135,7 +135,7 @@ async fn any_executor_is_supported() {
         assert_matches!(refused, Err(LockError::Timeout { .. }));
         block_on(held.release()).unwrap();
         assert_eq!(block_on(plain(&locks, 7)).unwrap(), 7);
-        let limited = locks.lock("orders/7").at_most(Duration::from_millis(100));
+        let limited = locks.lock("orders/7").max_hold(Duration::from_millis(100));
         let held = block_on(limited.into_future()).unwrap();
         let late = block_on(held.hold(std::future::pending::<()>()));
         assert_matches!(late, Err(LockError::HoldLimit { .. }));

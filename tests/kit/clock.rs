@@ -66,7 +66,7 @@ async fn hold_limit_ends_the_body_on_time_with_renewals_until_then() {
     let etcd = start().await;
     let locks = etcd.locks().clone();
     let limited = tokio::spawn(async move {
-        let held = locks.lock("orders/7").at_most(secs(600)).await?;
+        let held = locks.lock("orders/7").max_hold(secs(600)).await?;
         held.hold(std::future::pending::<()>()).await
     });
     etcd.advance(secs(590)).await;

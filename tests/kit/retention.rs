@@ -1,15 +1,15 @@
-//! Retention (`at_least`): a name stays locked after a quick body.
+//! Retention (`min_hold`): a name stays locked after a quick body.
 
 use etcd_locked::{LockError, etcd_locked, lock};
 
 use crate::service::{secs, start};
 
-#[etcd_locked("reports/<day>", wait = "none", at_least = "60s")]
+#[etcd_locked("reports/<day>", wait = "none", min_hold = "60s")]
 async fn report(day: u64) -> Result<u64, LockError> {
     Ok(day)
 }
 
-#[etcd_locked("reports/<day>", wait = "none", at_least = "60s", release = "background")]
+#[etcd_locked("reports/<day>", wait = "none", min_hold = "60s", release = "background")]
 async fn report_soon(day: u64) -> Result<u64, LockError> {
     Ok(day)
 }
@@ -44,7 +44,7 @@ async fn retained_name_refuses_calls_until_the_time_is_over() {
     }
 }
 
-#[etcd_locked("reports/<day>", reentrant, at_least = "60s")]
+#[etcd_locked("reports/<day>", reentrant, min_hold = "60s")]
 async fn report_within(day: u64) -> Result<u64, LockError> {
     Ok(day)
 }
@@ -62,7 +62,7 @@ async fn reentrant_call_retains_the_outer_lock() {
 }
 
 /// Two in a minute, over all processes.
-#[etcd_locked("mails", wait = "none", permits = 2, at_least = "60s")]
+#[etcd_locked("mails", wait = "none", permits = 2, min_hold = "60s")]
 async fn mail() -> Result<(), LockError> {
     Ok(())
 }
@@ -97,7 +97,7 @@ async fn retained_name_that_is_lost_is_free() {
 async fn retained_name_needs_neither_caller_nor_handle() {
     let etcd = start().await;
     let other = etcd.second().await.unwrap();
-    drop(other.lock("reports/7").at_least(secs(60)).await.unwrap());
+    drop(other.lock("reports/7").min_hold(secs(60)).await.unwrap());
     drop(other);
     etcd.advance(secs(55)).await;
     assert_eq!(etcd.held().await, ["reports/7"]);

@@ -130,7 +130,7 @@ pub(crate) fn shutdowns(pace: &Pace) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// B17: a call with `at_least` costs the same at the end of very many names as at the beginning.
+/// B17: a call with `min_hold` costs the same at the end of very many names as at the beginning.
 pub(crate) fn retention(pace: &Pace) -> Result<Outcome> {
     const TASKS: u32 = 16;
     let retained = pace.either(100_000, 10_000);
@@ -140,7 +140,7 @@ pub(crate) fn retention(pace: &Pace) -> Result<Outcome> {
     let speed = rate(f64::from(retained) / number_of(answer, "seconds")?);
     Ok(Outcome::of([Line::medians(
         format!(
-            "processor time of a call with `at_least`, the last tenth of {} names, by {TASKS} tasks at {speed}",
+            "processor time of a call with `min_hold`, the last tenth of {} names, by {TASKS} tasks at {speed}",
             number(retained.into())
         ),
         number_of(answer, "last")? / each,

@@ -1,4 +1,4 @@
-//! Very many names, each once: the memory that they leave behind, and the processor time of calls with `at_least`.
+//! Very many names, each once: the memory that they leave behind, and the processor time of calls with `min_hold`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) const QUIET: Duration = Duration::from_secs(2);
 /// Names of the traffic that comes before the start is measured, and how often it goes round.
 const FEW: u64 = 2_000;
 const ROUNDS: u64 = 50;
-/// Parts of the calls with `at_least`, of which the first and the last are compared.
+/// Parts of the calls with `min_hold`, of which the first and the last are compared.
 const PARTS: u64 = 10;
 
 #[etcd_locked("distinct/<name>", wait = "forever")]
@@ -28,7 +28,7 @@ async fn once(name: u64) -> Result<(), LockError> {
 }
 
 // Longer than the row takes: no name is free again within it.
-#[etcd_locked("retained/<name>", at_least = "1h")]
+#[etcd_locked("retained/<name>", min_hold = "1h")]
 async fn retain(name: u64) -> Result<(), LockError> {
     let _ = name;
     Ok(())

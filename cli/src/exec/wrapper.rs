@@ -51,8 +51,8 @@ pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
     let etcd = Etcd { wait, ttl: options.ttl.clone(), ..etcd.clone() };
     let connection = Connection::new(&etcd, &service, false)?;
     let mut call = connection.locks.lock(&options.name);
-    if let Some(at_least) = options.at_least {
-        call = call.at_least(at_least);
+    if let Some(min_hold) = options.min_hold {
+        call = call.min_hold(min_hold);
     }
     // The library has checked it.
     let ttl = value(&etcd, "ETCD_LOCKED_TTL");

@@ -13,7 +13,7 @@ use super::{Grant, Locks, WaitSpan, current, process};
 use crate::clock::Deadline;
 use crate::engine::{Answer, Call, Engine, Key, Mode, Origin, OwnedLock, OwnedLocks};
 use crate::metrics::Measurement;
-use crate::values::{LockError, Name, Wait, check_at_least, check_ttl, templates};
+use crate::values::{LockError, Name, Wait, check_min_hold, check_ttl, templates};
 
 /// What a call wants: which names, how, for how long, and how long it waits.
 #[derive(Debug, Clone)]
@@ -26,9 +26,9 @@ pub(crate) struct Wanted {
     pub(crate) ttl: Option<Duration>,
     /// By tokio's clock.
     deadline: Option<Instant>,
-    pub(crate) at_most: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
     pub(crate) reentrant: bool,
-    pub(crate) at_least: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
     /// With whom it shares its names; an error if the number of permits is out of range.
     pub(crate) mode: Result<Mode, String>,
 }
@@ -43,9 +43,9 @@ impl Wanted {
             wait: None,
             ttl: None,
             deadline: None,
-            at_most: None,
+            max_hold: None,
             reentrant: false,
-            at_least: None,
+            min_hold: None,
             mode: Ok(Mode::Exclusive),
         }
     }
@@ -82,10 +82,10 @@ impl Wanted {
         let mode =
             mode.map_err(|wrong| LockError::config(format!("lock `{}`: {wrong}", first.0)))?;
         if let Some(held) = self.again(engine, &names, mode)? {
-            if let Some(time) = self.at_least {
+            if let Some(time) = self.min_hold {
                 current::keep(engine, &names, time);
             }
-            let held = Grant::new(Arc::new(held), None, engine.clone(), self.at_most);
+            let held = Grant::new(Arc::new(held), None, engine.clone(), self.max_hold);
             return Ok(Begun::Again(held));
         }
         let outer = current::holds(engine);
@@ -131,8 +131,8 @@ impl Wanted {
             reply,
             locks,
             call,
-            at_most: self.at_most,
-            at_least: self.at_least,
+            max_hold: self.max_hold,
+            min_hold: self.min_hold,
             measurement,
             span,
             #[cfg(feature = "opentelemetry")]
@@ -143,11 +143,11 @@ impl Wanted {
     /// Checks what the function may have computed, and returns the mode; the error says which number is wrong.
     fn checked(&self, ttl: Duration) -> Result<Mode, String> {
         check_ttl(ttl).map_err(|wrong| format!("ttl {ttl:?}: {wrong}"))?;
-        check_at_least(self.at_least, self.at_most)?;
+        check_min_hold(self.min_hold, self.max_hold)?;
         let mode = self.mode.clone()?;
-        if self.at_least.is_some() && mode == Mode::Shared {
+        if self.min_hold.is_some() && mode == Mode::Shared {
             return Err(
-                "readers keep nothing locked once they have gone: remove `at_least` or `shared`"
+                "readers keep nothing locked once they have gone: remove `min_hold` or `shared`"
                     .into(),
             );
         }
@@ -230,8 +230,8 @@ struct Sent {
     reply: oneshot::Receiver<Answer>,
     locks: Locks,
     call: Arc<Call>,
-    at_most: Option<Duration>,
-    at_least: Option<Duration>,
+    max_hold: Option<Duration>,
+    min_hold: Option<Duration>,
     measurement: Measurement,
     span: WaitSpan,
     /// The first of its names, with the prefix.
@@ -285,15 +285,15 @@ impl Future for Acquisition {
         if let (Mode::Permits(of), Some(error)) = (sent.call.mode, refused) {
             sent.locks.orders.compare_permits(of, sent.call.function, error);
         }
-        let (at_most, at_least) = (sent.at_most, sent.at_least);
+        let (max_hold, min_hold) = (sent.max_hold, sent.min_hold);
         self.0 = State::Done;
         let answer = answer.inspect_err(|error| tracing::debug!(%error, "no lock"));
         let ownership = answer.map_err(|error| *error)?;
-        let held = Grant::new(ownership.locks.clone(), Some(ownership), engine, at_most);
+        let held = Grant::new(ownership.locks.clone(), Some(ownership), engine, max_hold);
         let OwnedLock { name, token, .. } = &held.locks.first;
         tracing::debug!(lock = %name, %token, "the lock is ours");
         // From here on the caller has had the lock.
-        if let Some(time) = at_least {
+        if let Some(time) = min_hold {
             held.keep(time);
         }
         Poll::Ready(Ok(held))

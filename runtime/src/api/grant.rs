@@ -28,14 +28,14 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// Limits bodies to `at_most` from now on.
+    /// Limits bodies to `max_hold` from now on.
     pub(crate) fn new(
         locks: Arc<OwnedLocks>,
         ownership: Option<Ownership>,
         engine: Engine,
-        at_most: Option<Duration>,
+        max_hold: Option<Duration>,
     ) -> Self {
-        let limit = at_most.map(|limit| (engine.now() + limit, limit));
+        let limit = max_hold.map(|limit| (engine.now() + limit, limit));
         let mut grant = Self { locks, ownership, engine, limit, measurement: None };
         // Last: a recorder is the user's code, and may panic.
         if grant.ownership.is_some() {
@@ -47,9 +47,9 @@ impl Grant {
     }
 
     /// Keeps the names locked this long from now on, whenever they are released (rule P39).
-    pub(crate) fn keep(&self, at_least: Duration) {
+    pub(crate) fn keep(&self, min_hold: Duration) {
         if let Some(call) = self.locks.call() {
-            self.engine.keep(call, self.engine.now() + at_least);
+            self.engine.keep(call, self.engine.now() + min_hold);
         }
     }
 

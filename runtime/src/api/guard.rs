@@ -42,7 +42,7 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
     ///
     /// # Errors
     /// [`LockError::Lost`], or [`LockError::ShuttingDown`] if the grace of a shutdown was over before the future had begun;
-    /// [`LockError::HoldLimit`] where [`at_most`](crate::Acquire::at_most) was given and has passed.
+    /// [`LockError::HoldLimit`] where [`max_hold`](crate::Acquire::max_hold) was given and has passed.
     ///
     /// Cancel safe as far as `future` is.
     pub async fn hold<F: Future>(&self, future: F) -> Result<F::Output, LockError> {
@@ -76,7 +76,7 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
         /// between then makes the point in time too early, never too late.
         remaining: Duration = self.grant.locks.remaining();
         /// A condition for etcd transactions of your own: true only as long as this very ownership lasts, or, with
-        /// [`at_least`](crate::Acquire::at_least), until that time is over: no other call owns the lock before.
+        /// [`min_hold`](crate::Acquire::min_hold), until that time is over: no other call owns the lock before.
         ///
         /// Of a [`shared`](crate::Acquire::shared) lock it is true as long as any call of this process shares it: it says that no
         /// writer has come, not that this reader is still there. Of several names it covers the first: they are lost together,
@@ -84,7 +84,7 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
         fence: Compare = fence(&self.grant.locks, &self.grant.locks.first);
     }
 
-    /// Completes when the lock is lost, with the cause; never, if it is not. Where [`at_most`](crate::Acquire::at_most) was given, it
+    /// Completes when the lock is lost, with the cause; never, if it is not. Where [`max_hold`](crate::Acquire::max_hold) was given, it
     /// completes when that has passed too ([`LossCause::HoldLimit`]), though the lock stays until it is released. Cancel safe.
     pub async fn lost(&self) -> LossCause {
         self.grant.until_lost().await

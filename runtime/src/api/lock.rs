@@ -91,15 +91,15 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
         wait_forever() { self.wanted.wait = Some(Wait::Forever); }
         /// Tries once: `wait = "none"`. If the name is taken, [`LockError::Held`].
         try_once() { self.wanted.wait = Some(Wait::Once); }
-        /// Bounds the wait by an `Instant` too, as the option [`deadline`](crate::options#deadline) says. Of two deadlines the earlier counts.
-        deadline(deadline: impl Deadline) { self.wanted.deadline(deadline); }
+        /// Bounds the wait by an `Instant` too, as the option [`wait_until`](crate::options#wait_until) says. Of two deadlines the earlier counts.
+        wait_until(deadline: impl Deadline) { self.wanted.deadline(deadline); }
         /// Bounds what runs by way of [`LockGuard::hold`], or until [`LockGuard::lost`], from when the call has its lock, as the option
-        /// [`at_most`](crate::options#at_most) says. The lock itself stays until it is released.
-        at_most(limit: Duration) { self.wanted.at_most = Some(limit); }
+        /// [`max_hold`](crate::options#max_hold) says. The lock itself stays until it is released.
+        max_hold(limit: Duration) { self.wanted.max_hold = Some(limit); }
         /// Uses a lock again that the calling task holds, as the option [`reentrant`](crate::options#reentrant) says.
         reentrant() { self.wanted.reentrant = true; }
-        /// Keeps the names locked at least this long from when the call has its lock, as the option [`at_least`](crate::options#at_least) says.
-        at_least(time: Duration) { self.wanted.at_least = Some(time); }
+        /// Keeps the names locked at least this long from when the call has its lock, as the option [`min_hold`](crate::options#min_hold) says.
+        min_hold(time: Duration) { self.wanted.min_hold = Some(time); }
         /// The lease TTL, as the option [`ttl`](crate::options#ttl) says. Rounded up to whole seconds.
         ttl(ttl: Duration) { self.wanted.ttl = Some(ttl); }
     }

@@ -15,7 +15,7 @@ use crate::values::{LockName, LossCause, Name, Sharing, Token, getters};
 
 /// Proof that a call holds a lock of the type `N`: a helper that takes `&Locked<Order>` cannot be called without an order's lock.
 ///
-/// In an annotated function `guard = order` binds it; by hand it is [`LockGuard::locked`](crate::LockGuard::locked). It can
+/// In an annotated function `proof = order` binds it; by hand it is [`LockGuard::locked`](crate::LockGuard::locked). It can
 /// be neither made nor cloned, and does not leave the body: to return it, store it or give it to a spawned task does
 /// not compile.
 ///
@@ -26,7 +26,7 @@ use crate::values::{LockName, LossCause, Name, Sharing, Token, getters};
 ///     pub Order = "orders/<id: u64>";
 /// }
 ///
-/// #[etcd_locked(Order { id }, guard = order)]
+/// #[etcd_locked(Order { id }, proof = order)]
 /// async fn ship(id: u64) -> Result<(), LockError> {
 ///     charge(order, 10).await
 /// }

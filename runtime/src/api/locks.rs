@@ -99,7 +99,7 @@ impl Locks {
     }
 
     /// Ends the engine: refuses new locks with [`LockError::ShuttingDown`] (but admits those of tasks that hold one), waits up to `grace`
-    /// for the bodies that run, cancels the rest, releases the keys, revokes the leases. etcd takes over what `at_least` keeps. A body
+    /// for the bodies that run, cancels the rest, releases the keys, revokes the leases. etcd takes over what `min_hold` keeps. A body
     /// that does not end when cancelled leaves its lease to run out. Cancel safe: the shutdown goes on.
     pub async fn shutdown(&self, grace: Duration) -> Drained {
         self.engine.shutdown(grace).await

@@ -30,7 +30,7 @@
 ///
 /// Each name is a small struct with one public field for each placeholder, a constant `TEMPLATE` (the template without the
 /// types), [`LockName`](crate::LockName), and a `Debug` that prints the template only. Attributes and docs are passed on;
-/// nothing else is derived. `lock(Order { id })` gives a [`LockGuard<Order>`](crate::LockGuard), and `guard = order` an
+/// nothing else is derived. `lock(Order { id })` gives a [`LockGuard<Order>`](crate::LockGuard), and `proof = order` an
 /// [`&Locked<Order>`](crate::Locked). A field's type is a [`LockKey`](crate::LockKey); prefer `<sku: &str>` to `<sku: String>`: a
 /// lifetime that is left out becomes the struct's one lifetime.
 ///

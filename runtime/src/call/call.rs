@@ -87,9 +87,9 @@ impl Lock {
         on(locks: &Locks) { self.change(|wanted| wanted.locks = Some(locks.clone())); }
         wait(wait: Duration) { self.change(|wanted| wanted.wait = Some(Wait::For(wait))); }
         ttl(ttl: Duration) { self.change(|wanted| wanted.ttl = Some(ttl)); }
-        deadline(deadline: impl Deadline) { self.change(|wanted| wanted.deadline(deadline)); }
-        at_most(limit: Duration) { self.change(|wanted| wanted.at_most = Some(limit)); }
-        at_least(time: Duration) { self.change(|wanted| wanted.at_least = Some(time)); }
+        wait_until(deadline: impl Deadline) { self.change(|wanted| wanted.deadline(deadline)); }
+        max_hold(limit: Duration) { self.change(|wanted| wanted.max_hold = Some(limit)); }
+        min_hold(time: Duration) { self.change(|wanted| wanted.min_hold = Some(time)); }
         shared() { self.change(|wanted| wanted.mode = Ok(Mode::Shared)); }
         permits(permits: u16) { self.change(|wanted| wanted.mode = mode_of_permits(permits)); }
         reentrant() { self.change(|wanted| wanted.reentrant = true); }

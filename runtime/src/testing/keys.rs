@@ -39,7 +39,7 @@ pub(super) fn compact(etcd: &Etcd) {
     });
 }
 
-/// The names that clients of other kinds hold and wait for, and those that `at_least` keeps after a shutdown: an engine of ours has a
+/// The names that clients of other kinds hold and wait for, and those that `min_hold` keeps after a shutdown: an engine of ours has a
 /// session key on its lease, they have not.
 pub(super) fn foreign(etcd: &Etcd, prefix: &str) -> Names {
     etcd.with_store(|store| {

@@ -249,7 +249,7 @@ impl Etcd {
     }
 
     /// The names that are held, sorted: by calls of the engines started here, as they see it, and by foreign clients; and those that
-    /// [`at_least`](crate::Acquire::at_least) keeps.
+    /// [`min_hold`](crate::Acquire::min_hold) keeps.
     pub async fn held(&self) -> Vec<String> {
         self.names().await.held
     }

@@ -25,12 +25,12 @@ impl Drained {
         cut_off: usize = self.cut_off;
         /// The locks that calls still had at the end: a guard that was kept, a body that did not end when it was cancelled. The locks
         /// are lost, and no body is polled under them any more; other processes get them when the TTL of their lease is over. Those that
-        /// [`at_least`](crate::Acquire::at_least) was to keep are listed too, if etcd did not take them over in time.
+        /// [`min_hold`](crate::Acquire::min_hold) was to keep are listed too, if etcd did not take them over in time.
         left: &[Name] = &self.left;
         /// How many leases etcd may still have, because they carry locks that are left or because etcd has not answered. With them
-        /// the last keys go, but those that [`at_least`](crate::Acquire::at_least) keeps.
+        /// the last keys go, but those that [`min_hold`](crate::Acquire::min_hold) keeps.
         leases: usize = self.leases;
-        /// Whether nothing is left in etcd but what [`at_least`](crate::Acquire::at_least) keeps there.
+        /// Whether nothing is left in etcd but what [`min_hold`](crate::Acquire::min_hold) keeps there.
         is_complete: bool = self.left.is_empty() && self.leases == 0;
     }
 }

@@ -65,7 +65,7 @@ pub enum LockError {
     #[error("lock `{name}` was lost: {cause}")]
     Lost { name: Name, cause: LossCause },
 
-    /// The body did not end within its hold limit (`at_most`): it was dropped at an await point, then its lock was released. Half of its
+    /// The body did not end within its hold limit (`max_hold`): it was dropped at an await point, then its lock was released. Half of its
     /// work may be done. Not retryable: what took too long once may do so again.
     #[error("the body under lock `{name}` did not end within its hold limit of {limit:?}")]
     HoldLimit { name: Name, limit: Duration },

@@ -20,7 +20,7 @@ pub enum LossCause {
     /// An operator has asked for it with `etcd-locked kick`. No other holder has it before the call releases it, which a dropped body does, unless
     /// the operator forces that.
     Kicked,
-    /// Its hold limit ([`at_most`](crate::Acquire::at_most)) is over: a guard says so, which has the lock until it is released.
+    /// Its hold limit ([`max_hold`](crate::Acquire::max_hold)) is over: a guard says so, which has the lock until it is released.
     HoldLimit,
     /// etcd has lost its history: it was wiped, or restored from a snapshot. Tokens may go backwards.
     Wiped,

@@ -29,7 +29,7 @@ pub use token::Token;
 pub use versions::{RECOMMENDED_ETCD, etcd_bugs};
 
 pub(crate) use backend::{BackendError, is_permanent};
-pub(crate) use config::{Connector, Source, check_at_least, check_ttl, is_endpoint};
+pub(crate) use config::{Connector, Source, check_min_hold, check_ttl, is_endpoint};
 pub(crate) use holder::{Author, held_after};
 pub(crate) use methods::{getters, setters};
 pub(crate) use name::templates;

@@ -151,7 +151,7 @@ pub(crate) struct Asked {
     /// The lease TTL in milliseconds.
     pub(crate) ttl: u64,
     /// How long the name stays locked at least, in milliseconds.
-    pub(crate) at_least: u64,
+    pub(crate) min_hold: u64,
     /// The call of the same process in whose body it is made.
     pub(crate) under: Option<u64>,
 }

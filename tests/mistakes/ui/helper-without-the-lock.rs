@@ -15,22 +15,22 @@ async fn without() -> Result<(), LockError> {
     charge().await
 }
 
-#[etcd_locked(Account { id }, guard = account)]
+#[etcd_locked(Account { id }, proof = account)]
 async fn under_another_lock(id: u64) -> Result<(), LockError> {
     charge(account).await
 }
 
-#[etcd_locked("orders/<id>", guard = order)]
+#[etcd_locked("orders/<id>", proof = order)]
 async fn under_a_template(id: u64) -> Result<(), LockError> {
     charge(order).await
 }
 
-#[etcd_locked(Order { id }, guard = order, shared)]
+#[etcd_locked(Order { id }, proof = order, shared)]
 async fn as_a_reader(id: u64) -> Result<(), LockError> {
     charge(order).await
 }
 
-#[etcd_locked(Order { id }, guard = order, permits = 5)]
+#[etcd_locked(Order { id }, proof = order, permits = 5)]
 async fn with_a_permit(id: u64) -> Result<(), LockError> {
     charge(order).await
 }

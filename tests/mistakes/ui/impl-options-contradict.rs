@@ -6,9 +6,9 @@ struct Account {
     id: u64,
 }
 
-#[etcd_locked("accounts/<self.id>", wait = "none", at_least = "1s")]
+#[etcd_locked("accounts/<self.id>", wait = "none", min_hold = "1s")]
 impl Account {
-    #[etcd_locked(deadline = due)]
+    #[etcd_locked(wait_until = due)]
     async fn open(&self, due: Instant) -> Result<(), LockError> {
         Ok(())
     }

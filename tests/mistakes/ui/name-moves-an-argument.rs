@@ -9,7 +9,7 @@ async fn open(name: String) -> Result<String, LockError> {
     Ok(name)
 }
 
-#[etcd_locked(name, guard = held)]
+#[etcd_locked(name, proof = held)]
 async fn proven(name: String) -> Result<String, LockError> {
     println!("{}", held.token());
     Ok(name)

@@ -5,7 +5,7 @@ async fn without_value(id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-#[etcd_locked("orders/<id>", ttl("30s"), at_most: "5s")]
+#[etcd_locked("orders/<id>", ttl("30s"), max_hold: "5s")]
 async fn like_a_call(id: u64) -> Result<(), LockError> {
     Ok(())
 }

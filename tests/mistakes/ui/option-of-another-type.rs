@@ -12,7 +12,7 @@ async fn waits(id: u64, timeout: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-#[etcd_locked("orders/<id>", at_most = Some(Duration::from_secs(5)))]
+#[etcd_locked("orders/<id>", max_hold = Some(Duration::from_secs(5)))]
 async fn held(id: u64) -> Result<(), LockError> {
     Ok(())
 }
@@ -22,7 +22,7 @@ async fn sends(region: &str, limit: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-#[etcd_locked("orders/<id>", deadline = Duration::from_secs(5))]
+#[etcd_locked("orders/<id>", wait_until = Duration::from_secs(5))]
 async fn bounded(id: u64) -> Result<(), LockError> {
     Ok(())
 }

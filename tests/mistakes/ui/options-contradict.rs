@@ -10,17 +10,17 @@ async fn shared_by_some(id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-#[etcd_locked("orders/<id>", guard = order, when = urgent)]
+#[etcd_locked("orders/<id>", proof = order, when = urgent)]
 async fn proof_of_nothing(id: u64, urgent: bool) -> Result<(), LockError> {
     Ok(())
 }
 
-#[etcd_locked("orders/<id>", deadline = due, wait = "none")]
+#[etcd_locked("orders/<id>", wait_until = due, wait = "none")]
 async fn bounded_twice(id: u64, due: std::time::Instant) -> Result<(), LockError> {
     Ok(())
 }
 
-#[etcd_locked("orders/<id>", at_least = "10s", at_most = "5s")]
+#[etcd_locked("orders/<id>", min_hold = "10s", max_hold = "5s")]
 async fn kept_longer_than_held(id: u64) -> Result<(), LockError> {
     Ok(())
 }

@@ -9,7 +9,7 @@ async fn charge(order: &Locked<Order>) -> Result<(), LockError> {
     Ok(())
 }
 
-#[etcd_locked(Order { id }, guard = order)]
+#[etcd_locked(Order { id }, proof = order)]
 async fn ship(id: u64) -> Result<u64, LockError> {
     Ok(order.name().id)
 }

@@ -101,17 +101,17 @@ pub(crate) fn check_ttl(ttl: Duration) -> Result<(), String> {
 /// How long a name may be kept at most: what was meant for longer is no lock.
 const KEPT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-pub(crate) fn check_at_least(
-    at_least: Option<Duration>,
-    at_most: Option<Duration>,
+pub(crate) fn check_min_hold(
+    min_hold: Option<Duration>,
+    max_hold: Option<Duration>,
 ) -> Result<(), String> {
-    let Some(time) = at_least else { return Ok(()) };
+    let Some(time) = min_hold else { return Ok(()) };
     if time > KEPT {
-        return Err(format!("at_least {time:?}: must be a year at most"));
+        return Err(format!("min_hold {time:?}: must be a year at most"));
     }
-    match at_most.filter(|most| time > *most) {
+    match max_hold.filter(|most| time > *most) {
         Some(most) => Err(format!(
-            "at_least {time:?} is longer than at_most {most:?}: shorten it, or give the body longer"
+            "min_hold {time:?} is longer than max_hold {most:?}: shorten it, or give the body longer"
         )),
         None => Ok(()),
     }

@@ -13,7 +13,7 @@ pub use credentials::Credentials;
 #[cfg(feature = "tls")]
 pub use credentials::Tls;
 
-pub(crate) use check::{check_at_least, check_ttl};
+pub(crate) use check::{check_min_hold, check_ttl};
 pub(crate) use connector::Connector;
 pub(crate) use endpoint::is_endpoint;
 pub(crate) use source::Source;

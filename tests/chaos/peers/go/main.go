@@ -145,7 +145,7 @@ func (c *caller) exclusive(kind, name string, wait, lasts time.Duration) {
 		ttl = 2
 	}
 	asked := object{
-		"kind": kind, "names": []string{name}, "mode": "exclusive", "wait": nil, "ttl": ttl * 1000, "at_least": 0,
+		"kind": kind, "names": []string{name}, "mode": "exclusive", "wait": nil, "ttl": ttl * 1000, "min_hold": 0,
 	}
 	if wait > 0 {
 		asked["wait"] = wait.Milliseconds()

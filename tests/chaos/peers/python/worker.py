@@ -69,7 +69,7 @@ class Caller:
     async def call(self, kind, family, n, lasts, wait=WAIT):
         witness, name, ttl = self.witness, f"{family}/{n}", 2 if n % 2 == 0 else 10
         call = witness.calls = witness.calls + 1
-        asked = {"kind": kind, "names": [name], "mode": "exclusive", "wait": wait and wait * 1000, "ttl": ttl * 1000, "at_least": 0}
+        asked = {"kind": kind, "names": [name], "mode": "exclusive", "wait": wait and wait * 1000, "ttl": ttl * 1000, "min_hold": 0}
         witness.say(now(), "asked", call=call, asked=asked)
         client = self.login.client
         try:

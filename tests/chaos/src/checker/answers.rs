@@ -83,7 +83,7 @@ impl Known<'_> {
         let returned = call.returned.as_ref().map_or(over, |(at, _)| *at);
         let ended = call.ended.map_or(0, |(at, _)| at).max(returned).min(over);
         let after = ended.saturating_add(LEFT);
-        let kept = ms(call.asked.at_least);
+        let kept = ms(call.asked.min_hold);
         let crashed = over <= after;
         let lost = matches!(call.returned, Some((_, Outcome::Lost(_) | Outcome::Refused(_))));
         if crashed || lost || self.is_disturbed(call, after) {

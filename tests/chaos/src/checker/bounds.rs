@@ -149,10 +149,10 @@ impl Known<'_> {
             let granted = keeps.asked_at.max(last);
             last = last.max(keeps.held_until);
             let done = matches!(keeps.returned, Some((_, Outcome::Done)));
-            let until = granted + ms(keeps.asked.at_least);
+            let until = granted + ms(keeps.asked.min_hold);
             let crashed = self.pauses.ended(keeps.id.process).is_some_and(|end| end < until);
             let rewound = !self.removals.share_history(keeps, next);
-            if keeps.asked.at_least == 0 || !done || crashed || rewound || !keeps.is_exclusive() {
+            if keeps.asked.min_hold == 0 || !done || crashed || rewound || !keeps.is_exclusive() {
                 continue;
             }
             let begin = began(next);

@@ -90,7 +90,7 @@ async fn detached(n: u64, body: Body) -> Result<(), LockError> {
     body.run().await
 }
 
-#[etcd_locked("rest/<n>", ttl = "2s", wait = "10s", at_least = "500ms")]
+#[etcd_locked("rest/<n>", ttl = "2s", wait = "10s", min_hold = "500ms")]
 async fn retained(n: u64, body: Body) -> Result<(), LockError> {
     body.run().await
 }
@@ -232,7 +232,7 @@ impl Caller {
                 blocking(pending.answered(blocked(acquire, body))).await;
             }
             Kind::Retained => {
-                let asked = Asked { at_least: 500, ..alone(kind, name("rest", few), BRIEF) };
+                let asked = Asked { min_hold: 500, ..alone(kind, name("rest", few), BRIEF) };
                 self.make(asked, lasts, |body| retained(few, body)).await;
             }
         }

@@ -48,13 +48,13 @@ fn a_body_that_hangs_until_its_process_is_killed_is_found() {
 
 #[test]
 fn a_retention_cut_short_is_found() {
-    let of = |next| format!("0-10 holds 1.1 at_least=500; {next}-{next} holds 2.1");
+    let of = |next| format!("0-10 holds 1.1 min_hold=500; {next}-{next} holds 2.1");
     holds(&of(501));
     breaks(&of(400), Breach::RetentionCutShort);
     // The next one begins at the end of the one before.
     let of = |next| {
         format!(
-            "0-10 holds 1.1 at_least=500; 0 asks 2.1 at_least=500; 500 begins 2.1; 510 ends 2.1;
+            "0-10 holds 1.1 min_hold=500; 0 asks 2.1 min_hold=500; 500 begins 2.1; 510 ends 2.1;
              {next}-{next} holds 3.1"
         )
     };

@@ -62,7 +62,7 @@ impl<'a> Words<'a> {
             mode: permits.unwrap_or(mode),
             wait: (!self.has("patient")).then(|| self.number("wait").unwrap_or(10_000)),
             ttl: self.number("ttl").unwrap_or(2_000),
-            at_least: self.number("at_least").unwrap_or(0),
+            min_hold: self.number("min_hold").unwrap_or(0),
             under: self.number("under"),
         }
     }

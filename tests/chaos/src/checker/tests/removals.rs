@@ -128,7 +128,7 @@ fn one_key_explains_one_permit_too_many() {
 
 #[test]
 fn a_key_or_history_that_is_gone_ends_a_retention() {
-    let of = |fault| format!("{fault}; 0-10 holds 1.1 at_least=500; 400-410 holds 2.1");
+    let of = |fault| format!("{fault}; 0-10 holds 1.1 min_hold=500; 400-410 holds 2.1");
     holds(&of("200 fault key_deleted on=hot/0"));
     breaks(&of("200 fault key_deleted on=hot/1"), Breach::RetentionCutShort);
     holds(&of("200-300 fault etcd_wiped"));
