@@ -22,7 +22,7 @@ pub enum Output {
     Granted(Grant),
     /// The call does not get its locks.
     Refused { call: CallId, why: Refused },
-    /// The call has lost its locks: its body must not be polled again. A shutdown comes after another loss too.
+    /// The call has lost its locks: its body must not be polled again. It comes once, and again if a shutdown ends a body that went on.
     Lost { call: CallId, cause: LossCause },
     /// The keys of a released call are gone, or are not known to be.
     Released { call: CallId, result: Result<(), Refused> },

@@ -32,7 +32,7 @@ struct Wanted {
 
 /// Takes both locks or none. A server drops the handler of a client that has gone, but here a payment is in progress. With
 /// `detach` the body has a task of its own and runs to its end under its locks. The body and its result must be `Send`:
-/// `actix_web::Error` is not, `Error` is. (A guard cannot be called `order`: actix makes a type of each handler's name.)
+/// `actix_web::Error` is not, `Error` is. (A proof cannot be called `order`: actix makes a type of each handler's name.)
 #[put("/orders/{id}")]
 #[etcd_locked(locks::Order { id: *id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, proof = (locked_order, locked_shelf))]
 async fn place(

@@ -33,7 +33,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("crate", "crate = ::etcd_locked"),
 ];
 
-/// What other libraries, and versions before 1.0, call an option, and its word here.
+/// What other libraries, and earlier commits, call an option, and its word here.
 const SYNONYMS: &[(&str, &str)] = &[
     ("timeout", "wait"),
     ("max_wait", "wait"),

@@ -21,7 +21,7 @@ type Counts = (HashMap<String, u32>, Instant);
 /// The counts of a watch; `None` while there is none.
 pub(super) type Departures = RefCell<Option<Counts>>;
 
-/// Returns how many keys left each name per second, and counts anew. `None`: there is no watch, so nothing is known.
+/// Returns how many keys left each name per second, and starts to count again. `None`: there is no watch, so nothing is known.
 pub(super) fn rates(departures: &Departures) -> Option<HashMap<String, f64>> {
     let anew = (HashMap::new(), Instant::now());
     let (names, since) = mem::replace(departures.borrow_mut().as_mut()?, anew);

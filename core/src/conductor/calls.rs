@@ -327,7 +327,7 @@ impl Core {
         self.outputs.push_back(Output::Released { call, result });
     }
 
-    /// A holding call has lost its locks, or is to stop relying on them. Its caller is notified once, and when a shutdown ends what goes on.
+    /// A holding call has lost its locks, or is to stop relying on them. Its caller is notified once, and again if a shutdown ends its body.
     pub(super) fn lose_call(&mut self, id: CallId, cause: LossCause) {
         let stage = self.calls.get_mut(id).map(|call| &mut call.stage);
         if let Some(Stage::Holding { lost, .. }) = stage

@@ -19,7 +19,7 @@ use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
-/// A write that makes them more bytes than this sends them without waiting for a flush.
+/// How many bytes are gathered at most: a write that has no room beside the others sends those first.
 const FULL: usize = 64 * 1024;
 
 /// Error of a channel that may not connect again; `errors` reads it as not applied.
