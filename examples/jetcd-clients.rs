@@ -67,7 +67,7 @@ async fn write(
     value: &str,
 ) -> Result<bool, etcd_client::Error> {
     let put = TxnOp::put("jetcd/balance", value, None);
-    let txn = Txn::new().when([held.fence()]).and_then([put]);
+    let txn = Txn::new().when([held.fence().into()]).and_then([put]);
     Ok(client.txn(txn).await?.succeeded())
 }
 

@@ -84,8 +84,7 @@ impl<'a> Connection<'a> {
 
     /// The endpoints, each with a client of its own.
     pub(crate) fn each(&self) -> Result<Vec<(String, Locks)>, Failure> {
-        let all = value(self.etcd, ENDPOINTS).or_else(|| value(self.etcd, "ETCDCTL_ENDPOINTS"));
-        let all = all.unwrap_or_default();
+        let all = value(self.etcd, ENDPOINTS).unwrap_or_default();
         let each = all.split(',').map(str::trim);
         each.map(|it| Ok((it.to_owned(), engine(self.etcd, "etcd-locked", Some(it))?))).collect()
     }
@@ -99,13 +98,13 @@ fn engine(etcd: &Etcd, service: &str, endpoint: Option<&str>) -> Result<Locks, F
         _ => value(etcd, variable),
     });
     let config = config.map_err(|error| worded(etcd, error))?;
-    Ok(Locks::connect_lazy(config.connect_timeout(etcd.dial_timeout))?)
+    Ok(Locks::connect_lazy(config)?)
 }
 
 const ENDPOINTS: &str = "ETCD_LOCKED_ENDPOINTS";
 
 /// The options that stand for variables.
-fn options(etcd: &Etcd) -> [(&'static str, &'static str, &Option<String>); 8] {
+fn options(etcd: &Etcd) -> [(&'static str, &'static str, &Option<String>); 9] {
     [
         (ENDPOINTS, "--endpoints", &etcd.endpoints),
         ("ETCD_LOCKED_PREFIX", "--prefix", &etcd.prefix),
@@ -113,16 +112,40 @@ fn options(etcd: &Etcd) -> [(&'static str, &'static str, &Option<String>); 8] {
         ("ETCD_LOCKED_CERT", "--cert", &etcd.cert),
         ("ETCD_LOCKED_KEY", "--key", &etcd.key),
         ("ETCD_LOCKED_USER", "--user", &etcd.user),
+        ("ETCD_LOCKED_CONNECT_TIMEOUT", "--dial-timeout", &etcd.dial_timeout),
         ("ETCD_LOCKED_TTL", "--ttl", &etcd.ttl),
         ("ETCD_LOCKED_WAIT", "--wait", &etcd.wait),
     ]
 }
 
-/// The value of a variable: an option stands for it, else the environment has it.
+/// The value of a variable: an option stands for it, else the environment has it, else etcdctl's variable.
 pub(crate) fn value(etcd: &Etcd, variable: &str) -> Option<String> {
     let option = options(etcd).into_iter().find(|(of, ..)| *of == variable);
     let given = option.and_then(|(_, _, given)| given.clone());
-    given.or_else(|| std::env::var(variable).ok().filter(|value| !value.is_empty()))
+    given.or_else(|| set(variable)).or_else(|| etcdctl(etcd, variable))
+}
+
+fn set(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|value| !value.is_empty())
+}
+
+/// What etcdctl would use. Its certificates mean nothing where every endpoint is `http://`.
+fn etcdctl(etcd: &Etcd, variable: &str) -> Option<String> {
+    let name = variable.strip_prefix("ETCD_LOCKED_")?;
+    let theirs = || set(&format!("ETCDCTL_{name}"));
+    match name {
+        "ENDPOINTS" => theirs(),
+        "USER" => theirs().map(|user| match set("ETCDCTL_PASSWORD") {
+            Some(password) if !user.contains(':') => format!("{user}:{password}"),
+            _ => user,
+        }),
+        "CACERT" | "CERT" | "KEY" => {
+            let endpoints = value(etcd, ENDPOINTS)?;
+            let is_plain = endpoints.split(',').all(|it| it.trim().starts_with("http://"));
+            if is_plain { None } else { theirs() }
+        }
+        _ => None,
+    }
 }
 
 /// An error of the configuration, which names variables, for one who gave options.
@@ -135,9 +158,12 @@ fn worded(etcd: &Etcd, error: LockError) -> Failure {
     }
     let mut text = error.to_string();
     for (variable, option, given) in options(etcd) {
-        if given.is_some() {
-            text = text.replace(&format!("`{variable}`"), &format!("`{option}`"));
-        }
+        let name = match given {
+            Some(_) => option.to_owned(),
+            None if set(variable).is_none() => variable.replace("ETCD_LOCKED", "ETCDCTL"),
+            None => continue,
+        };
+        text = text.replace(&format!("`{variable}`"), &format!("`{name}`"));
     }
     Failure::Usage(text)
 }

@@ -1,6 +1,8 @@
 //! Failure of a command, and its exit status.
 
+use std::error::Error;
 use std::io;
+use std::iter::successors;
 
 use etcd_locked::{LockError, etcd_client};
 use thiserror::Error;
@@ -61,7 +63,8 @@ impl Failure {
 
 impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
-        let text = error.to_string();
+        let all = successors(Some(&error as &dyn Error), |&error| error.source());
+        let text = all.map(ToString::to_string).collect::<Vec<_>>().join(": ");
         match error {
             LockError::NotInitialized { .. } | LockError::Config { .. } => Self::Usage(text),
             LockError::PermissionDenied { .. } => Self::Denied(text),

@@ -49,9 +49,9 @@ pub(crate) struct Etcd {
     /// ETCD_LOCKED_PASSWORD_FILE
     #[arg(long, global = true, value_name = "NAME:PASSWORD")]
     pub(crate) user: Option<String>,
-    /// How long a connection may take to come up
-    #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
-    pub(crate) dial_timeout: Duration,
+    /// How long a connection may take to come up [default: ETCD_LOCKED_CONNECT_TIMEOUT, or 5s]
+    #[arg(long, global = true, value_name = "TIME")]
+    pub(crate) dial_timeout: Option<String>,
     /// How long an answer of etcd may take, other than to `exec`
     #[arg(long, global = true, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     pub(crate) command_timeout: Duration,
@@ -237,7 +237,7 @@ pub(crate) struct Exec {
     /// Try once, and do not queue
     #[arg(long, conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-    /// How long a host that has crashed blocks others: 2s to 300s [default: ETCD_LOCKED_TTL, or 15s]
+    /// How long a host that has crashed blocks others: 2s to 300s [default: ETCD_LOCKED_TTL, or 30s]
     #[arg(long, value_name = "TIME")]
     pub(crate) ttl: Option<String>,
     /// Keep the name locked for this long from when the lock is acquired, also when the command ends earlier, fails, or cannot be run: so

@@ -62,7 +62,7 @@ use proc_macro2::TokenStream;
 /// | option | default | meaning |
 /// |---|---|---|
 /// | `wait = "5s"` | `"10s"`, or `ETCD_LOCKED_WAIT` | how long to queue for the lock; `"none"` is one try, `"forever"` has no end while etcd responds |
-/// | `ttl = "30s"` | `"15s"`, or `ETCD_LOCKED_TTL` | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others |
+/// | `ttl = "20s"` | `"30s"`, or `ETCD_LOCKED_TTL` | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others |
 /// | `wait_until = expr` | – | an `Instant`, of std or tokio (or an `Option` of one), that bounds the wait: the earlier of the two wins |
 /// | `max_hold = "5s"` | – | hold limit: a body that has not ended by then is dropped at its await: `LockError::HoldLimit` |
 /// | `min_hold = "5s"` | – | the name stays locked at least this long from when the call has the lock, even if the body ends earlier |

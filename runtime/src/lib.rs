@@ -98,6 +98,7 @@
 //! | `testing` | the test kit, for `[dev-dependencies]` |
 //! | `embedded` | `ETCD_LOCKED_ENDPOINTS=embedded`: an etcd inside the process |
 //! | `sqlx` | transactions that a holder which was paused cannot commit |
+//! | `etcd-client` | the etcd client: [`Locks::client`], [`Config::connect_with`], `Compare::from(guard.fence())`. It has breaking releases often, which these follow |
 //! | `uuid` | `uuid::Uuid` in a placeholder |
 //! | `templates` | `templates()`, `assert_no_overlaps()` and `assert_all_declared()`: every lock site of the binary |
 //! | `metrics`, `opentelemetry`, `serde` | metrics; links between traces; `Serialize` for [`Status`] |
@@ -149,9 +150,9 @@ mod values;
 #[cfg(feature = "sqlx")]
 pub use crate::api::fenced as sqlx;
 pub use crate::api::{
-    Acquire, Acquiring, Append, Current, DefaultGuard, Exclusive, Group, LeaseStatus, Listing,
-    LockGuard, LockMode, LockStatus, Locked, Locks, Permit, Shared, Status, current, init, lock,
-    shutdown, status,
+    Acquire, Acquiring, Append, Current, DefaultGuard, Exclusive, Fence, Group, LeaseStatus,
+    Listing, LockGuard, LockMode, LockStatus, Locked, Locks, Permit, Shared, Status, current, init,
+    lock, shutdown, status,
 };
 #[cfg(feature = "templates")]
 #[doc(hidden)]
@@ -169,5 +170,6 @@ pub use crate::values::{
     Config, Contender, Credentials, Cycle, Drained, Holder, LockError, LockKey, LockName,
     LossCause, Name, Queue, RECOMMENDED_ETCD, Segment, Sharing, Standing, Token, etcd_bugs,
 };
+#[cfg(feature = "etcd-client")]
 pub use etcd_client;
 pub use etcd_locked_macros::{LockKey, etcd_locked};

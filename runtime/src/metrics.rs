@@ -9,7 +9,7 @@ use etcd_locked_core::{Failure, Request, Response};
 #[cfg(not(feature = "metrics"))]
 use self::off::{counter, gauge, histogram};
 use crate::clock::Moment;
-use crate::values::{LockError, LossCause, Name};
+use crate::values::{LockError, LossCause, Name, RUN_TIME};
 #[cfg(feature = "metrics")]
 use ::metrics::{counter, gauge, histogram};
 
@@ -38,7 +38,7 @@ pub(crate) struct Measurement {
 }
 
 fn label(name: &Name) -> &'static str {
-    name.template().unwrap_or("<name given at run time>")
+    name.template().unwrap_or(RUN_TIME)
 }
 
 /// The templates whose series there are.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use etcd_locked::etcd_client::{Client, Error};
 use etcd_locked::{Config, LockError, Locks};
+use etcd_locked_tests::chain;
 
 use crate::corner::{Corner, connect, take};
 use crate::etcd::free_port;
@@ -47,13 +48,13 @@ async fn an_error_of_the_closure_is_reported() {
     let connected = Locks::connect(config.connect_timeout(Duration::from_secs(1)));
     let error = within("a refusal", connected).await.unwrap_err();
     assert_matches!(error, LockError::Backend { .. });
-    let text = error.to_string();
+    let text = chain(&error);
     assert!(text.contains("connect_with: tcp connect error"), "{text}");
 
     // A permanent error and a panic: neither ends the engine.
     let config = Config::connect_with(|_| async { Err(Error::EndpointsNotManaged) });
     let error = within("a refusal", Locks::connect(config)).await;
-    let text = error.unwrap_err().to_string();
+    let text = chain(&error.unwrap_err());
     assert!(text.contains("connect_with: "), "{text}");
     let config = Config::connect_with(|_| async { panic!("the user's closure panics") });
     let began = Instant::now();

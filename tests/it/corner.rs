@@ -14,6 +14,9 @@ use tokio::time::{sleep, timeout};
 use crate::etcd::Etcd;
 use crate::limit::{PATIENCE, within};
 
+/// Half of the default: what waits for a renewal, or for the end of a lease, is over sooner.
+const TTL: Duration = Duration::from_secs(15);
+
 /// A prefix that no other test uses.
 pub(crate) struct Corner {
     /// The URL of etcd over TCP, for other processes and for proxies.
@@ -77,7 +80,7 @@ impl Corner {
     }
 
     fn in_this_corner(&self, config: Config) -> Config {
-        config.prefix(&self.prefix).service("tests")
+        config.prefix(&self.prefix).service("tests").ttl(TTL)
     }
 
     /// Connects an engine in this corner.
@@ -95,6 +98,7 @@ impl Corner {
         vec![
             ("ETCD_LOCKED_ENDPOINTS", self.endpoint.clone()),
             ("ETCD_LOCKED_PREFIX", self.prefix.clone()),
+            ("ETCD_LOCKED_TTL", format!("{}s", TTL.as_secs())),
         ]
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use etcd_client::Txn;
 use etcd_locked::{Acquire, Config, Group, LockError, LockGuard, LockMode, Locks, LossCause, Tls};
+use etcd_locked_tests::chain;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::authority::Authority;
@@ -23,7 +24,7 @@ async fn denied(held: &LockGuard) -> String {
     let body = within("the loss", held.hold(pending::<()>())).await;
     let Err(error @ LockError::Lost { cause, .. }) = body else { panic!("{body:?}") };
     assert_eq!(cause, LossCause::Denied);
-    error.to_string()
+    chain(&error)
 }
 
 /// Awaits that the name is served again.
@@ -68,7 +69,7 @@ async fn certificate_of_another_authority_costs_the_lock_and_is_named() {
     drop(held);
     let refused = within("a refusal", locks.lock("reports/tomorrow")).await.unwrap_err();
     assert!(!refused.is_retryable(), "{refused}");
-    assert!(refused.to_string().contains("certificate"), "{refused}");
+    assert!(chain(&refused).contains("certificate"), "{refused}");
 
     authority.issue_server(&authority);
     etcd.restart().await;
@@ -103,7 +104,7 @@ async fn tokens_that_expire_cost_nothing_in_any_mode() {
             serve(round, locks.lock("orders/2").shared()).await;
             serve(round, locks.lock("orders/3").permits(2)).await;
             serve(round, locks.lock("orders/4").and("orders/5")).await;
-            let fenced = Txn::new().when([held.fence()]);
+            let fenced = Txn::new().when([held.fence().into()]);
             let mut client = locks.client().await.unwrap();
             assert!(client.txn(fenced).await.unwrap().succeeded());
         }

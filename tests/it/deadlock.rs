@@ -39,7 +39,7 @@ async fn detects_cycle_across_engines() {
     let ends = ends.map(|ended| ended.expect("no panic"));
     let ([Ok(()), Err(error)] | [Err(error), Ok(())]) = ends else { panic!("{ends:?}") };
     assert!(error.is_retryable());
-    let LockError::Deadlock { name, cycle } = &error else { panic!("{error:?}") };
+    let LockError::Deadlock { name, cycle, .. } = &error else { panic!("{error:?}") };
     assert_eq!(name.template(), Some("accounts/<name>"));
     let holders: Vec<_> = cycle.holders().collect();
     assert_eq!(holders.len(), 2, "the other, and itself: {cycle:?}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use etcd_client::PutOptions;
 use etcd_locked::{LockError, Locks, LossCause, current, etcd_locked};
 use etcd_locked_devkit::{Direction, Proxy};
-use etcd_locked_tests::monotonic_ns;
+use etcd_locked_tests::{chain, monotonic_ns};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout};
@@ -209,7 +209,7 @@ async fn a_release_that_etcd_does_not_answer_says_why() {
         assert_matches!(error, LockError::Backend { .. });
         assert!(error.is_retryable(), "{error:?}");
         let endpoint = if on_embedded() { "connect_with".to_owned() } else { etcd.address() };
-        let text = error.to_string();
+        let text = chain(&error);
         assert!(text.contains(&endpoint) && text.contains(why), "`{text}`");
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, DeleteOptions};
 use etcd_locked::{LockError, Locks};
+use etcd_locked_tests::chain;
 use tokio::task::JoinSet;
 
 use crate::corner::{Corner, pass};
@@ -36,7 +37,7 @@ pub(crate) async fn fill(client: &Client, tasks: usize) {
             loop {
                 let key = format!("{FILL}{}", next.fetch_add(1, Ordering::Relaxed));
                 if let Err(error) = client.put(key, vec![b'x'; 16 * 1024], None).await {
-                    return error.to_string();
+                    return chain(&error);
                 }
             }
         });
@@ -55,7 +56,7 @@ async fn lock(locks: Locks, name: String) -> LockError {
         };
         match refused {
             // A busy machine is no refusal; what the call has left must go all the same.
-            Some(error) if error.to_string().contains("no answer in time") => {}
+            Some(error) if chain(&error).contains("no answer in time") => {}
             Some(error) => return error,
             None => {}
         }
@@ -105,7 +106,7 @@ async fn a_refused_lock_leaves_no_key() {
         fill(&client, FILLS).await;
         for refused in within("every call's end", calls.join_all()).await {
             assert_matches!(refused, LockError::Backend { .. });
-            assert!(refused.to_string().contains("database space exceeded"), "{refused:?}");
+            assert!(chain(&refused).contains("database space exceeded"), "{refused:?}");
         }
     }
     logs::until(&["etcd.refused"]).await;

@@ -1,6 +1,7 @@
 //! Permissions: with authentication on, a lock needs one for its prefix and one for the session keys.
 
 use etcd_locked::{LockError, Locks, etcd_locked};
+use etcd_locked_tests::chain;
 
 use crate::corner::connect;
 use crate::etcd::Etcd;
@@ -42,7 +43,7 @@ async fn a_forbidden_name_is_denied_and_fails_alone() {
     for error in errors {
         assert_matches!(error, LockError::PermissionDenied { .. });
         assert!(!error.is_retryable());
-        let text = error.to_string();
+        let text = chain(&error);
         assert!(text.contains("<family>/<id>"), "`{text}` does not name the lock");
         assert!(!text.contains("reports"), "a value in `{text}`");
     }
@@ -58,7 +59,7 @@ async fn a_missing_session_key_permission_is_named() {
         Err(error) => error,
     };
     assert_matches!(error, LockError::PermissionDenied { .. });
-    assert!(error.to_string().contains("session key"), "{error}");
+    assert!(chain(&error).contains("session key"), "{error}");
 }
 
 #[limit::test]

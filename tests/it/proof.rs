@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use etcd_client::{Compare, Txn, TxnOp};
+use etcd_client::{Txn, TxnOp};
 use etcd_locked::{
-    LockError, LockGuard, LockMode, Locked, Locks, LossCause, Name, Permit, Shared, Sharing, Token,
-    current, etcd_locked, lock_names,
+    Fence, LockError, LockGuard, LockMode, Locked, Locks, LossCause, Name, Permit, Shared, Sharing,
+    Token, current, etcd_locked, lock_names,
 };
 
 use crate::corner::{Corner, admitted, pass, spawn};
@@ -119,9 +119,9 @@ async fn each_of_two_names_has_its_proof() {
 }
 
 /// Writes if the fence still stands; returns whether it did.
-async fn write(corner: &Corner, fence: Compare) -> bool {
+async fn write(corner: &Corner, fence: Fence) -> bool {
     let put = TxnOp::put(format!("{}written", corner.prefix), "x", None);
-    let answer = corner.client.clone().txn(Txn::new().when([fence]).and_then([put])).await;
+    let answer = corner.client.clone().txn(Txn::new().when([fence.into()]).and_then([put])).await;
     answer.expect("etcd answers the test's own client").succeeded()
 }
 

@@ -200,7 +200,7 @@ async fn a_reentrant_group_is_held_fully_or_not_at_all() {
         assert!(!all.is_held() && a.is_held(), "one of them is gone");
         // Only some are held: the call is refused and takes nothing.
         let refused = within("the refusal", both()).await;
-        let Err(LockError::SelfDeadlock { name }) = refused else { panic!("{refused:?}") };
+        let Err(LockError::SelfDeadlock { name, .. }) = refused else { panic!("{refused:?}") };
         assert_eq!(name.text(), Some("a"));
     };
     a.hold(inner).await.unwrap();

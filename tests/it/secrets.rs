@@ -1,6 +1,7 @@
 //! Secrets of a configuration: passwords and keys. Errors, log lines, records and `Debug` are searched for them.
 
 use etcd_locked::{Config, LockError, Locks, Tls};
+use etcd_locked_tests::chain;
 
 use crate::authority::Authority;
 use crate::corner::{connect, take};
@@ -132,7 +133,7 @@ async fn debug_of_what_knows_a_secret_does_not_show_it() {
     let host = shop.etcd.address();
     let mut texts = Vec::new();
     let mut refused = |error: LockError| {
-        texts.extend([format!("{error:?}"), error.to_string()]);
+        texts.extend([format!("{error:?}"), chain(&error)]);
     };
 
     let tls = Tls::new().identity_pem(certificate.clone(), key.clone());

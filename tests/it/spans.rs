@@ -110,7 +110,7 @@ async fn spans_say_what_was_waited_for_and_held() {
     assert_eq!(spans.named("packing")[0].parent, Some("lock.held"));
 
     // The name is there where it was asked for.
-    let named = connect(corner.config().names_in_spans(true)).await;
+    let named = connect(corner.config().show_names(true)).await;
     let mine = take("a free name", locks.lock("orders/8")).await;
     let refused = within("the call", look_up(named, 8)).await;
     assert_matches!(refused, Err(LockError::Held { .. }));

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use etcd_locked::{Config, LockError, Locks, Tls};
 use etcd_locked_devkit::Proxy;
+use etcd_locked_tests::chain;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -34,7 +35,7 @@ async fn unreachable(endpoints: &[String]) -> String {
     let took = started.elapsed();
     assert!(took <= CONNECT + SLACK, "it took {took:?} to say: {error}");
     assert_matches!(error, LockError::Backend { .. });
-    let text = error.to_string();
+    let text = chain(&error);
     for endpoint in endpoints.iter().take(3) {
         let address = endpoint.rsplit('/').next().expect("at least itself");
         assert!(text.contains(address), "`{text}` does not name {address}");
@@ -49,7 +50,7 @@ async fn mistake(config: Config, parts: &[&str]) {
     let error = error.expect_err("there is nothing to connect to");
     assert_matches!(error, LockError::Backend { .. });
     assert!(!error.is_retryable(), "{error}");
-    let text = error.to_string();
+    let text = chain(&error);
     for part in parts {
         assert!(text.contains(part), "no `{part}` in `{text}`");
     }
@@ -58,16 +59,17 @@ async fn mistake(config: Config, parts: &[&str]) {
 
 #[limit::test]
 async fn a_process_without_settings_names_what_to_set() {
-    let mut worker = Worker::start([("", ""); 0]);
+    let corner = Corner::new().await;
+    // A variable of `etcdctl` says nothing to a service.
+    let mut worker = Worker::start([("ETCDCTL_ENDPOINTS", &corner.endpoint)]);
     let failed = worker.asked("lock orders/7", "failed").await;
     assert!(failed.starts_with("orders/7 NotInitialized"), "{failed}");
     assert!(failed.contains("ETCD_LOCKED_ENDPOINTS"), "{failed}");
     let failed = worker.asked("work till", "failed").await;
     assert!(failed.starts_with("till NotInitialized"), "{failed}");
-    // The process may still follow the advice of the error.
-    let corner = Corner::new().await;
-    worker.asked(&format!("init {}", corner.endpoint), "initialised").await;
-    worker.asked("lock initialised/late", "locked").await;
+    // The process may still follow the advice of the error. A lock that is asked for while `init` connects waits for it.
+    worker.asked(&format!("init-beside {} initialised/late", corner.endpoint), "locked").await;
+    worker.asked("lock initialised/later", "locked").await;
 }
 
 /// By `init`, or by a first lock, whose engine comes from the environment. It ends once, too.
@@ -98,8 +100,6 @@ async fn the_environment_says_everything() {
     environment.push(("ETCD_LOCKED_TTL", "7s".to_owned()));
     environment.push(("ETCD_LOCKED_WAIT", "none".to_owned()));
     environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
-    // The variables of `etcdctl` come second.
-    environment.push(("ETCDCTL_ENDPOINTS", format!("http://127.0.0.1:{}", free_port())));
     let mut worker = Worker::start(environment);
     worker.asked("work till", "held").await;
     let key = corner.owner("jobs/till").await;
@@ -191,13 +191,6 @@ async fn credentials_are_not_retryable() {
     mistake(config().user("shop", "wrong"), &[&etcd.address(), "authentication failed"]).await;
     mistake(config().user("nobody", "secret"), &[&etcd.address(), "authentication failed"]).await;
     mistake(config(), &[&etcd.address(), "user name is empty"]).await;
-    // The two variables of `etcdctl`.
-    let mut worker = Worker::start([
-        ("ETCDCTL_ENDPOINTS", etcd.endpoint()),
-        ("ETCDCTL_USER", "shop".to_owned()),
-        ("ETCDCTL_PASSWORD", "secret".to_owned()),
-    ]);
-    worker.asked("lock orders/7", "locked").await;
 }
 
 /// A failed first call is not final, because services and their etcd start in any order.

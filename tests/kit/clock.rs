@@ -51,7 +51,7 @@ async fn no_body_begins_under_a_lost_lock() {
     etcd.advance(secs(2)).await;
     assert_eq!(etcd.held().await.len(), 1);
     etcd.delay(Duration::ZERO);
-    etcd.advance(secs(14)).await;
+    etcd.advance(secs(26)).await;
     let ended = call.await;
     assert!(matches!(ended, Err(LockError::Lost { .. })), "the body has run: {ended:?}");
 }
@@ -96,13 +96,13 @@ async fn one_task_may_advance_and_call_at_once() {
 
 #[tokio::test]
 async fn frozen_keepalive_loses_the_lock_at_the_stop_time() {
-    // a TTL of 15 s: bodies stop 13.35 s after the last renewal
+    // a TTL of 30 s: bodies stop 26.7 s after the last renewal
     let (etcd, packing) = held_here().await;
     etcd.freeze_keepalives();
-    etcd.advance(secs(11)).await;
+    etcd.advance(secs(24)).await;
     assert!(!packing.call.is_finished());
     assert_eq!(etcd.held().await, ["orders/7"]);
-    etcd.advance(Duration::from_millis(2_350)).await;
+    etcd.advance(Duration::from_millis(2_700)).await;
     assert_eq!(packing.loss().await, Some(LossCause::Expired));
     assert_eq!(etcd.held().await, [""; 0]);
     // Renewals reach etcd again; the next call has a session of its own.
@@ -121,10 +121,10 @@ async fn next_process_is_granted_when_the_lease_expires() {
         let other = other.clone();
         async move { other.lock("orders/7").await }
     });
-    etcd.advance(Duration::from_millis(13_350)).await;
+    etcd.advance(Duration::from_millis(26_700)).await;
     assert_eq!(packing.loss().await, Some(LossCause::Expired));
     assert!(!next.is_finished(), "two holders at etcd");
-    etcd.advance(Duration::from_millis(1_650)).await;
+    etcd.advance(Duration::from_millis(3_300)).await;
     assert!(next.is_finished(), "etcd still keeps a dead lease");
     next.await.unwrap().unwrap().release().await.unwrap();
 }

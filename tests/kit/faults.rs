@@ -25,7 +25,7 @@ async fn long_partition_fails_waiters_and_loses_locks() {
     let (etcd, packing) = held_here().await;
     etcd.partition();
     let waiting = tokio::spawn(ship(8));
-    etcd.advance(secs(15)).await;
+    etcd.advance(secs(30)).await;
     let error = waiting.await.unwrap().unwrap_err();
     assert_matches!(error, LockError::Backend { .. });
     assert_eq!(packing.loss().await, Some(LossCause::Expired));

@@ -35,7 +35,7 @@ async fn refuses_an_inverted_order_with_both_places() {
     let _etcd = start().await;
     order_then_stock(7).await.unwrap();
     let refused = stock_then_order(8).await.unwrap_err();
-    let LockError::OrderInversion { name, held, here, there } = &refused else {
+    let LockError::OrderInversion { name, held, here, there, .. } = &refused else {
         panic!("{refused:?}")
     };
     assert_eq!(name.template(), Some("orders/<id>"));

@@ -1,6 +1,9 @@
 //! Shared code of the test targets and the worker process: clock, commands, log lines, the subscriber of a thread, fenced
 //! transactions, and the witness of exclusion.
 
+use std::error::Error;
+use std::iter::successors;
+
 #[cfg(doctest)]
 mod book;
 mod clock;
@@ -16,6 +19,13 @@ pub use commands::commands;
 pub use lines::Lines;
 pub use subscriber::{Subscription, subscribe};
 pub use witness::Witness;
+
+/// What an error and its sources say.
+#[must_use]
+pub fn chain(error: &dyn Error) -> String {
+    let all = successors(Some(error), |&error| error.source()).map(ToString::to_string);
+    all.collect::<Vec<_>>().join(": ")
+}
 
 /// Writes an annotated `async unsafe fn` of this name, and a function that calls it.
 ///

@@ -26,7 +26,7 @@ use crate::options::{Etcd, Exec, OnHeld};
 use crate::signals;
 
 /// TTL where neither option nor environment has one, as in the library.
-const TTL: Duration = Duration::from_secs(15);
+const TTL: Duration = Duration::from_secs(30);
 
 /// The longest time that a command has between SIGTERM and SIGKILL.
 const MOST_GRACE: Duration = Duration::from_secs(10);

@@ -12,7 +12,7 @@ mod tonic;
 
 use ::tonic::Code;
 
-use crate::values::LockError;
+use crate::values::{LockError, chain};
 
 /// One row of the table.
 #[derive(Debug)]
@@ -40,11 +40,11 @@ impl Row {
             }
             LockError::Lost { .. } => {
                 let says = "was lost while the request was served, part of which may be done";
-                ("LOCK_LOST", 503, Code::Aborted, Some(1), says)
+                ("LOCK_LOST", 500, Code::Aborted, None, says)
             }
             LockError::HoldLimit { .. } => {
                 let says = "was held for as long as it may be, and part of the request may be done";
-                ("LOCK_HOLD_LIMIT", 504, Code::DeadlineExceeded, None, says)
+                ("LOCK_HOLD_LIMIT", 500, Code::Aborted, None, says)
             }
             LockError::Deadlock { .. } => {
                 let says = "could not be had without a deadlock";
@@ -72,6 +72,7 @@ impl Row {
             | LockError::Config { .. }
             | LockError::SelfDeadlock { .. }
             | LockError::OrderInversion { .. }
+            | LockError::RuntimeEnded { .. }
             | LockError::PermissionDenied { .. } => {
                 (FAULT, 500, Code::Internal, None, "failed for a reason that is in the log")
             }
@@ -92,10 +93,15 @@ impl Answer {
     fn to(error: &LockError) -> Self {
         let row = Row::of(error);
         if row.reason == FAULT {
-            tracing::error!(code = "request.failed", %error, "a request failed: its lock could not be used");
+            let error = chain(error);
+            tracing::error!(
+                code = "request.failed",
+                error,
+                "a request failed: its lock could not be used"
+            );
         } else if let LockError::Backend { .. } = error {
             // The engine has one warning for all of them.
-            tracing::debug!(%error, "a request was refused: etcd does not serve it");
+            tracing::debug!(error = chain(error), "a request was refused: etcd does not serve it");
         }
         let Row { reason, says, .. } = row;
         let text = match error.name() {

@@ -29,6 +29,7 @@ fn every_error() -> Vec<LockError> {
         LockError::AlreadyInitialized,
         LockError::Config { message: secret() },
         LockError::SelfDeadlock { name: name() },
+        LockError::RuntimeEnded { what: "secret" },
         LockError::OrderInversion { name: name(), held, here: "secret", there: "secret" },
         LockError::PermissionDenied { name: Some(name()), source: source() },
     ]

@@ -13,7 +13,7 @@ use super::{Grant, Locks, WaitSpan, current, process};
 use crate::clock::Deadline;
 use crate::engine::{Answer, Call, Engine, Key, Mode, Origin, OwnedLock, OwnedLocks};
 use crate::metrics::Measurement;
-use crate::values::{LockError, Name, Wait, check_min_hold, check_ttl, templates};
+use crate::values::{LockError, Name, Wait, chain, check_min_hold, check_ttl, templates};
 
 /// What a call wants: which names, how, for how long, and how long it waits.
 #[derive(Debug, Clone)]
@@ -71,7 +71,7 @@ impl Wanted {
         for (name, text) in std::mem::take(&mut self.names).into_iter().zip(texts) {
             let key: Key = [&config.prefix, &*text].concat().into();
             if names.iter().all(|(_, other)| *other != key) {
-                names.push((name, key));
+                names.push((name.showing(config.show_names), key));
             }
         }
         let Some(first) = names.first() else {
@@ -273,7 +273,7 @@ impl Future for Acquisition {
         let answer = ready!(answer);
         let engine = sent.locks.engine.clone();
         // An engine that has ended answers no call.
-        let answer = answer.unwrap_or_else(|_| Err(LockError::ShuttingDown.into()));
+        let answer = answer.unwrap_or_else(|_| Err(engine.ended().into()));
         // Before what runs a recorder or a subscriber, which may panic.
         match &answer {
             Ok(ownership) => drop(sent.call.held.set(ownership.locks.clone())),
@@ -287,7 +287,7 @@ impl Future for Acquisition {
         }
         let (max_hold, min_hold) = (sent.max_hold, sent.min_hold);
         self.0 = State::Done;
-        let answer = answer.inspect_err(|error| tracing::debug!(%error, "no lock"));
+        let answer = answer.inspect_err(|error| tracing::debug!(error = chain(error), "no lock"));
         let ownership = answer.map_err(|error| *error)?;
         let held = Grant::new(ownership.locks.clone(), Some(ownership), engine, max_hold);
         let OwnedLock { name, token, .. } = &held.locks.first;

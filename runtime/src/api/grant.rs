@@ -93,9 +93,9 @@ impl Grant {
             return Err(LockError::Lost { name: self.locks.first.name.clone(), cause });
         }
         match confirmation {
-            Some(confirmation) => confirmation.await.unwrap_or(Err(LockError::ShuttingDown)),
+            Some(confirmation) => confirmation.await.unwrap_or_else(|_| Err(self.engine.ended())),
             None if self.is_again() => Ok(()),
-            None => Err(LockError::ShuttingDown),
+            None => Err(self.engine.ended()),
         }
     }
 

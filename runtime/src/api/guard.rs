@@ -4,11 +4,9 @@ use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
-use etcd_client::Compare;
-
 #[cfg(feature = "sqlx")]
 use super::fenced::{self, Fenceable, FencedError};
-use super::{Exclusive, Grant, Granted, Group, LockMode, OnLost, Slot, fence, lock_of};
+use super::{Exclusive, Fence, Grant, Granted, Group, LockMode, OnLost, Slot, fence, lock_of};
 use crate::values::{LockError, LockName, LossCause, Name, Token, getters};
 
 /// A lock that was taken; or several, by one call, which are lost and released together.
@@ -81,7 +79,7 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
         /// Of a [`shared`](crate::Acquire::shared) lock it is true as long as any call of this process shares it: it says that no
         /// writer has come, not that this reader is still there. Of several names it covers the first: they are lost together,
         /// unless an operator deletes one by hand.
-        fence: Compare = fence(&self.grant.locks, &self.grant.locks.first);
+        fence: Fence = fence(&self.grant.locks, &self.grant.locks.first);
     }
 
     /// Completes when the lock is lost, with the cause; never, if it is not. Where [`max_hold`](crate::Acquire::max_hold) was given, it

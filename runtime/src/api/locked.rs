@@ -5,8 +5,6 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp};
-
 #[cfg(feature = "sqlx")]
 use super::fenced::{self, Fenceable, FencedError};
 use super::{current, lock_of};
@@ -72,7 +70,7 @@ impl<N: LockName, M: LockMode> Locked<N, M> {
         remaining: Duration = self.held.locks.remaining();
         /// A condition for etcd transactions of your own: true only as long as this very ownership of this name lasts, as
         /// [`LockGuard::fence`](crate::LockGuard::fence) says.
-        fence: Compare = fence(&self.held.locks, &self.held.lock);
+        fence: Fence = fence(&self.held.locks, &self.held.lock);
         /// How the call asked for the lock. A `reentrant` reader inside a call that holds the lock alone is a reader all the same.
         mode: Sharing = M::SHARING;
     }
@@ -114,9 +112,27 @@ impl<N: LockName, M: LockMode> fmt::Debug for Locked<N, M> {
 }
 
 /// The condition that one of these locks is held; from then on its key is not handed over (rule P22).
-pub(crate) fn fence(locks: &OwnedLocks, lock: &OwnedLock) -> Compare {
+pub(crate) fn fence(locks: &OwnedLocks, lock: &OwnedLock) -> Fence {
     locks.fence();
-    Compare::create_revision(lock.key.as_bytes(), CompareOp::Equal, lock.created.get())
+    Fence { key: lock.key.to_string(), create_revision: lock.created.get() }
+}
+
+/// A condition for an etcd transaction: that this key has this create revision, and so that its owner still has the lock. With any client,
+/// compare `create_revision` of `key`; with the feature `etcd-client` it is `Compare::from(fence)`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Fence {
+    /// The owner's key in etcd, with prefix and name.
+    pub key: String,
+    /// The etcd revision at which the key was created.
+    pub create_revision: i64,
+}
+
+#[cfg(feature = "etcd-client")]
+impl From<Fence> for etcd_client::Compare {
+    fn from(Fence { key, create_revision }: Fence) -> Self {
+        Self::create_revision(key, etcd_client::CompareOp::Equal, create_revision)
+    }
 }
 
 /// How a lock is held, in its type: [`Exclusive`], [`Shared`] or [`Permit`].

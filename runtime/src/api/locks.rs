@@ -105,7 +105,7 @@ impl Locks {
         self.engine.shutdown(grace).await
     }
 
-    /// An etcd client to the same cluster, on connections of its own: bulk traffic on a shared one would delay renewals. Call it on a tokio
+    /// Feature `etcd-client`: an etcd client to the same cluster, on connections of its own: bulk traffic on a shared one would delay renewals. Call it on a tokio
     /// runtime, which carries the connections.
     ///
     /// It talks to one endpoint at a time, and to another one when that connection is gone: calls that are under way then fail, and are
@@ -114,6 +114,7 @@ impl Locks {
     ///
     /// # Errors
     /// [`LockError::Backend`] if the credentials are refused.
+    #[cfg(feature = "etcd-client")]
     pub async fn client(&self) -> Result<etcd_client::Client, LockError> {
         self.engine.client().await
     }

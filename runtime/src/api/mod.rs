@@ -25,7 +25,7 @@ pub use group::{Append, Group};
 pub use guard::LockGuard;
 pub use listing::Listing;
 pub use lock::{Acquire, Acquiring, lock};
-pub use locked::{Exclusive, LockMode, Locked, Permit, Proof, Shared, prove};
+pub use locked::{Exclusive, Fence, LockMode, Locked, Permit, Proof, Shared, prove};
 pub use locks::{DefaultGuard, Locks};
 pub use process::{init, shutdown, status};
 pub use status::{LeaseStatus, LockStatus, Status};

@@ -1,5 +1,6 @@
 //! Process's engine, which all annotated functions share: the only static that holds an engine for all threads.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(feature = "testing")]
 use std::sync::{Arc, LazyLock};
@@ -8,28 +9,53 @@ use std::time::Duration;
 use once_cell::sync::OnceCell;
 
 use super::{Locks, Status};
+use crate::mutex::lock;
 use crate::values::{Config, Drained, LockError};
 
 /// The process's engine; `None` if it was shut down before it was ever started.
 static ENGINE: OnceCell<Option<Locks>> = OnceCell::new();
+
+/// The engine with which an [`init`] is connecting: what is asked for meanwhile waits with it.
+static STARTING: Mutex<Option<Locks>> = Mutex::new(None);
 
 static ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Starts the process's engine with a configuration and waits until etcd can be reached. Answers a handle on it, for what annotated
 /// functions do not need: [`Locks::list`], [`Locks::client`], `locks = expr`. It may be dropped.
 ///
-/// Call it once, before the first lock; without it the first lock starts the engine from the environment ([`Config::from_env`]).
+/// Call it once, before the first lock; without it the first lock starts the engine from the environment ([`Config::from_env`]). A lock
+/// that is asked for while `init` connects waits for this connection, and fails if it does.
 ///
 /// # Errors
-/// [`LockError::AlreadyInitialized`], [`LockError::ShuttingDown`] after [`shutdown`], or those of [`Locks::connect`]; then it may be called
-/// again. Cancel safe.
+/// [`LockError::AlreadyInitialized`], also while another `init` connects; [`LockError::ShuttingDown`] after [`shutdown`]; or those of
+/// [`Locks::connect`]: then it may be called again. Cancel safe.
 pub async fn init(config: Config) -> Result<Locks, LockError> {
-    if ENGINE.get().is_some() {
-        return Err(refused());
-    }
-    let locks = Locks::connect(config).await?;
+    let started = Starting::with(config)?;
+    let locks = started.0.clone().warmed().await?;
     ENGINE.set(Some(locks.clone())).map_err(|_| refused())?;
     Ok(locks)
+}
+
+/// An `init` under way; dropped, it is over.
+struct Starting(Locks);
+
+impl Starting {
+    fn with(config: Config) -> Result<Self, LockError> {
+        let mut starting = lock(&STARTING);
+        if ENGINE.get().is_some() || starting.is_some() {
+            return Err(refused());
+        }
+        let locks = Locks::connect_lazy(config)?;
+        *starting = Some(locks.clone());
+        Ok(Self(locks))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let over = lock(&STARTING).take();
+        drop(over); // outside the mutex: it may be the engine's last handle
+    }
 }
 
 fn refused() -> LockError {
@@ -76,8 +102,14 @@ pub(crate) fn here() -> Result<Locks, LockError> {
              run it inside `etcd.locks().scope(..)`, a spawned task too, or take `locks = etcd.locks()`",
         ));
     }
-    let engine = ENGINE.get_or_try_init(|| Locks::connect_lazy(Config::from_env()?).map(Some))?;
-    engine.clone().ok_or(LockError::ShuttingDown)
+    if ENGINE.get().is_none() {
+        let starting = lock(&STARTING); // kept, so that no `init` begins meanwhile
+        if let Some(locks) = &*starting {
+            return Ok(locks.clone());
+        }
+        ENGINE.get_or_try_init(|| Locks::connect_lazy(Config::from_env()?).map(Some))?;
+    }
+    ENGINE.get().cloned().flatten().ok_or(LockError::ShuttingDown)
 }
 
 /// The process's engine is unused while there is a second reference to this, as each test kit has one.

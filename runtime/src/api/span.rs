@@ -115,5 +115,5 @@ pub(crate) fn ended(span: &Span, how: Option<&LockError>) {
 /// The names with their values, where spans are to have them.
 fn shown<'a>(engine: &Engine, names: impl Iterator<Item = &'a Name>) -> Option<String> {
     let all = || names.filter_map(Name::text).collect::<Vec<_>>().join(", ");
-    engine.config().names_in_spans.then(all)
+    engine.config().show_names.then(all)
 }

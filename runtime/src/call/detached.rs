@@ -95,7 +95,7 @@ impl<T: Send + 'static> Future for Detached<T> {
         self.0 = Stage::Done;
         Poll::Ready(ended.unwrap_or_else(|gone| match gone.try_into_panic() {
             Ok(panic) => resume_unwind(panic), // the panic of a body is its caller's
-            Err(_) => Err(LockError::config(RUNTIME_ENDED)),
+            Err(_) => Err(LockError::RuntimeEnded { what: RUNTIME_ENDED }),
         }))
     }
 }

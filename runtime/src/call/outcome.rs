@@ -1,6 +1,6 @@
 //! Outcome of an annotated call: the body's result, or the value that stands for the error of its lock.
 
-use crate::values::LockError;
+use crate::values::{LockError, chain};
 
 /// What an annotated function answers when the lock fails.
 #[diagnostic::on_unimplemented(
@@ -83,7 +83,12 @@ impl<S: Skipped, E: From<LockError>> Skip for Result<S, E> {
 
 /// The type cannot carry the error, so the log does.
 fn report(error: &LockError) {
-    tracing::error!(code = "lock.skipped", %error, "an annotated function was not run to its end: its lock failed");
+    let error = chain(error);
+    tracing::error!(
+        code = "lock.skipped",
+        error,
+        "an annotated function was not run to its end: its lock failed"
+    );
 }
 
 pub fn skip<R: Skip>(result: Result<R, LockError>) -> R {

@@ -383,12 +383,9 @@ impl Driver {
             }
         }
         drained.left.extend(mem::take(&mut self.kept).names().cloned());
-        let waiting = mem::take(&mut self.waiting).into_values();
-        let refused = waiting.map(|(_, reply)| Effect::Refused(reply, Refused::ShuttingDown, None));
-        self.effects.extend(refused);
-        let unconfirmed = mem::take(&mut self.replies).into_values();
-        let failed = |(name, reply)| Effect::Done(reply, Err(Refused::ShuttingDown), name);
-        self.effects.extend(unconfirmed.map(failed));
+        // Each of them knows by its dropped reply that the engine has ended.
+        let (waiting, unconfirmed) = (mem::take(&mut self.waiting), mem::take(&mut self.replies));
+        self.later(move || drop((waiting, unconfirmed)));
         if asked {
             let drained = drained.clone();
             self.later(move || log_end(&drained));

@@ -27,7 +27,7 @@ pub(super) type Taker = oneshot::Sender<Answer>;
 pub(super) enum Effect {
     /// A call has its locks.
     Granted(Taker, Ownership),
-    /// With the refused name: the first where etcd or the engine does not say which; none when the engine closes.
+    /// With the refused name: the first where etcd or the engine does not say which.
     Refused(Taker, Refused, Option<Name>),
     /// A release has ended, of locks by this name, or a session is open; or it could not be.
     Done(Reply, Result<(), Refused>, Option<Name>),

@@ -184,7 +184,7 @@ impl Engine {
         let (reply, answer) = oneshot::channel();
         let (call, ttl_secs) = (self.new_call(), whole_secs(self.0.config.ttl));
         self.submit(Command::Warm { call, ttl_secs, reply })?;
-        answer.await.unwrap_or(Err(LockError::ShuttingDown))
+        answer.await.unwrap_or_else(|_| Err(self.ended()))
     }
 
     /// Queues a call for these locks, as one group (rule P13): each name once, at least one, at most [`NAMES`]. `holds`: the
@@ -296,6 +296,7 @@ impl Engine {
     }
 
     /// Makes an etcd client on connections of its own, carried by the caller's runtime.
+    #[cfg(feature = "etcd-client")]
     pub(crate) async fn client(&self) -> Result<etcd_client::Client, LockError> {
         let client =
             Client::new(&self.0.config, self.0.clock.clone()).map_err(LockError::config)?;
@@ -310,13 +311,13 @@ impl Engine {
         at: Option<i64>,
     ) -> Result<Page, LockError> {
         self.must_be_here()?;
-        let client = self.0.client().ok_or(LockError::ShuttingDown)?;
+        let client = self.0.client().ok_or_else(|| self.ended())?;
         let (from, end) = (from.to_vec(), end.to_vec());
         // Connections are opened where their tasks are to run.
         let read = async move { client.page(&from, &end, at).await };
         match self.0.runtime.spawn(read).await {
             Ok(page) => page.map_err(|failure| LockError::Backend { source: failure.cause() }),
-            Err(_) => Err(LockError::ShuttingDown),
+            Err(_) => Err(self.ended()),
         }
     }
 
@@ -334,7 +335,16 @@ impl Engine {
     pub(super) fn submit(&self, command: Command) -> Result<(), LockError> {
         self.must_be_here()?;
         let accepted = self.0.driver.submit(Message::Command(command));
-        accepted.then_some(()).ok_or(LockError::ShuttingDown)
+        accepted.then_some(()).ok_or_else(|| self.ended())
+    }
+
+    /// Says why the engine does not answer.
+    pub(crate) fn ended(&self) -> LockError {
+        match self.must_be_here() {
+            Err(elsewhere) => elsewhere,
+            Ok(()) if self.0.draining.load(Ordering::Acquire) => LockError::ShuttingDown,
+            Ok(()) => LockError::RuntimeEnded { what: ENDED },
+        }
     }
 
     fn must_be_here(&self) -> Result<(), LockError> {
@@ -349,6 +359,9 @@ impl Engine {
         Err(LockError::NotInitialized { reason })
     }
 }
+
+const ENDED: &str =
+    "the engine has ended by a panic: please report it, with the lines before this one in the log";
 
 /// Returns the machine's name, for holder records.
 #[cfg(unix)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ownership::OwnedLocks;
 use crate::metrics;
-use crate::values::LossCause;
+use crate::values::{LossCause, RUN_TIME};
 
 /// How many templates a line names.
 const NAMED: usize = 3;
@@ -58,7 +58,7 @@ fn most_frequent(templates: &Templates) -> String {
     let mut all: Vec<_> = templates.iter().collect();
     all.sort_by_key(|(_, locks)| Reverse(**locks));
     let named = all.iter().take(NAMED).map(|(template, locks)| {
-        let template = template.unwrap_or("<names given at run time>");
+        let template = template.unwrap_or(RUN_TIME);
         match locks {
             1 => template.to_owned(),
             _ => format!("{template} ({locks})"),
@@ -80,6 +80,6 @@ mod tests {
         let of = [("a", 1), ("b", 1), ("c", 1), ("d", 2), ("e", 1)];
         let templates = of.map(|(template, locks)| (Some(template), locks)).into();
         assert_eq!(most_frequent(&templates), "d (2), a, b and 2 more");
-        assert_eq!(most_frequent(&[(None, 1)].into()), "<names given at run time>");
+        assert_eq!(most_frequent(&[(None, 1)].into()), RUN_TIME);
     }
 }

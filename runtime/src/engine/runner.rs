@@ -247,6 +247,6 @@ mod tests {
         let panics = Command::Inspect(Box::new(|_| panic!("on purpose")));
         engine.submit(panics).unwrap();
         let refused = engine.warm().await;
-        assert!(matches!(refused, Err(LockError::ShuttingDown)), "{refused:?}");
+        assert!(matches!(refused, Err(LockError::RuntimeEnded { .. })), "{refused:?}");
     }
 }

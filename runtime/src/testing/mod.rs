@@ -154,6 +154,7 @@ impl Etcd {
     }
 
     /// A client of the same etcd, without faults, to play a foreign process or an operator. Its leases go by the test's clock.
+    #[cfg(feature = "etcd-client")]
     pub async fn client(&self) -> etcd_client::Client {
         self.etcd.client().await
     }

@@ -14,7 +14,9 @@ use futures_util::stream::FuturesUnordered;
 
 use super::convert::{keys_under, malformed, send};
 use super::endpoint::{Connection, Endpoint, Means};
-use super::errors::{all, named, silence, unopened, unserved, wants_another_connection};
+#[cfg(feature = "etcd-client")]
+use super::errors::{all, unopened};
+use super::errors::{named, silence, unserved, wants_another_connection};
 use super::page::Page;
 use super::reach::Reach;
 use super::renewal::{End, Renewal, Renewals, Renewed, Stream};
@@ -148,6 +150,7 @@ impl Client {
     }
 
     /// A client of the caller's own over all endpoints; its tasks run on the runtime this is awaited on.
+    #[cfg(feature = "etcd-client")]
     pub(crate) async fn for_user(&self) -> Result<etcd_client::Client, Failure> {
         let name = self.reach.name.clone();
         self.scout.begin().await;

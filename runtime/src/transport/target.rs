@@ -119,6 +119,7 @@ impl Terms {
 
     /// A client, on the runtime that this is awaited on. It tries the first target first; among `https` URLs of several hosts etcd-client
     /// chooses.
+    #[cfg(feature = "etcd-client")]
     pub(super) async fn connect_to_any(&self, targets: &[Target]) -> Result<Client, Error> {
         // A connection that may go to either of two hosts cannot check the name in both's certificates.
         let urls: BTreeSet<_> = targets.iter().filter_map(Target::url).collect();
@@ -193,6 +194,7 @@ impl Target {
     }
 
     /// Whether a URL says that it speaks TLS; what a closure reaches only the closure knows.
+    #[cfg(feature = "etcd-client")]
     fn is_encrypted(&self) -> bool {
         self.url().is_some_and(|url| url.starts_with("https://"))
     }

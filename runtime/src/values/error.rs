@@ -9,7 +9,8 @@ use super::{Cycle, Holder, LossCause, Name, getters, is_permanent};
 /// Why a lock was not taken, or not kept.
 ///
 /// `Display` shows templates, never the values in a name, which may be personal data; `Debug` shows the names themselves. It also shows
-/// hosts, processes and endpoints: for logs, not for the clients of a public service.
+/// hosts, processes and endpoints: for logs, not for the clients of a public service. What a source says (`source()`, of
+/// [`Backend`](Self::Backend) and [`PermissionDenied`](Self::PermissionDenied)) is not said again: print the chain, such as with anyhow's `{:#}`.
 ///
 /// # As an answer
 ///
@@ -27,6 +28,7 @@ pub enum LockError {
     /// Nothing says where etcd is; or this process was forked from one that had connected to etcd. What a fork drops leaves the locks of its
     /// parent alone. Fork before the first lock, or let the new process `exec` a program.
     #[error("etcd-locked is not initialised: {reason}")]
+    #[non_exhaustive]
     NotInitialized { reason: String },
 
     /// [`init`](crate::init) was called twice, or after the first lock had started the process's engine from the
@@ -36,10 +38,12 @@ pub enum LockError {
 
     /// The configuration cannot work.
     #[error("bad configuration: {message}")]
+    #[non_exhaustive]
     Config { message: String },
 
     /// One try (`wait = "none"`), and the name was taken.
     #[error("lock `{name}` is held{}{}", said(" by ", .holder), stuck(.unleased))]
+    #[non_exhaustive]
     Held {
         name: Name,
         holder: Option<Holder>,
@@ -50,6 +54,7 @@ pub enum LockError {
 
     /// The lock was not to be had within the wait, or before the deadline.
     #[error("lock `{name}` {}{}{}", not_free(.waited), said(": it is held by ", .holder), stuck(.unleased))]
+    #[non_exhaustive]
     Timeout {
         name: Name,
         /// Who had it when the wait was over, if that is known.
@@ -60,19 +65,26 @@ pub enum LockError {
         waited: Duration,
     },
 
-    /// The lock was lost while the body ran: the body was dropped at its next await point and will not be polled again. As the answer of
-    /// `fenced` (feature `sqlx`): the transaction was rolled back.
+    /// The lock was lost while the body ran: the body was dropped at its next await point and will not be polled again, so half of its work
+    /// may be done. As the answer of `fenced` (feature `sqlx`): the transaction was rolled back.
+    ///
+    /// Not retryable: only the caller knows what may be done twice. Safe to repeat are a body that finds what is done already and leaves it
+    /// out (idempotent), and one whose whole effect is a transaction, [fenced](Locked::fence_sql) where a paused holder must not commit
+    /// late. A body that must not be cut in half by a dropped caller is [`detach`](crate::options#detach)ed; a loss ends it all the same.
     #[error("lock `{name}` was lost: {cause}")]
+    #[non_exhaustive]
     Lost { name: Name, cause: LossCause },
 
     /// The body did not end within its hold limit (`max_hold`): it was dropped at an await point, then its lock was released. Half of its
-    /// work may be done. Not retryable: what took too long once may do so again.
+    /// work may be done. Not retryable, for the reason at [`Lost`](Self::Lost), and because what took too long once may do so again.
     #[error("the body under lock `{name}` did not end within its hold limit of {limit:?}")]
+    #[non_exhaustive]
     HoldLimit { name: Name, limit: Duration },
 
     /// The calling task holds this very lock: waiting for it would never end. With
     /// [`reentrant`](crate::Acquire::reentrant) it is used again, unless the call names others too that the task does not hold.
     #[error("lock `{name}` is held by this very task, which would wait for itself")]
+    #[non_exhaustive]
     SelfDeadlock { name: Name },
 
     /// The calling task holds a lock that others wait for, and they hold what it asked for: a cycle. One call of it is refused, and this
@@ -85,6 +97,7 @@ pub enum LockError {
     /// there in the moment of the refusal. Only what is held by way of bodies counts
     /// ([`LockGuard::hold`](crate::LockGuard::hold), annotated functions), of one engine and in the same task.
     #[error("lock `{name}` is part of a deadlock: {cycle}")]
+    #[non_exhaustive]
     Deadlock { name: Name, cycle: Cycle },
 
     /// Only under test (feature `testing`): two functions take two locks in opposite order. Two tasks that do so at once are a
@@ -93,6 +106,7 @@ pub enum LockError {
         "lock `{name}` is asked for under `{held}` in `{here}`, and the other way round in `{there}`: these can wait for each \
              other; take both in one call, or everywhere in one order"
     )]
+    #[non_exhaustive]
     OrderInversion {
         name: Name,
         held: Box<Name>,
@@ -106,26 +120,36 @@ pub enum LockError {
     #[error(
         "lock `{name}` was not queued for: as many calls wait in this process as `max_waiters` lets"
     )]
+    #[non_exhaustive]
     Overloaded { name: Name },
 
     /// [`shutdown`](crate::shutdown) has begun, and the body has not. A body that outlasts the grace ends by [`Lost`](Self::Lost).
     #[error("etcd-locked is shutting down: no new locks")]
     ShuttingDown,
 
+    /// What ran the call has ended before it: the caller's tokio runtime, with a body of `detach`; or the engine, by a panic, which is a bug
+    /// of ours. Unlike [`ShuttingDown`](Self::ShuttingDown) it is no part of an orderly end, and half of a body's work may be done.
+    #[error("{what}")]
+    #[non_exhaustive]
+    RuntimeEnded { what: &'static str },
+
     /// The name cannot be locked.
     #[error("lock name `{name}` is invalid: {reason}")]
+    #[non_exhaustive]
     InvalidName { name: Name, reason: String },
 
     /// etcd's user may not use the key.
-    #[error("etcd denies permission for {}: {source}", what(.name))]
+    #[error("etcd denies permission for {}", what(.name))]
+    #[non_exhaustive]
     PermissionDenied {
         /// The lock, of several names the first, as etcd does not say which; `None`: the session keys next to the prefix.
         name: Option<Name>,
         source: Arc<dyn Error + Send + Sync>,
     },
 
-    /// etcd could not be reached, or refused.
-    #[error("etcd failed: {source}")]
+    /// etcd could not be reached, or refused; the source says which endpoint, and why.
+    #[error("etcd failed")]
+    #[non_exhaustive]
     Backend { source: Arc<dyn Error + Send + Sync> },
 }
 
@@ -146,13 +170,12 @@ impl LockError {
     }
 
     getters! { self:
-        /// Whether the same call may succeed later with nothing changed in the code: another call had the lock, or etcd failed. In a
+        /// Whether the same call may succeed later, and its body has not begun: another call had the lock, or etcd failed. In a
         /// [`Deadlock`](Self::Deadlock), let go of what is held first. A [`Backend`](Self::Backend) is not retryable if an operator has to
         /// change something first: a password or a certificate that is refused, a wrong scheme, endpoints of two clusters.
         is_retryable: bool = match self {
             Self::Held { .. }
             | Self::Timeout { .. }
-            | Self::Lost { .. }
             | Self::Deadlock { .. }
             | Self::Overloaded { .. } => true,
             Self::Backend { source } => !is_permanent(&**source),

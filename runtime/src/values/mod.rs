@@ -32,6 +32,6 @@ pub(crate) use backend::{BackendError, is_permanent};
 pub(crate) use config::{Connector, Source, check_min_hold, check_ttl, is_endpoint};
 pub(crate) use holder::{Author, held_after};
 pub(crate) use methods::{getters, setters};
-pub(crate) use name::templates;
+pub(crate) use name::{RUN_TIME, templates};
 pub(crate) use queue::Queues;
-pub(crate) use text::{KEY, shown};
+pub(crate) use text::{KEY, chain, shown};

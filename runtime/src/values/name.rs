@@ -1,7 +1,9 @@
 //! Lock names: what may stand in one, and how values are escaped so that a name never means another (invariant I9).
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt::{self, Debug, Display, Write};
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZero;
 use std::rc::Rc;
@@ -78,13 +80,21 @@ fn is_literal(byte: u8) -> bool {
 
 /// A rendered lock name, or why it is none.
 ///
-/// `Display` prints the template, or that the name was given at run time: never a value, which may be personal data.
-/// `Debug` prints the text itself.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A name is its text: two names are equal, and order, as their texts do, whatever they were made from.
+///
+/// `Display` prints the template, and of a name without one `(run-time name)`: never a value, which may be personal data. With
+/// [`Config::show_names`](crate::Config::show_names) errors and log lines have the text of a name without a template. `Debug` prints the
+/// text itself.
+#[derive(Clone)]
 pub struct Name {
     text: Result<Arc<str>, Cow<'static, str>>,
     template: Option<&'static str>,
+    /// `Display` prints the text where there is no template.
+    shows: bool,
 }
+
+/// What stands for a name without a template.
+pub(crate) const RUN_TIME: &str = "(run-time name)";
 
 impl Name {
     getters! { self:
@@ -94,6 +104,18 @@ impl Name {
         text: Option<&str> = self.text.as_deref().ok();
         /// The template it was rendered from, if any.
         template: Option<&'static str> = self.template;
+    }
+
+    /// The same name with a template, such as `"reports/<day>"`, by which errors, metrics and [`status`](crate::status) show it; one that
+    /// has a template keeps that. It is for a text from run time, and is shown as it is given.
+    #[must_use]
+    pub fn with_template(mut self, template: &'static str) -> Self {
+        self.template.get_or_insert(template);
+        self
+    }
+
+    pub(crate) fn showing(self, shows: bool) -> Self {
+        Self { shows, ..self }
     }
 
     /// Returns the text, or why it cannot be locked.
@@ -109,13 +131,14 @@ impl Name {
 
     fn given(text: &str) -> Self {
         let checked = check(text).map_err(Into::into);
-        Self { text: checked.map(|()| text.into()), template: None }
+        Self { text: checked.map(|()| text.into()), template: None, shows: false }
     }
 }
 
 /// Fills the placeholders of a template, which the macro has checked, with these values.
 pub fn render(template: &'static str, values: &[&dyn LockKey]) -> Name {
-    Name { text: fill(template, values).map(Into::into), template: Some(template) }
+    let text = fill(template, values).map(Into::into);
+    Name { text, template: Some(template), shows: false }
 }
 
 /// The name a user's expression stands for.
@@ -123,9 +146,36 @@ pub fn name_of(name: &dyn LockName) -> Name {
     name.lock_name()
 }
 
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
 impl Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.template.unwrap_or("<name given at run time>"))
+        let text = self.text().filter(|_| self.shows);
+        f.write_str(self.template.or(text).unwrap_or(RUN_TIME))
     }
 }
 

@@ -1,6 +1,8 @@
 //! Texts of others: escaped and cut before they reach an error or a log (invariant I9).
 
+use std::error::Error;
 use std::fmt::Write;
+use std::iter::successors;
 
 /// How much of a key is shown: more than any key of ours has.
 pub(crate) const KEY: usize = 2_000;
@@ -28,6 +30,12 @@ pub(crate) fn shown(text: &str, limit: usize) -> String {
         };
     }
     shown
+}
+
+/// Returns what an error and its sources say, for a line of the log.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let all = successors(Some(error), |&error| error.source()).map(ToString::to_string);
+    all.collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

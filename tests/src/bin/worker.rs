@@ -28,7 +28,7 @@ use std::thread;
 use std::time::Duration;
 
 use etcd_locked::{Config, LockError, current, etcd_locked};
-use etcd_locked_tests::{Lines, Witness, commands, fenced, monotonic_ns};
+use etcd_locked_tests::{Lines, Witness, chain, commands, fenced, monotonic_ns};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 use tokio::time::interval;
@@ -94,7 +94,7 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
                     None => println!("tallied {job} {visits}"),
                     Some(error) => {
                         let (variant, again) = (variant(&error), error.is_retryable());
-                        println!("tallied {job} {visits} {variant} {again} {error}");
+                        println!("tallied {job} {visits} {variant} {again} {}", chain(&error));
                     }
                 }
             });
@@ -107,6 +107,13 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
             Ok(_) => println!("initialised"),
             Err(error) => report("init", &error),
         },
+        ["init-beside", endpoint, name] => {
+            let init = etcd_locked::init(Config::new([endpoint]));
+            match tokio::try_join!(init, etcd_locked::lock(name)) {
+                Ok(_) => println!("locked {name}"),
+                Err(error) => report(name, &error),
+            }
+        }
         ["fork", name] => {
             spawn_body(name, bodies, |name, done| async move { fork_under(&name, &done).await })
         }
@@ -263,7 +270,7 @@ fn runtime() -> Runtime {
 }
 
 fn report(what: &str, error: &LockError) {
-    println!("failed {what} {} {error}", variant(error));
+    println!("failed {what} {} {}", variant(error), chain(error));
 }
 
 fn variant(error: &LockError) -> &'static str {
@@ -271,6 +278,7 @@ fn variant(error: &LockError) -> &'static str {
         LockError::NotInitialized { .. } => "NotInitialized",
         LockError::AlreadyInitialized => "AlreadyInitialized",
         LockError::Config { .. } => "Config",
+        LockError::RuntimeEnded { .. } => "RuntimeEnded",
         LockError::Held { .. } => "Held",
         LockError::Timeout { .. } => "Timeout",
         LockError::Lost { .. } => "Lost",

@@ -30,7 +30,7 @@ pub struct Config {
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiters: Option<usize>,
     pub(crate) follow_members: bool,
-    pub(crate) names_in_spans: bool,
+    pub(crate) show_names: bool,
 }
 
 impl Config {
@@ -43,7 +43,7 @@ impl Config {
         Self::at(Endpoints(endpoints.into_iter().map(Into::into).collect()), None)
     }
 
-    /// etcd as this closure reaches it, for what an endpoint cannot say: a proxy, a Unix socket, a TLS library of your own. Everything else
+    /// Feature `etcd-client`: etcd as this closure reaches it, for what an endpoint cannot say: a proxy, a Unix socket, a TLS library of your own. Everything else
     /// by default.
     ///
     /// The closure is called when the first lock is taken, and again whenever the client before has failed. It is given the options of a
@@ -61,6 +61,7 @@ impl Config {
     /// ```
     ///
     /// An error of the closure is a [`LockError::Backend`](crate::LockError::Backend) that names `connect_with`; nothing was sent then.
+    #[cfg(feature = "etcd-client")]
     pub fn connect_with<F, C>(connect: F) -> Self
     where
         F: Fn(etcd_client::ConnectOptions) -> C + Send + Sync + 'static,
@@ -93,6 +94,7 @@ impl Config {
         Self::by(connector)
     }
 
+    #[cfg(any(feature = "embedded", feature = "etcd-client"))]
     pub(crate) fn by(connector: Connector) -> Self {
         Self::at(Endpoints::default(), Some(connector))
     }
@@ -102,14 +104,14 @@ impl Config {
             endpoints,
             connector,
             prefix: "locks/".into(),
-            ttl: Duration::from_secs(15),
+            ttl: Duration::from_secs(30),
             wait: Wait::For(Duration::from_secs(10)),
             service: executable(),
             source: Source::default(),
             connect_timeout: Duration::from_secs(5),
             max_waiters: None,
             follow_members: false,
-            names_in_spans: false,
+            show_names: false,
         }
     }
 
@@ -141,9 +143,9 @@ impl Config {
         /// of another cluster are left out. [`Locks::client`](crate::Locks::client) knows the configured endpoints only. It needs endpoints:
         /// [`connect_with`](Self::connect_with) and `embedded` refuse it.
         follow_members(follow: bool) { self.follow_members = follow; }
-        /// Puts names with their values into [spans](crate::telemetry#spans-and-traces), as `lock.name`. Off by default, because a value may be personal
-        /// data; the template is always there.
-        names_in_spans(shown: bool) { self.names_in_spans = shown; }
+        /// Shows names themselves: in [spans](crate::telemetry#spans-and-traces), as `lock.name`, and in errors and log lines where a name has no
+        /// template and is shown as `(run-time name)` otherwise. Off by default, because a name may have personal data in it.
+        show_names(shown: bool) { self.show_names = shown; }
         /// How long opening a connection may take, TLS and authentication included; several endpoints share it, and each gets at most 2 s. 5 s
         /// by default.
         ///

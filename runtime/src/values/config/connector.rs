@@ -18,6 +18,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
+    #[cfg(any(feature = "embedded", feature = "etcd-client"))]
     pub(crate) fn new<F, C>(name: &'static str, make: F) -> Self
     where
         F: Fn(ConnectOptions) -> C + Send + Sync + 'static,

@@ -13,21 +13,22 @@ impl Config {
     ///
     /// | variable | meaning | where unset |
     /// |---|---|---|
-    /// | `ETCD_LOCKED_ENDPOINTS` | endpoints, separated by commas; or `embedded`, an etcd in the process (feature `embedded`) | `ETCDCTL_ENDPOINTS` |
+    /// | `ETCD_LOCKED_ENDPOINTS` | endpoints, separated by commas; or `embedded`, an etcd in the process (feature `embedded`) | [`LockError::NotInitialized`] |
     /// | `ETCD_LOCKED_PREFIX` | [`prefix`](Self::prefix) | `locks/` |
-    /// | `ETCD_LOCKED_TTL` | [`ttl`](Self::ttl), e.g. `15s` | `15s` |
+    /// | `ETCD_LOCKED_TTL` | [`ttl`](Self::ttl), e.g. `15s` | `30s` |
     /// | `ETCD_LOCKED_WAIT` | [`wait`](Self::wait), e.g. `500ms`, or `none`, or `forever` | `10s` |
+    /// | `ETCD_LOCKED_CONNECT_TIMEOUT` | [`connect_timeout`](Self::connect_timeout), e.g. `2s` | `5s` |
     /// | `ETCD_LOCKED_MAX_WAITERS` | [`max_waiters`](Self::max_waiters), e.g. `500` | any number |
     /// | `ETCD_LOCKED_FOLLOW_MEMBERS` | [`follow_members`](Self::follow_members), `true` or `false` | `false` |
-    /// | `ETCD_LOCKED_NAMES_IN_SPANS` | [`names_in_spans`](Self::names_in_spans), `true` or `false` | `false` |
+    /// | `ETCD_LOCKED_SHOW_NAMES` | [`show_names`](Self::names_in_spans), `true` or `false` | `false` |
     /// | `ETCD_LOCKED_SERVICE` | [`service`](Self::service) | the executable's file name |
-    /// | `ETCD_LOCKED_USER` | [`user`](Self::user), as `name:password`, or as `name` with the next one | `ETCDCTL_USER`, `ETCDCTL_PASSWORD` |
+    /// | `ETCD_LOCKED_USER` | [`user`](Self::user), as `name:password`, or as `name` with the next one | no user |
     /// | `ETCD_LOCKED_PASSWORD_FILE` | file with the user's password; without a user's name, with `name:password` | no file |
-    /// | `ETCD_LOCKED_CACERT` | file with the authorities' certificates (PEM) | `ETCDCTL_CACERT` |
-    /// | `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY` | files with the client's certificate and key (PEM) | `ETCDCTL_CERT`, `ETCDCTL_KEY` |
+    /// | `ETCD_LOCKED_CACERT` | file with the authorities' certificates (PEM) | those of the system |
+    /// | `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY` | files with the client's certificate and key (PEM) | none |
     ///
-    /// Durations are written as `500ms`, `15s` or `1m 30s`. An empty variable counts as unset. Where every endpoint is `http://`, etcdctl's certificate
-    /// variables mean nothing, as with `etcdctl` itself.
+    /// Durations are written as `500ms`, `15s` or `1m 30s`. An empty variable counts as unset. Variables of `etcdctl` mean nothing here:
+    /// a shell that is pointed at production for `etcdctl` would lock production.
     ///
     /// Files are read now, and again for each new connection and when etcd refuses a login: a certificate or a password that is replaced
     /// needs no restart. While a file cannot be read or is incomplete, the last good credentials stay in use, and a warning says so
@@ -52,7 +53,7 @@ impl Config {
     /// [`from_env`](Self::from_env) over any environment: for programs that have options for some of the variables.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, LockError> {
         let env = Environment(&lookup);
-        let Some(endpoints) = env.either("ETCD_LOCKED_ENDPOINTS", "ETCDCTL_ENDPOINTS") else {
+        let Some(endpoints) = env.get("ETCD_LOCKED_ENDPOINTS") else {
             return Err(LockError::NotInitialized {
                 reason: "no etcd endpoint is known: set `ETCD_LOCKED_ENDPOINTS`, e.g. to `http://127.0.0.1:2379`, \
                          or give it in code first: `etcd_locked::init(Config::new([..]))`"
@@ -73,6 +74,10 @@ impl Config {
             config.ttl = parse_duration(value).map_err(|_| DURATION)?;
             check_ttl(config.ttl)
         })?;
+        env.set("ETCD_LOCKED_CONNECT_TIMEOUT", |value| {
+            config.connect_timeout = parse_duration(value).map_err(|_| DURATION)?;
+            Ok(())
+        })?;
         env.set("ETCD_LOCKED_WAIT", |value| {
             let wrong = || format!("{DURATION}, or `none`, or `forever`");
             config.wait = match value {
@@ -89,7 +94,7 @@ impl Config {
         })?;
         for (name, flag) in [
             ("ETCD_LOCKED_FOLLOW_MEMBERS", &mut config.follow_members),
-            ("ETCD_LOCKED_NAMES_IN_SPANS", &mut config.names_in_spans),
+            ("ETCD_LOCKED_SHOW_NAMES", &mut config.show_names),
         ] {
             env.set(name, |value| {
                 *flag = value.parse().map_err(|_| "must be `true` or `false`")?;
@@ -99,7 +104,7 @@ impl Config {
         if let Some(service) = env.get("ETCD_LOCKED_SERVICE") {
             config.service = service.value;
         }
-        let files = env.files(&config)?;
+        let files = env.files()?;
         let read = files.read();
         config.source.configured = read.map_err(LockError::config)?;
         config.source.files = files;
@@ -113,9 +118,11 @@ impl Config {
 
 const EMBEDDED: &str = "embedded";
 
+const USER: &str = "ETCD_LOCKED_USER";
+
 /// What all variables begin with, and what follows that.
 const OURS: &str = "ETCD_LOCKED_";
-const KNOWN: &str = "ENDPOINTS PREFIX TTL WAIT MAX_WAITERS FOLLOW_MEMBERS NAMES_IN_SPANS SERVICE USER PASSWORD_FILE \
+const KNOWN: &str = "ENDPOINTS PREFIX TTL WAIT CONNECT_TIMEOUT MAX_WAITERS FOLLOW_MEMBERS SHOW_NAMES SERVICE USER PASSWORD_FILE \
                      CACERT CERT KEY";
 
 fn text(given: OsString) -> String {
@@ -168,40 +175,26 @@ impl Environment<'_> {
         }
     }
 
-    fn either(&self, ours: &'static str, etcdctl: &'static str) -> Option<Variable> {
-        self.get(ours).or_else(|| self.get(etcdctl))
-    }
-
     fn user(&self) -> Result<Option<(String, String)>, LockError> {
-        let Some(user) = self.either("ETCD_LOCKED_USER", "ETCDCTL_USER") else { return Ok(None) };
-        if let Some((name, password)) = user.value.split_once(':') {
-            return Ok(Some((name.to_owned(), password.to_owned())));
-        }
-        match self.get("ETCDCTL_PASSWORD") {
-            Some(password) if user.name == "ETCDCTL_USER" => Ok(Some((user.value, password.value))),
-            _ => Err(user.wrong("has no `:`: write `name:password`")),
+        let Some(user) = self.get(USER) else { return Ok(None) };
+        match user.value.split_once(':') {
+            Some((name, password)) => Ok(Some((name.to_owned(), password.to_owned()))),
+            None => Err(user.wrong("has no `:`: write `name:password`")),
         }
     }
 
-    fn files(&self, config: &Config) -> Result<Files, LockError> {
+    fn files(&self) -> Result<Files, LockError> {
         let mut files = Files::default();
         if let Some(file) = self.get("ETCD_LOCKED_PASSWORD_FILE") {
-            let user = self.either("ETCD_LOCKED_USER", "ETCDCTL_USER");
-            if let Some(user) = user.as_ref().filter(|user| user.value.contains(':')) {
-                let other = user.name;
-                return Err(file.wrong(format_args!(
-                    "`{other}` has a password too: leave one of the two out"
-                )));
+            let user = self.get(USER);
+            if user.as_ref().is_some_and(|user| user.value.contains(':')) {
+                return Err(file
+                    .wrong(format_args!("`{USER}` has a password too: leave one of the two out")));
             }
             files.user = Some((user.map(|user| user.value), file.file()));
         }
-        let plain = config.endpoints.0.iter().all(|e| e.starts_with("http://"));
-        let certificates = [
-            ("ETCD_LOCKED_CACERT", "ETCDCTL_CACERT"),
-            ("ETCD_LOCKED_CERT", "ETCDCTL_CERT"),
-            ("ETCD_LOCKED_KEY", "ETCDCTL_KEY"),
-        ]
-        .map(|(ours, ctl)| if plain { self.get(ours) } else { self.either(ours, ctl) });
+        let certificates = ["ETCD_LOCKED_CACERT", "ETCD_LOCKED_CERT", "ETCD_LOCKED_KEY"];
+        let certificates = certificates.map(|name| self.get(name));
         if cfg!(not(feature = "tls"))
             && let Some(file) = certificates.iter().flatten().next()
         {
@@ -272,22 +265,24 @@ mod tests {
             ("ETCD_LOCKED_PREFIX", "shop/locks/"),
             ("ETCD_LOCKED_TTL", "1m"),
             ("ETCD_LOCKED_WAIT", "500ms"),
+            ("ETCD_LOCKED_CONNECT_TIMEOUT", "2s"),
             ("ETCD_LOCKED_MAX_WAITERS", "500"),
             ("ETCD_LOCKED_FOLLOW_MEMBERS", "true"),
-            ("ETCD_LOCKED_NAMES_IN_SPANS", "true"),
+            ("ETCD_LOCKED_SHOW_NAMES", "true"),
             ("ETCD_LOCKED_SERVICE", "orders"),
             ("ETCD_LOCKED_USER", "me:pass:word"),
             ("ETCDCTL_ENDPOINTS", "http://c:3"),
             ("ETCDCTL_USER", "root:root"),
-            ("ETCDCTL_CACERT", "/means/nothing/without/tls"),
+            ("ETCDCTL_CACERT", "/means/nothing"),
         ])
         .unwrap();
         assert_eq!(config.urls(), ["http://a:1", "http://b:2"]);
         assert_eq!(config.prefix, "shop/locks/");
         assert_eq!(config.ttl, Duration::from_secs(60));
         assert_eq!(config.wait, Wait::For(Duration::from_millis(500)));
+        assert_eq!(config.connect_timeout, Duration::from_secs(2));
         assert_eq!(config.max_waiters, Some(500));
-        assert!(config.follow_members && config.names_in_spans);
+        assert!(config.follow_members && config.show_names);
         assert_eq!(config.service, "orders");
         assert_eq!(config.source.configured.user, Some(("me".into(), "pass:word".into())));
     }
@@ -313,7 +308,7 @@ mod tests {
             #[cfg(feature = "tls")]
             ("ETCD_LOCKED_CERT", "/some/file", "key's file"),
         ] {
-            let read = read(&[(name, value), ("ETCDCTL_ENDPOINTS", "a:2379")]);
+            let read = read(&[(name, value), ("ETCD_LOCKED_ENDPOINTS", "a:2379")]);
             let Err(LockError::Config { message }) = read else {
                 panic!("{name}={value}: {read:?}");
             };
