@@ -1,12 +1,7 @@
 use etcd_locked::{LockError, etcd_locked};
 
-#[etcd_locked("")]
-async fn empty() -> Result<(), LockError> {
-    Ok(())
-}
-
-#[etcd_locked("my orders/#<id>")]
-async fn outside_the_alphabet(id: u64) -> Result<(), LockError> {
+#[etcd_locked("", "my orders/#<id>", "/orders/<id>", "orders/<id>/", "orders//<id>")]
+async fn segments(id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
@@ -25,6 +20,16 @@ async fn unreadable(id: u64) -> Result<(), LockError> {
     "t", "u", "v", "w", "x", "y", "z", "0", "1", "2", "3", "4", "5", "6"
 )]
 async fn too_many() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked]
+async fn missing(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked(wait = "5s")]
+async fn missing_before_an_option() -> Result<(), LockError> {
     Ok(())
 }
 

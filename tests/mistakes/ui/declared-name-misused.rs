@@ -2,6 +2,7 @@ use etcd_locked::{LockError, etcd_locked};
 
 etcd_locked::lock_names! {
     pub Order = "orders/<id: u64>/<sku: &str>";
+    pub Line = "lines/<id: LineId>";
 }
 
 #[etcd_locked(Order { id })]

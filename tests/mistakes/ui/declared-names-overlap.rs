@@ -4,9 +4,11 @@ etcd_locked::lock_names! {
     pub Archive = "orders/archive";
     pub NumberOne = "numbers/one";
     pub NumberTwo = "numbers/2";
+    pub Line = "orders/<id: u64>/lines/<n: u32>";
+    pub Orders = "orders";
 }
 
-// Both structs exist all the same.
+// The structs exist all the same.
 fn main() {
     let _ = (Order { id: "1" }, Number { n: 1 }, Archive, NumberOne, NumberTwo);
 }

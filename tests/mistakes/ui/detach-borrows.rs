@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use etcd_locked::{LockError, etcd_locked};
 
 struct Shop {
@@ -7,6 +9,17 @@ struct Shop {
 impl Shop {
     #[etcd_locked("shops/<self.shard>/<sku>", detach)]
     async fn sell(&self, sku: &str, count: u32) -> Result<(), LockError> {
+        Ok(())
+    }
+}
+
+#[etcd_locked("shops/<self.shard>", detach)]
+impl Shop {
+    async fn open(self: Arc<Self>) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), LockError> {
         Ok(())
     }
 }

@@ -1,22 +1,7 @@
 use etcd_locked::{LockError, etcd_locked};
 
-#[etcd_locked("orders/<id>", wiat = "5s")]
-async fn option(id: u64) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[etcd_locked("orders/<id>", retries = 5)]
-async fn unknown(id: u64) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[etcd_locked("orders/<id>", reentrent)]
-async fn flag(id: u64) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[etcd_locked("orders/<id>", detahc = true)]
-async fn flag_with_value(id: u64) -> Result<(), LockError> {
+#[etcd_locked("orders/<id>", wiat = "5s", retries = 5, reentrent, detahc = true)]
+async fn misspelt(id: u64) -> Result<(), LockError> {
     Ok(())
 }
 

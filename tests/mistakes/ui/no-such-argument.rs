@@ -3,7 +3,7 @@ use etcd_locked::{LockError, etcd_locked};
 struct Shop;
 
 impl Shop {
-    #[etcd_locked("shops/<shard>/orders/<number>")]
+    #[etcd_locked("shops/<shard>/orders/<number>", "shops/<self>")]
     async fn ship(&self, id: u64, sku: &str) -> Result<(), LockError> {
         Ok(())
     }
@@ -11,6 +11,11 @@ impl Shop {
 
 #[etcd_locked("shops/<shard>")]
 async fn close() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked("shops/<self.id>")]
+async fn open(id: u64) -> Result<(), LockError> {
     Ok(())
 }
 

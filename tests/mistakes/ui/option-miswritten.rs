@@ -5,23 +5,13 @@ async fn without_value(id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-#[etcd_locked("orders/<id>", ttl("30s"), max_hold: "5s")]
+#[etcd_locked("orders/<id>", ttl("30s"), max_hold: "5s", detach = true, shared = true)]
 async fn like_a_call(id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-#[etcd_locked("orders/<id>", detach = true, shared = true)]
-async fn flag_with_value(id: u64) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[etcd_locked("orders/<id>", wait = "5s", ttl = "30s", wait = "none")]
+#[etcd_locked("orders/<id>", wait = "5s", detach, ttl = "30s", wait = "none", detach)]
 async fn given_twice(id: u64) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[etcd_locked("orders/<id>", detach, reentrant, detach)]
-async fn flag_twice(id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
@@ -32,6 +22,11 @@ async fn missing_comma(id: u64) -> Result<(), LockError> {
 
 #[etcd_locked(wait = "5s", "orders/<id>")]
 async fn name_after_option(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[etcd_locked(detach)]
+async fn flag_for_an_argument(detach: String) -> Result<(), LockError> {
     Ok(())
 }
 

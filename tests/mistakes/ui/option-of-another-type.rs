@@ -7,32 +7,12 @@ enum AppError {
     Busy(LockError),
 }
 
-#[etcd_locked("orders/<id>", wait = timeout)]
-async fn waits(id: u64, timeout: u64) -> Result<(), LockError> {
+#[etcd_locked("orders/<id>", wait = number, max_hold = Some(Duration::ZERO), permits = number, when = number)]
+async fn numbers(id: u64, number: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-#[etcd_locked("orders/<id>", max_hold = Some(Duration::from_secs(5)))]
-async fn held(id: u64) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[etcd_locked("smtp/<region>", permits = limit)]
-async fn sends(region: &str, limit: u64) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[etcd_locked("orders/<id>", wait_until = Duration::from_secs(5))]
-async fn bounded(id: u64) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[etcd_locked("orders/<id>", when = total)]
-async fn asks(id: u64, total: u64) -> Result<(), LockError> {
-    Ok(())
-}
-
-#[etcd_locked("orders/<id>", locks = "mine")]
+#[etcd_locked("orders/<id>", wait_until = Duration::from_secs(5), locks = "mine")]
 async fn elsewhere(id: u64) -> Result<(), LockError> {
     Ok(())
 }
@@ -45,6 +25,22 @@ async fn mapped(id: u64) -> Result<(), AppError> {
 #[etcd_locked("orders/<id>", on_error = |error| error)]
 async fn converted(id: u64) -> String {
     String::new()
+}
+
+struct Mailer {
+    region: String,
+    limit: u32,
+}
+
+#[etcd_locked("smtp/<self.region>", permits = self.limit)]
+impl Mailer {
+    async fn send(&self) -> Result<(), LockError> {
+        Ok(())
+    }
+
+    async fn receive(&self) -> Result<(), LockError> {
+        Ok(())
+    }
 }
 
 fn main() {}

@@ -20,4 +20,9 @@ async fn no_path(id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
+#[etcd_locked("orders/<id>", wait = "5s", crate = ::locked_by_etcd)]
+async fn not_found(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
 fn main() {}

@@ -1,5 +1,0 @@
-etcd_locked::lock_names! {
-    pub Order = "orders/<id: OrderId>";
-}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use etcd_locked::{LockError, etcd_locked};
-
-#[etcd_locked("orders/<idd>")]
-async fn ship(id: u64) -> Result<(), LockError> {
-    Ok(())
-}
-
-fn main() {}
