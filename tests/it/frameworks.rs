@@ -1,4 +1,4 @@
-//! Other attributes: ours works above and below them. The examples show whole services of axum, actix and tonic.
+//! Other attributes: ours works above and below them. `tests/works-with` has more, with the routers of the frameworks.
 
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -8,38 +8,6 @@ use tokio::task::yield_now;
 
 use crate::corner::Corner;
 use crate::under::{AppError, alone, name};
-
-#[tracing::instrument(err)]
-#[etcd_locked("traced/<n>")]
-async fn below_instrument(n: u8) -> Result<String, AppError> {
-    yield_now().await;
-    Ok(name())
-}
-
-struct Traced(u32);
-
-impl Traced {
-    #[etcd_locked("traced/<self.0>/above")]
-    #[tracing::instrument(skip(self, secret), fields(id = self.0), ret)]
-    async fn above_instrument(&mut self, secret: &str) -> Result<String, AppError> {
-        if self.0 == 0 {
-            return Ok(secret.to_owned());
-        }
-        self.0 -= 1;
-        yield_now().await;
-        Ok(name())
-    }
-}
-
-#[test]
-fn above_and_below_tracing_instrument() {
-    alone(async {
-        assert_eq!(below_instrument(7).await.unwrap(), "traced/7");
-        let mut traced = Traced(1);
-        assert_eq!(traced.above_instrument("secret").await.unwrap(), "traced/1/above");
-        assert_eq!(traced.above_instrument("secret").await.unwrap(), "secret");
-    });
-}
 
 #[axum::debug_handler]
 #[etcd_locked("orders/<id>")]

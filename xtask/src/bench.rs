@@ -81,7 +81,7 @@ fn brought(peer: &str) -> Result<Vec<(&'static str, OsString)>> {
 /// Builds the program of row B20 with a feature of its crate: without spans and metrics, or with both.
 fn telemetry(feature: &str) -> Result<PathBuf> {
     say::step(format_args!("the program of B20, feature `{feature}`"));
-    let copy = workspace::outside("benches/telemetry", "main.rs")?;
+    let copy = workspace::outside("benches/telemetry")?;
     let mut cargo = workspace::cargo_outside("build", &copy);
     cargo.args(["--release", "--quiet", "--features", feature]);
     run("cargo build", &mut cargo)?;

@@ -39,6 +39,7 @@ cargo xtask test [ARGS…]       all tests on etcd 3.7, the promises on an embed
                                --etcd ETCD       the promises alone, on that etcd
                                --every-version   fails if a version is not available
 cargo xtask examples [ROW…]    the systems of the literature and the services, each with its checks
+cargo xtask works-with         handlers of web frameworks, and attributes of other crates beside ours
 cargo xtask sim [ARGS…]        10,000 random schedules of the production core. ARGS go to the simulator:
                                `--seeds N`, `--seed N`, `--search`; `--help` has them all
                                --write           plays, searches and finds mistakes; writes tests/sim/RESULTS.md
@@ -96,6 +97,7 @@ fn run(name: &str, mut args: Args) -> Result<String> {
         }
         "test" => suite::test(args),
         "examples" => examples::examples(&args.rest()),
+        "works-with" => args.end().and_then(|()| outside::works_with()),
         "sim" => sim::sim(args.flag("--write"), &args.rest()),
         "chaos" => chaos::chaos(args),
         "bench" => bench::bench(args),

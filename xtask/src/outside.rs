@@ -1,6 +1,4 @@
-//! Test of a crate outside the workspace, as a user has one.
-//!
-//! It finds protoc in `PATH`, compiles the first examples of the documentation, and runs them.
+//! Tests of crates outside the workspace, as a user has them.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,9 +11,10 @@ use crate::etcd::Etcd;
 use crate::process::{output, run};
 use crate::{Result, protoc, say, workspace};
 
+/// Compiles the first examples of the documentation, with protoc from `PATH`, and runs them.
 pub(crate) fn test(etcd: &Etcd) -> Result<()> {
     say::step("a crate outside the workspace, with protoc from PATH");
-    let copy = workspace::outside("tests/outside", "main.rs")?;
+    let copy = workspace::outside("tests/outside")?;
     let mut cargo = workspace::cargo_outside("build", &copy);
     // It runs where the workspace's `.cargo/config.toml` does not reach.
     cargo.current_dir(env::temp_dir()).env_remove("PROTOC").env("PATH", path_with_protoc()?);
@@ -29,6 +28,16 @@ pub(crate) fn test(etcd: &Etcd) -> Result<()> {
         "shipping 42" => Ok(()),
         other => Err(format!("the crate outside does not ship: it prints `{other}`")),
     }
+}
+
+/// Calls the handlers of `tests/works-with`, each through its framework.
+pub(crate) fn works_with() -> Result<String> {
+    say::step("the frameworks (the first time building takes about three minutes)");
+    let copy = workspace::outside("tests/works-with")?;
+    let mut cargo = workspace::cargo_outside("test", &copy);
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "0"); // as the workspace builds what it depends on
+    run("cargo test", &mut cargo)?;
+    Ok(format!("works-with: ok — the versions are in {}", copy.join("Cargo.lock").display()))
 }
 
 fn path_with_protoc() -> Result<OsString> {

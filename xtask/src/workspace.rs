@@ -51,18 +51,18 @@ pub(crate) fn cargo_outside(command: &str, folder: &Path) -> Command {
     cargo
 }
 
-/// Copies a crate with one source file from a folder of the workspace, such as `tests/outside`, to `target/`, and returns its
-/// folder. There it is built as a user's crate is, and leaves its lock file.
+/// Copies a crate from a folder of the workspace, such as `tests/outside`, to `target/`, and returns its folder. There it is built
+/// as a user's crate is, and leaves its lock file.
 ///
 /// The copy is as deep below the root as the original, so that its path to the runtime holds.
-pub(crate) fn outside(folder: &str, source: &str) -> Result<PathBuf> {
+pub(crate) fn outside(folder: &str) -> Result<PathBuf> {
     let kept = root().join(folder);
     let name = kept.file_name().ok_or("a folder without a name")?;
     let copy = root().join("target").join(name);
-    for name in ["Cargo.toml", source] {
-        self::copy(kept.join(name), copy.join(name))?;
+    for file in entries(&kept)?.iter().filter(|file| file.is_file()) {
+        self::copy(file, copy.join(file.file_name().unwrap_or_default()))?;
     }
-    // The versions that the workspace is tested with; cargo resolves nothing anew.
+    // The versions that the workspace is tested with; cargo resolves only what the workspace does not use.
     self::copy(root().join("Cargo.lock"), copy.join("Cargo.lock"))?;
     Ok(copy)
 }
