@@ -1,4 +1,5 @@
-//! Frameworks, and attributes beside ours, as services use them. Each compiles, is called, and runs under its lock.
+//! Frameworks, and attributes beside ours, as services use them. Each compiles, is called, and runs under its lock. The book's page
+//! "Works with" is this list.
 
 mod attributes;
 mod web;
@@ -20,4 +21,23 @@ fn under(name: impl Into<String>) -> String {
     let name = name.into();
     assert_eq!(lock.name().text(), Some(&*name));
     name
+}
+
+#[test]
+fn page_names_the_versions_of_the_manifest() {
+    let manifest = include_str!("Cargo.toml");
+    let rows = include_str!("../../book/src/works-with.md").lines();
+    let rows = rows.filter_map(|row| row.strip_prefix("| ")?.split_once(" | "));
+    let rows: Vec<_> =
+        rows.filter(|(_, rest)| rest.starts_with(|c: char| c.is_ascii_digit())).collect();
+    for (name, rest) in &rows {
+        let name = name.trim_start_matches('`').split(['`', ':']).next().unwrap().replace('_', "-");
+        let version = rest.split(' ').next().unwrap();
+        let required = manifest.lines().find_map(|line| line.strip_prefix(&format!("{name} = ")));
+        assert!(
+            required.is_some_and(|it| it.contains(&format!("\"{version}\""))),
+            "{name} {version}"
+        );
+    }
+    assert_eq!(rows.len(), 16);
 }
