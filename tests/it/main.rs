@@ -59,6 +59,7 @@ mod proof;
 mod queue;
 mod record;
 mod reentrant;
+mod refused_config;
 mod refused_writes;
 mod release;
 mod restore;

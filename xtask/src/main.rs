@@ -1,5 +1,6 @@
 //! `cargo xtask …`: brings what this machine lacks, then runs tests, demo, examples, simulator and benchmarks.
 
+mod api;
 mod apt;
 mod bench;
 mod book;
@@ -53,6 +54,8 @@ cargo xtask bench [ARGS…]      every row of performance, ours and the peers; w
                                to the runner: `--row B4`, `--quick`, `--peers go,plain`; `--help` has them all
                                --etcd ETCD       that etcd
 cargo xtask book               the book and the API docs, and their links
+cargo xtask api                the public API, compared with runtime/API.txt. Needs the nightly toolchain
+                               --write           accepts changes: writes runtime/API.txt
 cargo xtask package            packs what is published, and builds a crate and the command line from it
 cargo xtask etcd [ETCD]        finds or brings etcd, and prints the variable that tests read, as a shell assignment
 cargo xtask protoc ARGS…       the protoc that a crate carries; `xtask/protoc` prefers the machine's
@@ -101,6 +104,7 @@ fn run(name: &str, mut args: Args) -> Result<String> {
         "sim" => sim::sim(args.flag("--write"), &args.rest()),
         "chaos" => chaos::chaos(args),
         "bench" => bench::bench(args),
+        "api" => api::api(args),
         "book" => args.end().and_then(|()| book::book()),
         "package" => args.end().and_then(|()| package::package()),
         "etcd" => {

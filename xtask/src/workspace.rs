@@ -26,7 +26,11 @@ pub(crate) fn target() -> PathBuf {
 
 /// Makes a command of the cargo that runs xtask.
 pub(crate) fn cargo() -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    clean(Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())))
+}
+
+/// Makes a command run in the root, and as if cargo had not started xtask.
+pub(crate) fn clean(mut cargo: Command) -> Command {
     cargo.current_dir(root());
     // What cargo has told xtask of itself is not for others: build scripts that look at it (of ring, of etcd-client) would run anew
     // after each change between plain cargo and xtask, and all that depends on them be built anew.

@@ -105,7 +105,10 @@ impl Run<'_> {
             Err(LockError::Lost { cause, .. }) => {
                 self.speaker.say(format!("the lock was lost: {cause}"));
             }
-            Err(error) => self.speaker.say(format!("the lock is released later: {error}")),
+            Err(error) => {
+                let why = Failure::from(error);
+                self.speaker.say(format!("the lock is released later: {why}"));
+            }
         }
         outcome
     }

@@ -1,6 +1,9 @@
 //! Findings of `doctor`, on real etcd with real faults.
 
+use std::process::Command;
+
 use etcd_locked::etcd_client::Client;
+use etcd_locked_devkit::process::text;
 use etcd_locked_devkit::{Cluster, Setup};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -26,8 +29,15 @@ fn closed(prefixes: &[&str]) -> Cluster {
 
 #[test]
 fn names_every_right_that_is_missing() {
+    // By the variables of etcdctl.
     let said_to_a_user = |prefixes: &[&str], command: &str, status| {
-        ends(&closed(prefixes).endpoints()[0], &[command, "--user", "shop:secret"], status)
+        let cluster = closed(prefixes);
+        let mut run = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
+        run.env("ETCDCTL_ENDPOINTS", &cluster.endpoints()[0]);
+        let run = run.env("ETCDCTL_USER", "shop").env("ETCDCTL_PASSWORD", "secret").arg(command);
+        let output = run.output().expect("the command line runs");
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        text(&output)
     };
     let missing = [
         "BAD rights: this user may not read locks",

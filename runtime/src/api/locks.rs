@@ -67,7 +67,7 @@ impl Locks {
     }
 
     /// Reads who holds one name and who waits for it; `None` if no process does. `name`: as it stands in etcd, without the prefix.
-    /// Errors are those of [`Listing::next`].
+    /// Errors are those of [`Listing::next`]. Cancel safe.
     pub async fn queue(&self, name: &str) -> Result<Option<Queue>, LockError> {
         // What is below the name comes with it: its own queue is the last.
         let mut names = Listing::new(self.engine.clone(), &[name, "/"].concat(), name);
@@ -113,7 +113,7 @@ impl Locks {
     /// chooses one for each call, also one that is down.)
     ///
     /// # Errors
-    /// [`LockError::Backend`] if the credentials are refused.
+    /// [`LockError::Backend`] if the credentials are refused. Cancel safe.
     #[cfg(feature = "etcd-client")]
     pub async fn client(&self) -> Result<etcd_client::Client, LockError> {
         self.engine.client().await
@@ -121,7 +121,8 @@ impl Locks {
 
     /// Runs a future in which annotated functions and [`lock`](crate::lock()) use this engine.
     ///
-    /// It goes before the thread's default and the process's engine. Tasks spawned inside do not inherit it.
+    /// It goes before the thread's default and the process's engine. Tasks spawned inside do not inherit it. Cancel safe as far
+    /// as `future` is.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         SCOPE.scope(self.clone(), future).await
     }

@@ -36,7 +36,7 @@ impl WaitSpan {
             "lock.wait",
             lock.template = templates,
             lock.name = shown(engine, names),
-            lock.mode = Sharing::from(mode).word(),
+            lock.mode = Sharing::of(mode).word(),
             lock.outcome = Empty,
             lock.waited_ms = Empty,
         );
@@ -95,7 +95,7 @@ pub(crate) fn held(locks: &OwnedLocks, engine: &Engine) -> Span {
         "lock.held",
         lock.template = templates(names()).as_deref(),
         lock.name = shown(engine, names()),
-        lock.mode = Sharing::from(locks.first.mode).word(),
+        lock.mode = Sharing::of(locks.first.mode).word(),
         lock.token = locks.first.token.as_i64(),
         lock.lease = locks.first.lease(),
         lock.outcome = Empty,

@@ -119,7 +119,7 @@ impl LockStatus {
         /// The fencing token; `None` while it is waited for.
         token: Option<Token> = self.token;
         /// With whom the call shares the name.
-        sharing: Sharing = self.mode.into();
+        sharing: Sharing = Sharing::of(self.mode);
     }
 }
 

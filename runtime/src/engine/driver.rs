@@ -322,7 +322,7 @@ impl Driver {
                 }
             }
             Output::Lost { call, cause } => {
-                let cause = LossCause::from(cause);
+                let cause = LossCause::of(cause);
                 if let Some(held) = self.held.get_mut(&call) {
                     let was_reported = mem::replace(&mut held.reported, true);
                     let locks = Arc::clone(&held.locks);

@@ -276,7 +276,7 @@ impl Own {
         if self.cause.get().is_none()
             && let Some(cause) = self.deadline.lost(self.home.clock.now())
         {
-            self.lose(cause.into());
+            self.lose(LossCause::of(cause));
         }
         self.cause.get().copied()
     }

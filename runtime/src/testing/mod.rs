@@ -71,6 +71,8 @@ pub use etcd_locked_embedded::{Code, Fault};
 ///
 /// # Errors
 /// [`LockError::Config`] if no thread can be started.
+///
+/// Cancel safe: dropped, it ends both.
 pub async fn start() -> Result<Etcd, LockError> {
     start_with(|config| config).await
 }
@@ -78,7 +80,7 @@ pub async fn start() -> Result<Etcd, LockError> {
 /// [`start`] with a configuration made from the default one, such as `start_with(|config| config.ttl(Duration::from_secs(5)))`.
 ///
 /// # Errors
-/// [`LockError::Config`] for what can be seen in the configuration, or if no thread can be started.
+/// [`LockError::Config`] for what can be seen in the configuration, or if no thread can be started. Cancel safe.
 pub async fn start_with(configure: impl FnOnce(Config) -> Config) -> Result<Etcd, LockError> {
     let reserved = Arc::clone(&KITS);
     let clock = TestClock::default();
@@ -148,12 +150,12 @@ impl Etcd {
     /// those of the first one's connection: they do not reach it.
     ///
     /// # Errors
-    /// [`LockError::Config`] if no thread can be started.
+    /// [`LockError::Config`] if no thread can be started. Cancel safe.
     pub async fn second(&self) -> Result<Locks, LockError> {
         engine(&self.engines, &self.clock, &self.config, &self.etcd.link()).await
     }
 
-    /// A client of the same etcd, without faults, to play a foreign process or an operator. Its leases go by the test's clock.
+    /// A client of the same etcd, without faults, to play a foreign process or an operator. Its leases go by the test's clock. Cancel safe.
     #[cfg(feature = "etcd-client")]
     pub async fn client(&self) -> etcd_client::Client {
         self.etcd.client().await
@@ -178,7 +180,7 @@ impl Etcd {
     /// While its holder is cut off ([`partition`](Self::partition)) it learns nothing, and finds out once healed.
     ///
     /// # Errors
-    /// [`NotHeld`], which lists what is held.
+    /// [`NotHeld`], which lists what is held. Cancel safe, but the lock may be lost.
     pub async fn lose(&self, name: impl LockName) -> Result<(), NotHeld> {
         let name = name.lock_name();
         self.settle().await;
@@ -194,7 +196,7 @@ impl Etcd {
     }
 
     /// Revokes all leases at etcd, as an operator would: every lock is lost, and taken anew under another lease by the calls that
-    /// wait.
+    /// wait. Cancel safe, but they may be lost.
     pub async fn revoke_all(&self) {
         self.settle().await;
         keys::revoke_all(&self.etcd);
@@ -234,7 +236,7 @@ impl Etcd {
         self.link.fail_next(fault);
     }
 
-    /// Compacts etcd's history up to now, as an operator or a timer of etcd's would.
+    /// Compacts etcd's history up to now, as an operator or a timer of etcd's would. Cancel safe.
     pub async fn compact(&self) {
         self.settle().await;
         keys::compact(&self.etcd);
@@ -250,13 +252,13 @@ impl Etcd {
     }
 
     /// The names that are held, sorted: by calls of the engines started here, as they see it, and by foreign clients; and those that
-    /// [`min_hold`](crate::Acquire::min_hold) keeps.
+    /// [`min_hold`](crate::Acquire::min_hold) keeps. Cancel safe.
     pub async fn held(&self) -> Vec<String> {
         self.names().await.held
     }
 
     /// The names that are waited for, sorted, each as often as it is: by calls of the engines started here, also behind
-    /// another call of the same process, and by foreign clients.
+    /// another call of the same process, and by foreign clients. Cancel safe.
     pub async fn waiting(&self) -> Vec<String> {
         self.names().await.waiting
     }

@@ -134,22 +134,4 @@ mod tests {
         let mut read = [0; 64];
         assert_eq!(theirs.read(&mut read).await.unwrap(), 8);
     }
-
-    #[tokio::test]
-    async fn more_than_the_stream_takes_at_once_arrives_in_order() {
-        let (ours, mut theirs) = duplex(1000);
-        let mut gathered = Gathered::of(ours);
-        let sent: Vec<u8> = (0..300_000_u32).map(|n| n as u8).collect();
-        let all = sent.clone();
-        let sending = tokio::spawn(async move {
-            for piece in all.chunks(777) {
-                gathered.write_all(piece).await.unwrap();
-            }
-            gathered.shutdown().await.unwrap();
-        });
-        let mut read = Vec::new();
-        theirs.read_to_end(&mut read).await.unwrap();
-        sending.await.unwrap();
-        assert!(read == sent);
-    }
 }

