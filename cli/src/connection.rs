@@ -132,19 +132,18 @@ fn set(variable: &str) -> Option<String> {
 /// What etcdctl would use. Its certificates mean nothing where every endpoint is `http://`.
 fn etcdctl(etcd: &Etcd, variable: &str) -> Option<String> {
     let name = variable.strip_prefix("ETCD_LOCKED_")?;
-    let theirs = || set(&format!("ETCDCTL_{name}"));
+    let is_plain = |all: String| all.split(',').all(|it| it.trim().starts_with("http://"));
     match name {
-        "ENDPOINTS" => theirs(),
-        "USER" => theirs().map(|user| match set("ETCDCTL_PASSWORD") {
-            Some(password) if !user.contains(':') => format!("{user}:{password}"),
-            _ => user,
-        }),
-        "CACERT" | "CERT" | "KEY" => {
-            let endpoints = value(etcd, ENDPOINTS)?;
-            let is_plain = endpoints.split(',').all(|it| it.trim().starts_with("http://"));
-            if is_plain { None } else { theirs() }
+        "ENDPOINTS" | "USER" => {}
+        "CACERT" | "CERT" | "KEY" if !value(etcd, ENDPOINTS).is_some_and(is_plain) => {}
+        _ => return None,
+    }
+    let theirs = set(&format!("ETCDCTL_{name}"))?;
+    match set("ETCDCTL_PASSWORD") {
+        Some(password) if name == "USER" && !theirs.contains(':') => {
+            Some(format!("{theirs}:{password}"))
         }
-        _ => None,
+        _ => Some(theirs),
     }
 }
 

@@ -25,9 +25,6 @@ use crate::failure::Failure;
 use crate::options::{Etcd, Exec, OnHeld};
 use crate::signals;
 
-/// TTL where neither option nor environment has one, as in the library.
-const TTL: Duration = Duration::from_secs(30);
-
 /// The longest time that a command has between SIGTERM and SIGKILL.
 const MOST_GRACE: Duration = Duration::from_secs(10);
 
@@ -54,9 +51,11 @@ pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
     if let Some(min_hold) = options.min_hold {
         call = call.min_hold(min_hold);
     }
-    // The library has checked it.
+    // The library has checked it, and has this default.
     let ttl = value(&etcd, "ETCD_LOCKED_TTL");
-    let ttl = ttl.and_then(|text| humantime::parse_duration(&text).ok()).unwrap_or(TTL);
+    let ttl = ttl
+        .and_then(|text| humantime::parse_duration(&text).ok())
+        .unwrap_or(Duration::from_secs(30));
     let mut run = Run { options, ttl, signals, speaker: Speaker::start(options.name.clone()) };
     let status = match options.permits {
         Some(permits) => run.under_lock(call.permits(permits)).await,
@@ -105,10 +104,7 @@ impl Run<'_> {
             Err(LockError::Lost { cause, .. }) => {
                 self.speaker.say(format!("the lock was lost: {cause}"));
             }
-            Err(error) => {
-                let why = Failure::from(error);
-                self.speaker.say(format!("the lock is released later: {why}"));
-            }
+            Err(error) => self.speaker.say(format!("released later: {}", Failure::from(error))),
         }
         outcome
     }

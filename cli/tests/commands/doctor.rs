@@ -1,7 +1,5 @@
 //! Findings of `doctor`, on real etcd with real faults.
 
-use std::process::Command;
-
 use etcd_locked::etcd_client::Client;
 use etcd_locked_devkit::process::text;
 use etcd_locked_devkit::{Cluster, Setup};
@@ -32,7 +30,7 @@ fn names_every_right_that_is_missing() {
     // By the variables of etcdctl.
     let said_to_a_user = |prefixes: &[&str], command: &str, status| {
         let cluster = closed(prefixes);
-        let mut run = Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
+        let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_etcd-locked"));
         run.env("ETCDCTL_ENDPOINTS", &cluster.endpoints()[0]);
         let run = run.env("ETCDCTL_USER", "shop").env("ETCDCTL_PASSWORD", "secret").arg(command);
         let output = run.output().expect("the command line runs");

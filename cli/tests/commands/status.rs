@@ -5,7 +5,6 @@ use std::process::Stdio;
 
 use etcd_locked_devkit::Direction;
 use etcd_locked_devkit::process::text;
-use serde_json::Value;
 
 use crate::scene::{NOWHERE, Scene, command, ends, says};
 
@@ -71,21 +70,6 @@ fn completions_and_the_man_page_know_every_command() {
     for printed in [page, ends(NOWHERE, &["completions", "bash"], 0)] {
         says(&printed, &["ls", "who", "kick", "top", "exec", "doctor"]);
     }
-}
-
-#[test]
-fn who_looks_at_the_oldest_of_many_readers_only() {
-    let scene = Scene::new();
-    for reader in 100..700 {
-        scene.put(&format!("locks/a/{reader:x}.r0"));
-    }
-    scene.put("locks/a/ffff");
-    let printed = scene.ends(&["who", "a", "--json"], 0);
-    let (object, said) = printed.split_once('\n').expect("two lines");
-    let found: Value = serde_json::from_str(object).expect("an object");
-    let contenders = found["contenders"].as_array().map(Vec::len);
-    assert_eq!((contenders, &found["cycle"]), (Some(601), &Value::Null));
-    says(said, &["only the oldest 512"]);
 }
 
 /// It is not free: it is another name than what was meant.
