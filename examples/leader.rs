@@ -73,13 +73,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(ended?)
 }
 
-/// Stands for election again and again, until an error is permanent, such as a missing permission or endpoint.
+/// Stands for election until an error is permanent, such as a missing permission. A loss is not: what a leader does may end anywhere.
 async fn stand(replica: &str) -> LockError {
     loop {
         println!("{replica} stands by");
         let Err(error) = lead(replica).await;
         println!("{replica} does not lead: {error}");
-        if !error.is_retryable() {
+        if !error.is_retryable() && !matches!(error, LockError::Lost { .. }) {
             return error;
         }
         sleep(Duration::from_secs(1)).await;

@@ -6,7 +6,7 @@
 //! Each contender prints a line a round: the count, its kind, its fencing token, its key.
 //!
 //! ```sh
-//! export ETCDCTL_ENDPOINTS=http://127.0.0.1:2379
+//! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 ETCDCTL_ENDPOINTS=http://127.0.0.1:2379
 //! echo 0 > counter
 //! cargo run -p etcd-locked-examples --bin interop ours counter 40 & sh etcdctl.sh counter 40 & python3 python/contender.py counter 40
 //! ```
@@ -85,7 +85,7 @@ impl Error for CountError {}
 
 /// Counts under a lock of the lock service. The service only queues: the client has to renew the lease and to notice its loss.
 async fn service(file: &Path, rounds: u32) -> Result<()> {
-    let endpoints = std::env::var("ETCDCTL_ENDPOINTS")?;
+    let endpoints = std::env::var("ETCD_LOCKED_ENDPOINTS")?;
     let mut client = Client::connect(endpoints.split(',').collect::<Vec<_>>(), None).await?;
     let lease = client.lease_grant(TTL, None).await?.id();
     let (mut keeper, mut kept) = client.lease_keep_alive(lease).await?;

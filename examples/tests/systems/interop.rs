@@ -189,7 +189,7 @@ fn contender(stage: &Stage, etcd: &Etcd, kind: &str, counter: &Path, rounds: usi
         kind => drop(command.arg(kind)),
     }
     command.arg(counter).arg(rounds.to_string());
-    command.env("ETCDCTL_ENDPOINTS", etcd.endpoints());
+    command.envs(["ETCDCTL_ENDPOINTS", "ETCD_LOCKED_ENDPOINTS"].map(|it| (it, etcd.endpoints())));
     stage.run(command)
 }
 
