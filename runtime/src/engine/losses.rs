@@ -1,34 +1,28 @@
 //! Losses of one step of the core: one line in the log for each cause, however many locks went together.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::ownership::OwnedLocks;
 use crate::metrics;
-use crate::values::{LossCause, RUN_TIME};
+use crate::values::LossCause;
 
 /// How many templates a line names.
 const NAMED: usize = 3;
 
 /// How many locks there are of each template.
-type Templates = BTreeMap<Option<&'static str>, usize>;
+type Templates = BTreeMap<String, usize>;
 
 /// Logs and counts calls that have lost their locks.
 pub(super) fn report(losses: Vec<(Arc<OwnedLocks>, LossCause)>) {
-    let mut causes: Vec<(LossCause, Templates)> = Vec::new();
+    let mut causes: HashMap<LossCause, Templates> = HashMap::new();
     for (locks, cause) in losses {
         let cause = locks.lost().unwrap_or(cause); // it may know better why the lease was not renewed
         metrics::lost(&locks.first.name, cause);
         tracing::debug!(parent: None, lock = %locks.first.name, %cause, "a lock was lost");
-        if !causes.iter().any(|(other, _)| *other == cause) {
-            causes.push((cause, Templates::new()));
-        }
-        for (_, templates) in causes.iter_mut().filter(|(other, _)| *other == cause) {
-            for lock in locks.locks() {
-                *templates.entry(lock.name.template()).or_default() += 1;
-            }
-        }
+        let templates = causes.entry(cause).or_default();
+        locks.locks().for_each(|lock| *templates.entry(lock.name.to_string()).or_default() += 1);
     }
     for (cause, templates) in causes {
         let (locks, names) = (templates.values().sum::<usize>(), most_frequent(&templates));
@@ -57,12 +51,9 @@ pub(super) fn report(losses: Vec<(Arc<OwnedLocks>, LossCause)>) {
 fn most_frequent(templates: &Templates) -> String {
     let mut all: Vec<_> = templates.iter().collect();
     all.sort_by_key(|(_, locks)| Reverse(**locks));
-    let named = all.iter().take(NAMED).map(|(template, locks)| {
-        let template = template.unwrap_or(RUN_TIME);
-        match locks {
-            1 => template.to_owned(),
-            _ => format!("{template} ({locks})"),
-        }
+    let named = all.iter().take(NAMED).map(|(template, locks)| match locks {
+        1 => template.to_string(),
+        _ => format!("{template} ({locks})"),
     });
     let named = named.collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(NAMED) {
@@ -78,8 +69,7 @@ mod tests {
     #[test]
     fn line_names_the_most_frequent_templates() {
         let of = [("a", 1), ("b", 1), ("c", 1), ("d", 2), ("e", 1)];
-        let templates = of.map(|(template, locks)| (Some(template), locks)).into();
+        let templates = of.map(|(template, locks)| (template.to_owned(), locks)).into();
         assert_eq!(most_frequent(&templates), "d (2), a, b and 2 more");
-        assert_eq!(most_frequent(&[(None, 1)].into()), RUN_TIME);
     }
 }
