@@ -1,125 +1,76 @@
-//! Fenced row in a database, which refuses a late write.
+//! Fenced transactions of PostgreSQL, with sqlx, tokio-postgres, diesel and sea-orm: a file to copy for each.
 //!
-//! The loss of a lock stops its body, but not the requests that have left the process: a statement on the wire, a job in a queue,
-//! a single poll that lasts for minutes. The fencing token helps against those. It grows from owner to owner, each write carries
-//! it, and the row refuses a token older than its own. The example runs on SQLite, or on `DATABASE_URL`:
+//! A lock that is lost stops its body, but not a request that has left the process. A fence makes the database refuse it. Each run pays
+//! an invoice under its lock, and waits for Enter before each step. Stop a payer with Ctrl-Z for longer than its TTL, pay the same
+//! invoice in a second terminal, and let the first payer go on with `fg`: it is refused, or it commits before the other one writes.
 //!
 //! ```sh
-//! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
-//! cargo run -p etcd-locked-examples --bin fencing
-//! DATABASE_URL=postgres://postgres@127.0.0.1/postgres cargo run -p etcd-locked-examples --bin fencing
+//! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 ETCD_LOCKED_TTL=5s DATABASE_URL=postgres://postgres@127.0.0.1/postgres
+//! cargo run -p etcd-locked-examples --bin fencing -- migrate
+//! cargo run -p etcd-locked-examples --bin fencing -- tokio-postgres alice 7
 //! ```
 
-mod store;
+mod with_diesel;
+mod with_sea_orm;
+mod with_sqlx;
+mod with_tokio_postgres;
 
-use etcd_locked::etcd_client::DeleteOptions;
-use etcd_locked::{Config, Locked, Locks, etcd_locked, lock_names};
-use tokio::sync::oneshot;
+use std::time::Duration;
 
-use crate::store::Store;
+use etcd_locked::{etcd_locked, lock_names};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
 
-/// The example only ends and prints an error, whatever it is; a service tells them apart.
+/// The example only prints an error, whatever it is; a service tells them apart.
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 lock_names! {
-    /// An invoice, which one client at a time pays.
+    /// An invoice, which one payer at a time pays.
     pub(crate) Invoice = "invoices/<id: i64>";
 }
 
-const INVOICE: i64 = 7;
+/// Names the payer of an invoice. `$1` is the invoice, `$2` the payer.
+const PAY: &str = "insert into invoices values ($1, $2) on conflict (id) do update set paid_by = excluded.paid_by";
 
 #[tokio::main]
 async fn main() -> Result {
-    let url = std::env::var("DATABASE_URL").unwrap_or("sqlite::memory:".to_owned());
-    let store = Store::connect(&url).await?;
-    let shown = show(&store).await;
-    let removed = store.remove().await; // in any case
-    shown.and(removed)
-}
-
-async fn show(store: &Store) -> Result {
-    println!("== the token: on {}", store.kind());
-    a_late_write(store).await?;
-    println!("== the version column: no lock, and a second try");
-    two_versions(store).await
-}
-
-/// Shows a late write of `a`. The two clients have an engine each, so they act as two processes.
-async fn a_late_write(store: &Store) -> Result {
-    let (a, b) = (client("a").await?, client("b").await?);
-    store.insert(INVOICE).await?;
-
-    let (held, is_held) = oneshot::channel();
-    let (go_on, late) = oneshot::channel();
-    let slow = tokio::spawn({
-        let (a, store) = (a.clone(), store.clone());
-        async move { pay_slowly(&a, &store, held, late).await }
-    });
-    let _ = is_held.await;
-    // The same as `etcdctl del --prefix locks/invoices/7/`; an expired lease has the same effect, but takes longer.
-    let key = format!("locks/invoices/{INVOICE}/");
-    let mut etcd = a.client().await?;
-    etcd.delete(key, Some(DeleteOptions::new().with_prefix())).await?;
-    println!("an operator takes the lock from a");
-
-    pay(&b, store, "b", INVOICE).await?;
-    let _ = go_on.send(());
-    slow.await??;
-
-    let invoice = store.read(INVOICE).await?;
-    println!("the row with the token says `{}`", invoice.state);
-    println!("the one without says `{}`", invoice.unguarded);
-    a.shutdown(std::time::Duration::from_secs(5)).await;
-    b.shutdown(std::time::Duration::from_secs(5)).await;
-    Ok(())
-}
-
-#[etcd_locked(Invoice { id }, locks = locks, proof = invoice)]
-async fn pay(locks: &Locks, store: &Store, who: &str, id: i64) -> Result {
-    write(store, who, invoice).await
-}
-
-/// Pays late: `on_lost = "continue"` lets the body write after the loss of its lock.
-#[etcd_locked(Invoice { id: INVOICE }, locks = locks, on_lost = "continue", proof = invoice)]
-async fn pay_slowly(
-    locks: &Locks,
-    store: &Store,
-    held: oneshot::Sender<()>,
-    late: oneshot::Receiver<()>,
-) -> Result {
-    let token = invoice.token().as_i64();
-    println!("a has the lock, with token {token}, and is slow");
-    let _ = held.send(());
-    let _ = late.await;
-    write(store, "a", invoice).await
-}
-
-/// Writes with the token of the lock under which it runs: without that lock it cannot be called.
-async fn write(store: &Store, who: &str, invoice: &Locked<Invoice>) -> Result {
-    let (id, token) = (invoice.name().id, invoice.token().as_i64());
-    let state = format!("paid by {who}");
-    store.set_unguarded(id, &state).await?;
-    match store.set(id, &state, token).await? {
-        true => println!("{who} writes, with token {token}: done"),
-        false => println!("{who} writes, with token {token}: refused, it is too late"),
+    let url = std::env::var("DATABASE_URL")?;
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (client, who, id) = match &args[..] {
+        [migrate] if migrate == "migrate" => return with_sqlx::migrate(&url).await,
+        [client, who, id] => (client, who, id.parse()?),
+        _ => return Err("use: fencing migrate | <client> <payer> <invoice>".into()),
+    };
+    let mut payer = Payer { name: format!("{who} {id}"), enter: BufReader::new(stdin()).lines() };
+    match pay(client, &url, &mut payer, id).await {
+        Ok(()) => println!("{who} {id}: committed"),
+        Err(error) => println!("{who} {id}: not committed: {error}"),
     }
+    etcd_locked::shutdown(Duration::from_secs(5)).await;
     Ok(())
 }
 
-/// Shows the optimistic way: no client waits, and the second one does its work again. That is enough for one row of one database.
-/// It is not enough if the work must not be done twice or reaches beyond the row: a mail, a payment, a file.
-async fn two_versions(store: &Store) -> Result {
-    let (a, b) = (store.read(INVOICE).await?, store.read(INVOICE).await?);
-    for (who, mut read) in [("a", a), ("b", b)] {
-        while !store.set_version(INVOICE, &format!("sent by {who}"), read.version).await? {
-            println!("{who} has read version {}: refused, reads again", read.version);
-            read = store.read(INVOICE).await?;
-        }
-        println!("{who} has read version {}: done", read.version);
+/// With `on_lost = "continue"` the body goes on after the loss of its lock: so only the database refuses it.
+#[etcd_locked(Invoice { id }, wait = "forever", on_lost = "continue", proof = invoice)]
+async fn pay(client: &str, url: &str, payer: &mut Payer, id: i64) -> Result {
+    match client {
+        "diesel" => with_diesel::pay(url, invoice, payer).await,
+        "sea-orm" => with_sea_orm::pay(url, invoice, payer).await,
+        "sqlx" => with_sqlx::pay(url, invoice, payer).await,
+        "tokio-postgres" => with_tokio_postgres::pay(url, invoice, payer).await,
+        _ => Err("the clients are diesel, sea-orm, sqlx and tokio-postgres".into()),
     }
-    Ok(())
 }
 
-async fn client(name: &str) -> Result<Locks> {
-    Ok(Locks::connect(Config::from_env()?.service(name)).await?)
+pub(crate) struct Payer {
+    name: String,
+    enter: Lines<BufReader<Stdin>>,
+}
+
+impl Payer {
+    /// Waits for Enter before a step.
+    pub(crate) async fn steps(&mut self, step: &str) -> Result {
+        println!("{}: Enter to {step}", self.name);
+        self.enter.next_line().await?;
+        Ok(())
+    }
 }

@@ -8,8 +8,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use etcd_locked::sqlx::{FencedError, migration};
-use etcd_locked::{LockError, Locked};
+use etcd_locked::sqlx::FencedError;
+use etcd_locked::{Dialect, LockError, Locked};
 use serde::Serialize;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool};
 use sqlx::{Sqlite, SqliteExecutor, Transaction};
@@ -97,7 +97,7 @@ impl Shop {
             .busy_timeout(Duration::from_secs(10));
         let store = SqlitePool::connect_with(options).await?;
         sqlx::raw_sql(TABLES).execute(&store).await?;
-        sqlx::query(migration::<Sqlite>()).execute(&store).await?;
+        sqlx::query(Dialect::Sqlite.migration()).execute(&store).await?;
         Ok(Self {
             store,
             bank: milliseconds("SHOP_BANK_MS", 5)?,

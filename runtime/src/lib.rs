@@ -97,7 +97,7 @@
 //! | `axum`, `actix`, `tonic` | [`LockError`] as an answer of that framework |
 //! | `testing` | the test kit, for `[dev-dependencies]` |
 //! | `embedded` | `ETCD_LOCKED_ENDPOINTS=embedded`: an etcd inside the process |
-//! | `sqlx` | transactions that a holder which was paused cannot commit |
+//! | `sqlx`, `sqlx-0-8` | transactions of sqlx 0.9 (needs Rust 1.94, all else 1.88), or 0.8, that a paused holder cannot commit; for any other driver, [`FenceSql`] |
 //! | `etcd-client` | the etcd client: [`Locks::client`], [`Config::connect_with`], `Compare::from(guard.fence())`. It has breaking releases often, which these follow |
 //! | `uuid` | `uuid::Uuid` in a placeholder |
 //! | `templates` | `templates()`, `assert_no_overlaps()` and `assert_all_declared()`: every lock site of the binary |
@@ -148,11 +148,13 @@ mod transport;
 mod values;
 
 #[cfg(feature = "sqlx")]
-pub use crate::api::fenced as sqlx;
+pub use crate::api::fenced::sqlx;
+#[cfg(feature = "sqlx-0-8")]
+pub use crate::api::fenced::sqlx_0_8;
 pub use crate::api::{
-    Acquire, Acquiring, Append, Current, DefaultGuard, Exclusive, Fence, Group, LeaseStatus,
-    Listing, LockGuard, LockMode, LockStatus, Locked, Locks, Permit, Shared, Status, current, init,
-    lock, shutdown, status,
+    Acquire, Acquiring, Append, Current, DefaultGuard, Dialect, Exclusive, Fence, FenceSql, Group,
+    LeaseStatus, Listing, LockGuard, LockMode, LockStatus, Locked, Locks, Permit, Shared, Status,
+    current, init, lock, shutdown, status,
 };
 #[cfg(feature = "templates")]
 #[doc(hidden)]

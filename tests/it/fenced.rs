@@ -1,17 +1,24 @@
 //! Fenced transactions: an overtaken holder can write nothing. On SQLite, and on PostgreSQL and MariaDB where installed.
 
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use etcd_locked::sqlx::{Fenceable, FencedError, migration};
-use etcd_locked::{Group, LockError, LockGuard, Locks, LossCause};
-use etcd_locked_devkit::{MariaDb, Postgres};
+use etcd_locked::sqlx::{FenceTarget, FencedError};
+use etcd_locked::{Dialect, Group, LockError, LockGuard, Locks, LossCause};
+use etcd_locked_devkit::limit::PATIENCE;
+use etcd_locked_devkit::process::Process;
+use etcd_locked_devkit::{MariaDb, Postgres, until};
 use etcd_locked_tests::fenced::write;
+use rustix::process::geteuid;
 use sqlx::mysql::MySqlPoolOptions;
-use sqlx::postgres::PgPoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{
-    ColumnIndex, Decode, Executor, IntoArguments, MySqlPool, Pool, SqlitePool, Transaction, Type,
+    AssertSqlSafe, ColumnIndex, Database, Decode, Executor, MySqlPool, Pool, Row, SqlitePool,
+    Transaction, Type,
 };
 use tempfile::TempDir;
 use tokio::task::{JoinSet, LocalSet};
@@ -32,32 +39,30 @@ fn name(id: usize) -> String {
 }
 
 /// Migrates twice, and makes a row for each of these names, which holds the name of its last writer.
-async fn prepare<D: Fenceable>(pool: &Pool<D>, ids: impl IntoIterator<Item = usize>)
+async fn prepare<D: Database>(pool: &Pool<D>, of: Dialect, ids: impl IntoIterator<Item = usize>)
 where
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
-    for<'q> D::Arguments<'q>: IntoArguments<'q, D>,
 {
     let create = "create table orders (name varchar(40) primary key, writer varchar(40))";
     let rows = ids.into_iter().map(|id| format!("insert into orders values ('{}', '-')", name(id)));
-    let tables = [migration::<D>(), migration::<D>(), create].map(str::to_owned);
+    let tables = [of.migration(), of.migration(), create].map(str::to_owned);
     for statement in tables.into_iter().chain(rows) {
-        sqlx::query(&statement).execute(pool).await.expect("an answer");
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(pool).await.expect("an answer");
     }
 }
 
-async fn writer<D: Fenceable>(pool: &Pool<D>, name: &str) -> String
+async fn writer<D: Database>(pool: &Pool<D>, name: &str) -> String
 where
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
-    for<'q> D::Arguments<'q>: IntoArguments<'q, D>,
     String: Type<D> + for<'r> Decode<'r, D>,
     usize: ColumnIndex<D::Row>,
 {
     let read = format!("select writer from orders where name = '{name}'");
-    sqlx::query_scalar::<D, String>(&read).fetch_one(pool).await.expect("an answer")
+    sqlx::raw_sql(AssertSqlSafe(read)).fetch_one(pool).await.expect("an answer").get(0)
 }
 
 /// A fenced transaction that has written, and is open.
-async fn written<D: Fenceable, N: Group>(
+async fn written<D: Database, N: Group>(
     pool: &Pool<D>,
     guard: &LockGuard<N>,
     name: &str,
@@ -65,7 +70,8 @@ async fn written<D: Fenceable, N: Group>(
 ) -> Result<Transaction<'static, D>, FencedError>
 where
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
-    for<'q> D::Arguments<'q>: IntoArguments<'q, D>,
+    Transaction<'static, D>:
+        FenceTarget<Transaction = Transaction<'static, D>, Error = FencedError>,
 {
     let mut transaction = within("the fence", guard.begin_fenced(pool)).await?;
     write(&mut transaction, name, writer).await?;
@@ -74,10 +80,11 @@ where
 
 /// Stops a process in the middle of its transactions until others have its locks, and lets it go on: anything it still commits comes
 /// before the next holder's write. `targets` has a database for each lock, by URL and pool.
-async fn stopped_holders_commit_nothing_late<D: Fenceable>(targets: Vec<(String, Pool<D>)>)
+async fn stopped_holders_commit_nothing_late<D: Database>(targets: Vec<(String, Pool<D>)>)
 where
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
-    for<'q> D::Arguments<'q>: IntoArguments<'q, D>,
+    Transaction<'static, D>:
+        FenceTarget<Transaction = Transaction<'static, D>, Error = FencedError>,
     String: Type<D> + for<'r> Decode<'r, D>,
     usize: ColumnIndex<D::Row>,
 {
@@ -132,6 +139,15 @@ where
     }
 }
 
+/// A PostgreSQL; without one it prints that the test is left out.
+async fn postgres() -> Option<Postgres> {
+    if !Postgres::is_installed() {
+        say_left_out("PostgreSQL is not installed");
+        return None;
+    }
+    Some(blocking(|| Postgres::start(&[])).await)
+}
+
 /// An SQLite of its own with these rows: SQLite has one writing transaction at a time.
 async fn sqlite(place: &TempDir, ids: impl IntoIterator<Item = usize>) -> (String, SqlitePool) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -139,7 +155,7 @@ async fn sqlite(place: &TempDir, ids: impl IntoIterator<Item = usize>) -> (Strin
     let options = SqliteConnectOptions::new().filename(&file).create_if_missing(true);
     let pool = SqlitePool::connect_with(options.busy_timeout(Duration::from_secs(30))).await;
     let pool = pool.expect("an answer");
-    prepare(&pool, ids).await;
+    prepare(&pool, Dialect::Sqlite, ids).await;
     (format!("sqlite:{}", file.display()), pool)
 }
 
@@ -155,14 +171,42 @@ async fn stopped_holders_write_nothing_late_to_sqlite() {
 
 #[limit::test]
 async fn stopped_holders_write_nothing_late_to_postgresql() {
-    if !Postgres::is_installed() {
-        return say_left_out("PostgreSQL is not installed");
-    }
-    let server = blocking(|| Postgres::start(&[])).await;
+    let Some(server) = postgres().await else { return };
     let pool = PgPoolOptions::new().max_connections(2 * STOPPED as u32);
     let pool = pool.connect(&server.url()).await.expect("an answer");
-    prepare(&pool, 0..STOPPED).await;
+    prepare(&pool, Dialect::Postgres, 0..STOPPED).await;
     stopped_holders_commit_nothing_late(vec![(server.url(), pool); STOPPED]).await;
+}
+
+/// Starts PgBouncer in front of a server, in transaction mode, and returns it with its address. It refuses to run as root.
+fn pgbouncer(server: &Postgres) -> Option<(Process, String)> {
+    let url = server.url();
+    let options: PgConnectOptions = url.parse().expect("an address");
+    let place = options.get_socket().expect("a socket");
+    let (file, at) = (place.join("pgbouncer.ini"), place.display());
+    let settings = format!(
+        "[databases]\npostgres = host={at} user=postgres\n[pgbouncer]\nunix_socket_dir = {at}\nlisten_port = 6432\nauth_type = any\n\
+         pool_mode = transaction\ndefault_pool_size = 50\nignore_startup_parameters = extra_float_digits\n"
+    );
+    fs::write(&file, settings).expect("a file");
+    let mut command = Command::new("pgbouncer");
+    command.arg("-q").args(["-u", "nobody"].iter().filter(|_| geteuid().is_root())).arg(file);
+    let started = Process::start("PgBouncer", &mut command).ok()?;
+    let serves = || UnixStream::connect(place.join(".s.PGSQL.6432")).is_ok();
+    until("PgBouncer serves", PATIENCE, serves).expect("a start");
+    let (url, database) = url.rsplit_once('/').expect("a path");
+    Some((started, format!("{url}:6432/{database}?statement-cache-capacity=0")))
+}
+
+#[limit::test]
+async fn stopped_holders_write_nothing_late_through_pgbouncer() {
+    let Some(server) = postgres().await else { return };
+    let bouncer = pgbouncer(&server);
+    let Some((_bouncer, url)) = bouncer else { return say_left_out("no PgBouncer is installed") };
+    let pool = PgPoolOptions::new().max_connections(2 * STOPPED as u32);
+    let pool = pool.connect(&url).await.expect("an answer");
+    prepare(&pool, Dialect::Postgres, 0..STOPPED).await;
+    stopped_holders_commit_nothing_late(vec![(url, pool); STOPPED]).await;
 }
 
 #[limit::test]
@@ -176,7 +220,7 @@ async fn stopped_holders_write_nothing_late_to_mariadb() {
     let url = server.url().replace("localhost?", "localhost/shop?");
     let pool = MySqlPoolOptions::new().max_connections(2 * STOPPED as u32);
     let pool = pool.connect(&url).await.expect("an answer");
-    prepare(&pool, 0..STOPPED).await;
+    prepare(&pool, Dialect::MySql, 0..STOPPED).await;
     // A cluster with several writers compares rows that have changed: a second transaction with a token is to change its row too.
     let locks = Corner::new().await.locks().await;
     let held = take("a free name", locks.lock("orders/new")).await;
@@ -281,16 +325,30 @@ async fn tokens_of_another_etcd_and_a_missing_table_are_named() {
     assert_matches!(refused, Err(FencedError::Database(_)));
 }
 
+#[limit::test]
+async fn sqlx_0_8_is_refused_a_token_that_is_too_small() {
+    let Some(server) = postgres().await else { return };
+    let pool = sqlx_0_8::PgPool::connect(&server.url()).await.unwrap();
+    sqlx_0_8::query(Dialect::Postgres.migration()).execute(&pool).await.unwrap();
+    let locks = Corner::new().await.locks().await;
+    let held = take("a free name", locks.lock("orders/7")).await;
+    held.begin_fenced(&pool).await.unwrap().commit().await.unwrap();
+    let later = "update etcd_locked_tokens set token = token + 1";
+    sqlx_0_8::raw_sql(later).execute(&pool).await.unwrap();
+    let own = held.fenced(pool.begin().await.unwrap()).await;
+    for refused in [held.begin_fenced(&pool).await, own] {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("a later holder was there first"), "{refused}");
+    }
+}
+
 /// sqlx by itself leaves open what it had begun: <https://github.com/transact-rs/sqlx/issues/4385>.
 #[limit::test]
 async fn a_begin_that_is_dropped_leaves_nothing_open() {
-    if !Postgres::is_installed() {
-        return say_left_out("PostgreSQL is not installed");
-    }
-    let server = blocking(|| Postgres::start(&[])).await;
+    let Some(server) = postgres().await else { return };
     let pool = PgPoolOptions::new().max_connections(1).connect(&server.url()).await;
     let pool = pool.expect("an answer");
-    prepare(&pool, []).await;
+    prepare(&pool, Dialect::Postgres, []).await;
     let locks = Corner::new().await.locks().await;
     let held = take("a free name", locks.lock("orders/7")).await;
     let mut dropped = 0;

@@ -1,8 +1,8 @@
 //! Fenced transactions of a process that is to be stopped in the middle of them.
 
-use etcd_locked::sqlx::{Fenceable, FencedError};
+use etcd_locked::sqlx::{FenceTarget, FencedError};
 use etcd_locked::{LockError, lock};
-use sqlx::{Executor, IntoArguments, MySql, Pool, Postgres, Sqlite, Transaction};
+use sqlx::{AssertSqlSafe, Database, Executor, MySql, Pool, Postgres, Sqlite, Transaction};
 use tokio::sync::Notify;
 
 /// Locks a name and writes under the lock, in a fenced transaction of the database with this URL. At the step it prints `stops` and
@@ -23,7 +23,7 @@ pub async fn write_and_stop(
     }
 }
 
-async fn stop_in<D: Fenceable>(
+async fn stop_in<D: Database>(
     pool: Pool<D>,
     name: &str,
     step: &str,
@@ -31,7 +31,8 @@ async fn stop_in<D: Fenceable>(
 ) -> Result<(), FencedError>
 where
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
-    for<'q> D::Arguments<'q>: IntoArguments<'q, D>,
+    Transaction<'static, D>:
+        FenceTarget<Transaction = Transaction<'static, D>, Error = FencedError>,
 {
     let guard = lock(name).wait_forever().await.map_err(FencedError::Lock)?;
     let stops = async |at| {
@@ -59,17 +60,16 @@ where
 ///
 /// # Errors
 /// Those of the database.
-pub async fn write<D: Fenceable>(
+pub async fn write<D: Database>(
     transaction: &mut Transaction<'static, D>,
     name: &str,
     writer: &str,
 ) -> sqlx::Result<()>
 where
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
-    for<'q> D::Arguments<'q>: IntoArguments<'q, D>,
 {
     let update = format!("update orders set writer = '{writer}' where name = '{name}'");
-    sqlx::query(&update).execute(&mut **transaction).await.map(drop)
+    sqlx::raw_sql(AssertSqlSafe(update)).execute(&mut **transaction).await.map(drop)
 }
 
 /// Says how it ended.

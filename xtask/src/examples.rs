@@ -22,6 +22,7 @@ const ROWS: &[Row] = &[
     Row("tonic", "shop_tonic"),
     Row("actix", "shop_actix"),
     Row("interop", "interop"),
+    Row("fencing", "fencing"),
     Row("job", "nightly"),
     Row("leader", "leader"),
     Row("ops", "ops"),

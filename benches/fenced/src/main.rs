@@ -9,12 +9,11 @@ use std::error::Error;
 use std::io::stdin;
 use std::time::Instant;
 
-use etcd_locked::sqlx::migration;
-use etcd_locked::{Config, LockGuard, Locks};
+use etcd_locked::{Config, Dialect, LockGuard, Locks};
 use etcd_locked_devkit::Postgres as Server;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, PgPool, Postgres};
+use sqlx::{ConnectOptions, PgPool};
 use tokio::runtime::Builder;
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
@@ -58,7 +57,7 @@ fn measure(server: &Server) -> Result<Value> {
     // In a task, as handlers run.
     let measured = runtime.spawn(async move {
         let pool = PgPool::connect_with(options.disable_statement_logging()).await?;
-        for statement in [migration::<Postgres>(), ACCOUNTS, OPEN] {
+        for statement in [Dialect::Postgres.migration(), ACCOUNTS, OPEN] {
             sqlx::query(statement).execute(&pool).await?;
         }
         let locks = Locks::connect(Config::embedded()).await?;

@@ -8,6 +8,7 @@ mod stage;
 use etcd_locked_devkit::limit;
 
 mod etcdsync;
+mod fencing;
 mod four_conditions;
 mod interop;
 mod jetcd_clients;

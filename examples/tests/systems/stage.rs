@@ -166,7 +166,7 @@ impl Drop for Stage {
 #[derive(Debug)]
 pub(crate) struct Program {
     name: String,
-    process: Process,
+    pub(crate) process: Process,
     /// `Some` until the process is waited for; after that another process may have its id. Dropped after it.
     guard: Option<Guard>,
 }

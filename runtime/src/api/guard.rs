@@ -4,9 +4,12 @@ use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
-#[cfg(feature = "sqlx")]
-use super::fenced::{self, Fenceable, FencedError};
-use super::{Exclusive, Fence, Grant, Granted, Group, LockMode, OnLost, Slot, fence, lock_of};
+#[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
+use super::fenced::{FenceTarget, Fenced, fenced};
+use super::{
+    Dialect, Exclusive, Fence, FenceSql, Grant, Granted, Group, LockMode, OnLost, Slot, fence,
+    lock_of,
+};
 use crate::values::{LockError, LockName, LossCause, Name, Token, getters};
 
 /// A lock that was taken; or several, by one call, which are lost and released together.
@@ -101,30 +104,36 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
     }
 }
 
-#[cfg(feature = "sqlx")]
 impl<N: Group> LockGuard<N> {
-    /// Begins a fenced transaction (feature `sqlx`): see [`sqlx`](crate::sqlx). Of several names all are fenced.
+    /// The fences of its names, as SQL for any driver: a transaction executes all, in this order, which keeps transactions of several names
+    /// from waiting for each other in a cycle.
+    pub fn fence_sql(&self, dialect: Dialect) -> Vec<FenceSql<'_>> {
+        let call = &*self.grant.locks;
+        let mut fences: Vec<_> =
+            call.locks().map(|lock| FenceSql { dialect, call, lock }).collect();
+        fences.sort_by_key(FenceSql::name);
+        fences
+    }
+
+    /// Begins a fenced transaction of a pool of sqlx (feature `sqlx` or `sqlx-0-8`): see [`sqlx`](crate::sqlx). Of several names all are
+    /// fenced.
     ///
     /// # Errors
     /// [`FencedError`](crate::sqlx::FencedError): the lock is lost, a later holder has shown its token, or the database fails. The
     /// transaction is rolled back, also if the call is dropped.
-    pub async fn begin_fenced<D: Fenceable>(
-        &self,
-        pool: &::sqlx::Pool<D>,
-    ) -> Result<::sqlx::Transaction<'static, D>, FencedError> {
-        fenced::begin(&self.grant.locks, self.grant.locks.locks(), pool).await
+    #[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
+    pub async fn begin_fenced<P: FenceTarget>(&self, pool: P) -> Fenced<P> {
+        self.fenced(pool).await
     }
 
-    /// Fences a transaction that you have begun: one that needs a mode of its own, comes from no pool, or has the fence of another lock
-    /// already. It is one statement, best the first of its transaction; in MySQL three.
+    /// Fences a transaction of sqlx that you have begun: one that needs a mode of its own, comes from no pool, or has the fence of
+    /// another lock already. It is one statement, best the first of its transaction; in MySQL two.
     ///
     /// # Errors
     /// Those of [`begin_fenced`](Self::begin_fenced). The transaction is rolled back, also if the call is dropped.
-    pub async fn fenced<'t, D: Fenceable>(
-        &self,
-        transaction: ::sqlx::Transaction<'t, D>,
-    ) -> Result<::sqlx::Transaction<'t, D>, FencedError> {
-        fenced::fence(&self.grant.locks, self.grant.locks.locks(), transaction).await
+    #[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
+    pub async fn fenced<T: FenceTarget>(&self, transaction: T) -> Fenced<T> {
+        fenced(transaction, |dialect| self.fence_sql(dialect)).await
     }
 }
 

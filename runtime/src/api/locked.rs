@@ -5,9 +5,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "sqlx")]
-use super::fenced::{self, Fenceable, FencedError};
-use super::{current, lock_of};
+#[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
+use super::fenced::{FenceTarget, Fenced, fenced};
+use super::{Dialect, FenceSql, current, lock_of};
 use crate::engine::{OwnedLock, OwnedLocks};
 use crate::values::{LockName, LossCause, Name, Sharing, Token, getters};
 
@@ -81,22 +81,22 @@ impl<N: LockName, M: LockMode> Locked<N, M> {
     }
 }
 
-#[cfg(feature = "sqlx")]
 impl<N: LockName> Locked<N> {
-    /// Begins a fenced transaction, with the errors of [`LockGuard::begin_fenced`](crate::LockGuard::begin_fenced).
-    pub async fn begin_fenced<D: Fenceable>(
-        &self,
-        pool: &::sqlx::Pool<D>,
-    ) -> Result<::sqlx::Transaction<'static, D>, FencedError> {
-        fenced::begin(&self.held.locks, [&self.held.lock], pool).await
+    /// The fence of a transaction, as SQL for any driver.
+    pub fn fence_sql(&self, dialect: Dialect) -> FenceSql<'_> {
+        FenceSql { dialect, call: &self.held.locks, lock: &self.held.lock }
+    }
+
+    /// Begins a fenced transaction, as [`LockGuard::begin_fenced`](crate::LockGuard::begin_fenced) says.
+    #[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
+    pub async fn begin_fenced<P: FenceTarget>(&self, pool: P) -> Fenced<P> {
+        self.fenced(pool).await
     }
 
     /// Fences a transaction that you have begun, as [`LockGuard::fenced`](crate::LockGuard::fenced) says.
-    pub async fn fenced<'t, D: Fenceable>(
-        &self,
-        transaction: ::sqlx::Transaction<'t, D>,
-    ) -> Result<::sqlx::Transaction<'t, D>, FencedError> {
-        fenced::fence(&self.held.locks, [&self.held.lock], transaction).await
+    #[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
+    pub async fn fenced<T: FenceTarget>(&self, transaction: T) -> Fenced<T> {
+        fenced(transaction, |dialect| vec![self.fence_sql(dialect)]).await
     }
 }
 

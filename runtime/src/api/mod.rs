@@ -2,8 +2,9 @@
 
 mod acquisition;
 mod current;
-#[cfg(feature = "sqlx")]
-pub mod fenced;
+mod fence_sql;
+#[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
+pub(crate) mod fenced;
 mod gate;
 mod grant;
 mod group;
@@ -21,6 +22,7 @@ mod span;
 mod status;
 
 pub use current::{Current, current};
+pub use fence_sql::{Dialect, FenceSql};
 pub use group::{Append, Group};
 pub use guard::LockGuard;
 pub use listing::Listing;

@@ -97,8 +97,8 @@ impl Postgres {
 
     /// Returns the address of its only database, for its superuser.
     pub fn url(&self) -> String {
-        let socket = self.0.dir.path().display();
-        format!("postgres://postgres@localhost/postgres?host={socket}")
+        let socket = self.0.dir.path().display().to_string().replace('/', "%2F");
+        format!("postgres://postgres@{socket}/postgres")
     }
 }
 

@@ -1,0 +1,101 @@
+//! Fence of a transaction as SQL, for any driver.
+
+use std::fmt;
+
+use crate::engine::{OwnedLock, OwnedLocks};
+use crate::values::{LockError, LossCause, getters};
+
+/// A database's SQL, for [`FenceSql`]: MySQL's is MariaDB's too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Dialect {
+    Postgres,
+    MySql,
+    Sqlite,
+}
+
+impl Dialect {
+    /// The table that fences need, as a statement; it does nothing where the table is there. Execute it with your migrations.
+    ///
+    /// The table has one small row for each name that was ever fenced. A row may be deleted when no call holds its name, or waits for it.
+    ///
+    /// After etcd was wiped or restored from a snapshot (log code `etcd.history_lost`), tokens begin again below those in the table, and
+    /// every fenced transaction is refused: empty the table then, while no body runs.
+    #[must_use]
+    pub fn migration(self) -> &'static str {
+        match self {
+            // Names differ by case, and are ASCII, whatever the database's own alphabet is.
+            Self::MySql => {
+                "create table if not exists etcd_locked_tokens (name varchar(1280) character set ascii collate ascii_bin \
+                 not null primary key, token bigint not null, writes bigint not null default 0)"
+            }
+            _ => {
+                "create table if not exists etcd_locked_tokens (name varchar(1280) not null primary key, token bigint not null)"
+            }
+        }
+    }
+}
+
+/// The fence of a transaction, as SQL for any driver, from [`Locked::fence_sql`](crate::Locked::fence_sql): if all holders fence their
+/// transactions, one that was paused cannot commit after a later holder has written.
+///
+/// The table of [`Dialect::migration`] has the greatest token that was shown, for each name. The fence raises it, and so locks the row
+/// until the transaction ends: the next holder's fence waits for that. The book shows it with tokio-postgres, diesel and sea-orm.
+///
+/// 1. Begin a transaction. In MySQL, execute [`before`](Self::before).
+/// 2. Execute [`sql`](Self::sql). Both statements have the parameters [`name`](Self::name) and [`token`](Self::token).
+/// 3. `sql` returns one row, or none if a later holder was first. Give that to [`confirm`](Self::confirm), and roll back on an error.
+/// 4. Read what you write from, write, and commit. If the body is dropped meanwhile, the transaction must be rolled back.
+#[must_use = "the statement is to be executed in the transaction, and what it returns is to be confirmed"]
+#[derive(Clone, Copy)]
+pub struct FenceSql<'l> {
+    pub(crate) dialect: Dialect,
+    pub(crate) call: &'l OwnedLocks,
+    pub(crate) lock: &'l OwnedLock,
+}
+
+impl<'l> FenceSql<'l> {
+    getters! { self:
+        /// A statement to execute first. MySQL has one, because it cannot insert, update and return a row at once. Without it, `sql`
+        /// returns no row.
+        // It changes the row each time: a cluster with several writers compares only changed rows when it commits.
+        before: Option<&'static str> = (self.dialect == Dialect::MySql).then_some(
+            "insert into etcd_locked_tokens (name, token) values (?, ?) on duplicate key update \
+             token = greatest(token, values(token)), writes = writes + 1",
+        );
+        /// The statement that returns one row, or none if a later holder was first.
+        sql: &'static str = match self.dialect {
+            Dialect::MySql => "select token from etcd_locked_tokens where name = ? and token = ? for update",
+            _ => "insert into etcd_locked_tokens (name, token) values ($1, $2) \
+                  on conflict (name) do update set token = excluded.token \
+                  where etcd_locked_tokens.token <= excluded.token returning token",
+        };
+        /// The first parameter, a text: the lock's name, with the prefix.
+        name: &'l str = self.lock.name_of_key();
+        /// The second parameter, a 64-bit integer.
+        token: i64 = self.lock.token.as_i64();
+    }
+
+    /// Checks whether [`sql`](Self::sql) returned a row, and whether the lock is still held: the statement may have waited for long.
+    ///
+    /// # Errors
+    /// [`LockError::Lost`]: a later holder was first, or the lock was lost meanwhile. Roll the transaction back.
+    pub fn confirm(&self, row: bool) -> Result<(), LockError> {
+        let lost = self.call.lost().or((!row).then_some(OVERTAKEN));
+        let lost = lost.map(|cause| LockError::Lost { name: self.lock.name.clone(), cause });
+        lost.map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(feature = "sqlx")]
+const OVERTAKEN: LossCause = LossCause::Overtaken;
+#[cfg(not(feature = "sqlx"))]
+const OVERTAKEN: LossCause = LossCause::Gone;
+
+/// Shows the template and never a value, which may be personal data.
+impl fmt::Debug for FenceSql<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FenceSql({:?}, {})", self.dialect, self.lock.name)
+    }
+}
