@@ -2,7 +2,7 @@
 //!
 //! In ZooKeeper each contender has an ephemeral sequential node, the lowest owns the lock, and each watches the one before it.
 //! Here each has a key attached to a lease, the oldest owns the lock, and each watches those before it. A ZooKeeper client is a
-//! [`Locks`] here; most processes need one, and never see it. The version column of the recipe is in the example `fencing`.
+//! [`Locks`] here; most processes need one, and never see it. Writes that a late holder cannot commit are in the example `fencing`.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run -p etcd-locked-examples --bin zookeeper
