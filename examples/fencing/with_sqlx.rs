@@ -1,4 +1,4 @@
-//! Payment with sqlx, which has the feature `sqlx`: `begin_fenced` is one line.
+//! Payment with sqlx, which has the feature `sqlx`: `fenced` is one line.
 
 use etcd_locked::{Dialect, Locked};
 use sqlx::PgPool;
@@ -17,7 +17,7 @@ pub(crate) async fn migrate(url: &str) -> Result {
 pub(crate) async fn pay(url: &str, invoice: &Locked<Invoice>, payer: &mut Payer) -> Result {
     let db = PgPool::connect(url).await?;
     payer.steps("fence").await?;
-    let mut transaction = invoice.begin_fenced(&db).await?;
+    let mut transaction = invoice.fenced(&db).await?;
     payer.steps("write").await?;
     let pay = sqlx::query(PAY).bind(invoice.name().id).bind(&payer.name);
     pay.execute(&mut *transaction).await?;

@@ -112,7 +112,7 @@ impl Shop {
         sku: &str,
         pieces: u32,
     ) -> Result<(), Error> {
-        let mut fenced = shelf.begin_fenced(&self.store).await?;
+        let mut fenced = shelf.fenced(&self.store).await?;
         sqlx::query("insert or replace into shelves (sku, pieces) values (?, ?)")
             .bind(sku)
             .bind(pieces)
@@ -182,7 +182,7 @@ impl Shop {
         order: &Locked<locks::Order>,
         shelf: &Locked<locks::Shelf<'_>>,
     ) -> Result<Transaction<'static, Sqlite>, Error> {
-        let fenced = order.begin_fenced(&self.store).await?;
+        let fenced = order.fenced(&self.store).await?;
         Ok(shelf.fenced(fenced).await?)
     }
 
@@ -204,7 +204,7 @@ impl Shop {
     }
 
     async fn invoice_is(&self, order: &Locked<locks::Order>, state: &str) -> Result<(), Error> {
-        let mut fenced = order.begin_fenced(&self.store).await?;
+        let mut fenced = order.fenced(&self.store).await?;
         sqlx::query("update orders set invoice = ? where id = ?")
             .bind(state)
             .bind(order.name().id.cast_signed())

@@ -9,7 +9,7 @@
 //! | a job that one replica does, and the others leave out | [`wait = "none", on_held = "skip"`](options#on_held), and [`min_hold = "1m"`](options#min_hold) against clocks that differ |
 //! | two accounts at once, without deadlocks | `#[etcd_locked("accounts/<from>", "accounts/<to>")]` |
 //! | a helper that cannot be called without the lock | [`proof = order`](options#proof) and `&`[`Locked<Order>`](Locked) |
-//! | a database that refuses a holder which was paused | [`token`](Locked::token), or the feature `sqlx`: `guard.begin_fenced(&db)` |
+//! | a database that refuses a holder which was paused | [`token`](Locked::token), or the feature `sqlx`: `guard.fenced(&db)` |
 //! | a name that cannot be misspelt | [`lock_names!`] |
 //! | every method of a type under its lock | [the attribute on its `impl` block](macro@etcd_locked#impl-blocks); `#[etcd_locked(unlocked)]` leaves one out |
 //! | an error of your own | [`From<LockError>`](LockError), or [`map_err`](options#map_err), [`on_error`](options#on_error) |

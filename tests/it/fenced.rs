@@ -73,7 +73,7 @@ where
     Transaction<'static, D>:
         FenceTarget<Transaction = Transaction<'static, D>, Error = FencedError>,
 {
-    let mut transaction = within("the fence", guard.begin_fenced(pool)).await?;
+    let mut transaction = within("the fence", guard.fenced(pool)).await?;
     write(&mut transaction, name, writer).await?;
     Ok(transaction)
 }
@@ -225,7 +225,7 @@ async fn stopped_holders_write_nothing_late_to_mariadb() {
     let locks = Corner::new().await.locks().await;
     let held = take("a free name", locks.lock("orders/new")).await;
     for _ in 0..2 {
-        let mut fenced = held.begin_fenced(&pool).await.expect("the only holder");
+        let mut fenced = held.fenced(&pool).await.expect("the only holder");
         sleep(Duration::from_millis(200)).await; // the table of transactions shows a state of the last 100 ms
         let changed = "select trx_rows_modified from information_schema.innodb_trx where trx_mysql_thread_id = connection_id()";
         let changed: u64 = sqlx::query_scalar(changed).fetch_one(&mut *fenced).await.expect("one");
@@ -272,7 +272,7 @@ async fn an_overtaken_holder_is_refused() {
     let FencedError::Lock(LockError::Lost { cause, .. }) = late else { panic!("{late:?}") };
     assert_eq!(cause, LossCause::Gone);
     assert_eq!(writer(&pool, "orders/7").await, "b");
-    next.locked().begin_fenced(&pool).await.unwrap();
+    next.locked().fenced(&pool).await.unwrap();
 }
 
 #[limit::test]
@@ -284,7 +284,7 @@ async fn a_read_after_the_fence_sees_the_last_holders_commit() {
     // It has the lock, and what it reads without a fence is about to change.
     assert_eq!(writer(&pool, "orders/7").await, "-");
     let read = async {
-        let fenced = next.begin_fenced(&pool);
+        let fenced = next.fenced(&pool);
         let mut fenced = within("the fence", fenced).await.unwrap();
         let read = sqlx::query_scalar::<_, String>("select writer from orders");
         read.fetch_one(&mut *fenced).await.unwrap()
@@ -332,11 +332,11 @@ async fn sqlx_0_8_is_refused_a_token_that_is_too_small() {
     sqlx_0_8::query(Dialect::Postgres.migration()).execute(&pool).await.unwrap();
     let locks = Corner::new().await.locks().await;
     let held = take("a free name", locks.lock("orders/7")).await;
-    held.begin_fenced(&pool).await.unwrap().commit().await.unwrap();
+    held.fenced(&pool).await.unwrap().commit().await.unwrap();
     let later = "update etcd_locked_tokens set token = token + 1";
     sqlx_0_8::raw_sql(later).execute(&pool).await.unwrap();
     let own = held.fenced(pool.begin().await.unwrap()).await;
-    for refused in [held.begin_fenced(&pool).await, own] {
+    for refused in [held.fenced(&pool).await, own] {
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("a later holder was there first"), "{refused}");
     }
@@ -355,7 +355,7 @@ async fn a_begin_that_is_dropped_leaves_nothing_open() {
     while dropped < 100 {
         let counts = (1..6).flat_map(|polls| [(polls, When::AtOnce), (polls, When::WhenWoken)]);
         for (polls, when) in counts {
-            let begin = poll_then_drop(polls, when, held.begin_fenced(&pool));
+            let begin = poll_then_drop(polls, when, held.fenced(&pool));
             match within("the transaction", begin).await {
                 None => dropped += 1,
                 Some(begun) => begun.expect("an answer").commit().await.expect("an answer"),

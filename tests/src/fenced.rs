@@ -48,7 +48,7 @@ where
             stops("begun").await;
             guard.fenced(transaction).await?
         }
-        _ => guard.begin_fenced(&pool).await?,
+        _ => guard.fenced(&pool).await?,
     };
     stops("fenced").await;
     write(&mut transaction, name, "stopped").await?;

@@ -87,7 +87,7 @@ fn measure(server: &Server) -> Result<Value> {
 
 async fn pay(pool: &PgPool, account: &LockGuard, kind: Kind) -> Result<()> {
     let mut transaction = match kind {
-        Kind::Fenced => account.begin_fenced(pool).await?,
+        Kind::Fenced => account.fenced(pool).await?,
         Kind::ByHand | Kind::Bare => pool.begin().await?,
     };
     let pay = match kind {

@@ -82,16 +82,11 @@ impl<'l> FenceSql<'l> {
     /// # Errors
     /// [`LockError::Lost`]: a later holder was first, or the lock was lost meanwhile. Roll the transaction back.
     pub fn confirm(&self, row: bool) -> Result<(), LockError> {
-        let lost = self.call.lost().or((!row).then_some(OVERTAKEN));
+        let lost = self.call.lost().or((!row).then_some(LossCause::Overtaken));
         let lost = lost.map(|cause| LockError::Lost { name: self.lock.name.clone(), cause });
         lost.map_or(Ok(()), Err)
     }
 }
-
-#[cfg(feature = "sqlx")]
-const OVERTAKEN: LossCause = LossCause::Overtaken;
-#[cfg(not(feature = "sqlx"))]
-const OVERTAKEN: LossCause = LossCause::Gone;
 
 /// Shows the template and never a value, which may be personal data.
 impl fmt::Debug for FenceSql<'_> {

@@ -46,7 +46,7 @@ fn begin_in_postgres(fences: &[FenceSql<'_>]) -> String {
     raise.chain(["begin".to_owned()]).collect()
 }
 
-const NO_RUNTIME: &str = "`begin_fenced` spawns a task, and the caller runs on no tokio runtime: call it from one, or use `fenced`";
+const NO_RUNTIME: &str = "`fenced` spawns a task, and the caller runs on no tokio runtime: call it from one, or use `fenced`";
 
 /// Writes the layer for a version of sqlx, with its bound on arguments, and how it takes a statement that was put together.
 macro_rules! layer {
@@ -62,7 +62,7 @@ macro_rules! layer {
         #[derive(Debug, thiserror::Error)]
         pub enum FencedError {
             /// [`LockError::Lost`]: the lock is lost; [`LossCause::Overtaken`](crate::LossCause) where only the database knows it yet.
-            /// [`LockError::Config`]: a database that is not one of the three; or `begin_fenced` on no tokio runtime.
+            /// [`LockError::Config`]: a database that is not one of the three; or `fenced` on no tokio runtime.
             #[error(transparent)]
             Lock(#[from] LockError),
             /// The database failed; most often the table is missing: see [`Dialect::migration`](crate::Dialect::migration).
@@ -158,7 +158,7 @@ macro_rules! layer {
 /// # async fn example(db: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
 /// let order = etcd_locked::lock("orders/7").await?;
 /// order.hold(async {
-///     let mut transaction = order.begin_fenced(&db).await?;
+///     let mut transaction = order.fenced(&db).await?;
 ///     sqlx::query("update orders set state = 'paid' where id = 7").execute(&mut *transaction).await?;
 ///     transaction.commit().await?;
 ///     Ok::<_, Box<dyn std::error::Error>>(())

@@ -115,25 +115,16 @@ impl<N: Group> LockGuard<N> {
         fences
     }
 
-    /// Begins a fenced transaction of a pool of sqlx (feature `sqlx` or `sqlx-0-8`): see [`sqlx`](crate::sqlx). Of several names all are
-    /// fenced.
+    /// Begins a fenced transaction of a pool of sqlx, `fenced(&pool)`, or fences one that you have begun, best as its first statement: one
+    /// that needs a mode of its own, comes from no pool, or has the fence of another lock already. See [`sqlx`](crate::sqlx) (feature `sqlx`
+    /// or `sqlx-0-8`). Of several names all are fenced.
     ///
     /// # Errors
     /// [`FencedError`](crate::sqlx::FencedError): the lock is lost, a later holder has shown its token, or the database fails. The
-    /// transaction is rolled back, also if the call is dropped.
+    /// transaction is rolled back. Cancel safe: dropped, it rolls back too.
     #[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
-    pub async fn begin_fenced<P: FenceTarget>(&self, pool: P) -> Fenced<P> {
-        self.fenced(pool).await
-    }
-
-    /// Fences a transaction of sqlx that you have begun: one that needs a mode of its own, comes from no pool, or has the fence of
-    /// another lock already. It is one statement, best the first of its transaction; in MySQL two.
-    ///
-    /// # Errors
-    /// Those of [`begin_fenced`](Self::begin_fenced). The transaction is rolled back, also if the call is dropped.
-    #[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
-    pub async fn fenced<T: FenceTarget>(&self, transaction: T) -> Fenced<T> {
-        fenced(transaction, |dialect| self.fence_sql(dialect)).await
+    pub async fn fenced<T: FenceTarget>(&self, target: T) -> Fenced<T> {
+        fenced(target, |dialect| self.fence_sql(dialect)).await
     }
 }
 

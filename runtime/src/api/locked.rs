@@ -87,16 +87,11 @@ impl<N: LockName> Locked<N> {
         FenceSql { dialect, call: &self.held.locks, lock: &self.held.lock }
     }
 
-    /// Begins a fenced transaction, as [`LockGuard::begin_fenced`](crate::LockGuard::begin_fenced) says.
+    /// Begins a fenced transaction of a pool of sqlx, or fences one that you have begun, with the errors of
+    /// [`LockGuard::fenced`](crate::LockGuard::fenced). Cancel safe: dropped, it rolls back.
     #[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
-    pub async fn begin_fenced<P: FenceTarget>(&self, pool: P) -> Fenced<P> {
-        self.fenced(pool).await
-    }
-
-    /// Fences a transaction that you have begun, as [`LockGuard::fenced`](crate::LockGuard::fenced) says.
-    #[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
-    pub async fn fenced<T: FenceTarget>(&self, transaction: T) -> Fenced<T> {
-        fenced(transaction, |dialect| vec![self.fence_sql(dialect)]).await
+    pub async fn fenced<T: FenceTarget>(&self, target: T) -> Fenced<T> {
+        fenced(target, |dialect| vec![self.fence_sql(dialect)]).await
     }
 }
 

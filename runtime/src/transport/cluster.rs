@@ -75,7 +75,7 @@ impl Clusters {
         drop(seen);
         // Logged without the lock, which a subscriber may keep waiting.
         if made_anew {
-            let (before, now) = (format_args!("{home:x}"), format_args!("{id:x}"));
+            let (before, now) = (format!("{home:x}"), format!("{id:x}"));
             tracing::warn!(parent: None, code = "etcd.cluster_changed", before, now, "etcd is another cluster than before");
         } else if is_new && is_back {
             self.confirm();
@@ -104,7 +104,7 @@ impl Clusters {
         drop(seen);
         let version = shown(version, VERSION);
         if first {
-            let cluster = format_args!("{id:x}");
+            let cluster = format!("{id:x}");
             tracing::info!(parent: None, endpoint, cluster, version, "connected to etcd");
         }
         if let Some(bugs) = bugs {

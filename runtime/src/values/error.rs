@@ -69,7 +69,7 @@ pub enum LockError {
     /// may be done. As the answer of `fenced` (feature `sqlx`): the transaction was rolled back.
     ///
     /// Not retryable: only the caller knows what may be done twice. Safe to repeat are a body that finds what is done already and leaves it
-    /// out (idempotent), and one whose whole effect is a transaction, [fenced](Locked::fence_sql) where a paused holder must not commit
+    /// out (idempotent), and one whose whole effect is a transaction, [fenced](crate::Locked::fence_sql) where a paused holder must not commit
     /// late. A body that must not be cut in half by a dropped caller is [`detach`](crate::options#detach)ed; a loss ends it all the same.
     #[error("lock `{name}` was lost: {cause}")]
     #[non_exhaustive]

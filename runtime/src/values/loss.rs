@@ -28,8 +28,7 @@ pub enum LossCause {
     Shutdown,
     /// A database has a greater token, which a later holder has shown: a fenced transaction was refused before the loss was known here.
     /// If that goes on for a holder whose lock is not lost, the tokens are of another etcd, or of before a loss of etcd's data: see
-    /// [`migration`](crate::sqlx::migration).
-    #[cfg(feature = "sqlx")]
+    /// [`Dialect::migration`](crate::Dialect::migration).
     Overtaken,
     /// The call gave the lock back: what a view of it says that outlives the call.
     Released,
@@ -67,7 +66,6 @@ impl LossCause {
             Self::HoldLimit => ("hold_limit", "its hold limit is over"),
             Self::Wiped => ("wiped", "etcd has lost its data"),
             Self::Shutdown => ("shutdown", "the grace of the shutdown is over"),
-            #[cfg(feature = "sqlx")]
             Self::Overtaken => (
                 "overtaken",
                 "a database has a greater token: a later holder was there first (or, where that goes on, the tokens in \

@@ -84,7 +84,7 @@ pub(super) fn check_prefix(prefix: &str) -> Result<(), String> {
     }
     match prefix {
         "" => Err("empty: write e.g. `locks/`".into()),
-        // With a name, 1,280: what a row of `sqlx::migration` has room for.
+        // With a name, 1,280: what a row of `Dialect::migration` has room for.
         _ if prefix.len() > 256 => Err("longer than 256 bytes: shorten it".into()),
         _ if prefix.ends_with('/') => Ok(()),
         _ => Err("must end in `/`, as `locks/` does".into()),
