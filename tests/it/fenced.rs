@@ -1,16 +1,12 @@
 //! Fenced transactions: an overtaken holder can write nothing. On SQLite, and on PostgreSQL and MariaDB where installed.
 
-use std::fs;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use etcd_locked::sqlx::{FenceTarget, FencedError};
 use etcd_locked::{Dialect, Group, LockError, LockGuard, Locks, LossCause};
-use etcd_locked_devkit::limit::PATIENCE;
-use etcd_locked_devkit::process::Process;
-use etcd_locked_devkit::{MariaDb, Postgres, until};
+use etcd_locked_devkit::{MariaDb, Postgres, Process, until};
 use etcd_locked_tests::fenced::write;
 use rustix::process::geteuid;
 use sqlx::mysql::MySqlPoolOptions;
@@ -188,12 +184,12 @@ fn pgbouncer(server: &Postgres) -> Option<(Process, String)> {
         "[databases]\npostgres = host={at} user=postgres\n[pgbouncer]\nunix_socket_dir = {at}\nlisten_port = 6432\nauth_type = any\n\
          pool_mode = transaction\ndefault_pool_size = 50\nignore_startup_parameters = extra_float_digits\n"
     );
-    fs::write(&file, settings).expect("a file");
-    let mut command = Command::new("pgbouncer");
+    std::fs::write(&file, settings).expect("a file");
+    let mut command = std::process::Command::new("pgbouncer");
     command.arg("-q").args(["-u", "nobody"].iter().filter(|_| geteuid().is_root())).arg(file);
     let started = Process::start("PgBouncer", &mut command).ok()?;
     let serves = || UnixStream::connect(place.join(".s.PGSQL.6432")).is_ok();
-    until("PgBouncer serves", PATIENCE, serves).expect("a start");
+    until("PgBouncer serves", Duration::from_secs(20), serves).expect("a start");
     let (url, database) = url.rsplit_once('/').expect("a path");
     Some((started, format!("{url}:6432/{database}?statement-cache-capacity=0")))
 }
@@ -206,6 +202,13 @@ async fn stopped_holders_write_nothing_late_through_pgbouncer() {
     let pool = PgPoolOptions::new().max_connections(2 * STOPPED as u32);
     let pool = pool.connect(&url).await.expect("an answer");
     prepare(&pool, Dialect::Postgres, 0..STOPPED).await;
+    // Clients in turn on one connection of PgBouncer: a statement of the first must not be in the way of the second.
+    let locks = Corner::new().await.locks().await;
+    let held = take("a free name", locks.lock("orders/new")).await;
+    for _ in 0..2 {
+        let own = sqlx::PgPool::connect(&url).await.unwrap().begin().await.unwrap();
+        held.fenced(own).await.unwrap().commit().await.unwrap();
+    }
     stopped_holders_commit_nothing_late(vec![(url, pool); STOPPED]).await;
 }
 
@@ -337,8 +340,7 @@ async fn sqlx_0_8_is_refused_a_token_that_is_too_small() {
     sqlx_0_8::raw_sql(later).execute(&pool).await.unwrap();
     let own = held.fenced(pool.begin().await.unwrap()).await;
     for refused in [held.fenced(&pool).await, own] {
-        let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains("a later holder was there first"), "{refused}");
+        assert!(refused.unwrap_err().to_string().contains("a later holder was there first"));
     }
 }
 
