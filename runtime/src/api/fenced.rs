@@ -46,7 +46,8 @@ fn begin_in_postgres(fences: &[FenceSql<'_>]) -> String {
     raise.chain(["begin".to_owned()]).collect()
 }
 
-const NO_RUNTIME: &str = "`fenced` spawns a task, and the caller runs on no tokio runtime: call it from one, or use `fenced`";
+const NO_RUNTIME: &str = "a transaction of a pool is begun in a task of its own, and the caller runs on no tokio runtime; call it from one, or \
+                          fence a transaction that you begin";
 
 /// Writes the layer for a version of sqlx, with its bound on arguments, and how it takes a statement that was put together.
 macro_rules! layer {
