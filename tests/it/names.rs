@@ -2,7 +2,7 @@
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 
-use crate::corner::{Corner, pass};
+use crate::corner::{Corner, connect, pass, take};
 use crate::limit::{self, within};
 
 #[etcd_locked("files/<name>", locks = locks)]
@@ -57,4 +57,23 @@ async fn a_name_given_at_run_time_is_checked() {
         "`{template}` does not say where templates stand"
     );
     assert_eq!(corner.keys(&corner.prefix).await, []);
+}
+
+#[limit::test]
+async fn a_run_time_name_is_shown_by_its_template_or_where_names_are_shown() {
+    let (corner, [quiet]) = Corner::with_engines().await;
+    let open = connect(corner.config().show_names(true)).await;
+    let held = take("a free name", quiet.lock("days/monday").template("days/<day>")).await;
+    for (call, shown) in [
+        (quiet.lock("days/monday"), "(run-time name)"),
+        (quiet.lock("days/monday").template("days/<day>"), "days/<day>"),
+        (open.lock("days/monday"), "days/monday"),
+        (open.lock("days/monday").template("days/<day>"), "days/<day>"),
+    ] {
+        let error = within("a try", call.try_once()).await.unwrap_err();
+        assert!(error.to_string().starts_with(&format!("lock `{shown}` is held")), "{error}");
+        // A name is its text, whatever it is shown by.
+        assert_eq!(error.name(), Some(held.name()));
+    }
+    assert_eq!(quiet.status().held()[0].template(), Some("days/<day>"));
 }

@@ -88,8 +88,7 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
         /// Shows the names so far that have no template, texts from run time, by this one in errors, metrics and [`status`](crate::status()):
         /// `lock(format!("reports/{day}")).template("reports/<day>")`.
         template(template: &'static str) {
-            let names = std::mem::take(&mut self.wanted.names).into_iter();
-            self.wanted.names = names.map(|name| name.with_template(template)).collect();
+            self.wanted.names.iter_mut().for_each(|name| name.show_as(template));
         }
         /// Queues at most this long, as the option [`wait`](crate::options#wait) says. With no time at all it is a single try.
         wait(wait: Duration) { self.wanted.wait = Some(Wait::For(wait)); }

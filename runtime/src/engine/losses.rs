@@ -61,15 +61,3 @@ fn most_frequent(templates: &Templates) -> String {
         more => format!("{named} and {more} more"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn line_names_the_most_frequent_templates() {
-        let of = [("a", 1), ("b", 1), ("c", 1), ("d", 2), ("e", 1)];
-        let templates = of.map(|(template, locks)| (template.to_owned(), locks)).into();
-        assert_eq!(most_frequent(&templates), "d (2), a, b and 2 more");
-    }
-}

@@ -53,17 +53,3 @@ impl fmt::Display for Drained {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::values::LockName;
-
-    #[test]
-    fn text_names_five_locks_and_counts_the_others() {
-        let left = vec!["jobs/nightly".lock_name(); 10_000];
-        let text = Drained { ended: 3, cut_off: 0, left, leases: 1 }.to_string();
-        assert!(text.starts_with("3 ended, 0 cut off; still held: `"), "{text}");
-        assert!(text.ends_with(" and 9995 more; left to run out: 1 of the leases"), "{text}");
-    }
-}

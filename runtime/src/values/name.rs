@@ -81,9 +81,8 @@ fn is_literal(byte: u8) -> bool {
 ///
 /// A name is its text: two names are equal as their texts are, whatever they were made from.
 ///
-/// `Display` prints the template, and of a name without one `(run-time name)`: never a value, which may be personal data. With
-/// [`Config::show_names`](crate::Config::show_names) errors and log lines have the text of a name without a template. `Debug` prints the
-/// text itself.
+/// `Display` prints the template; of a name without one `(run-time name)`, or with [`Config::show_names`](crate::Config::show_names) its
+/// text. A text may be personal data. `Debug` prints it.
 #[derive(Clone)]
 pub struct Name {
     text: Result<Arc<str>, Cow<'static, str>>,
@@ -105,12 +104,9 @@ impl Name {
         template: Option<&'static str> = self.template;
     }
 
-    /// The same name with a template, such as `"reports/<day>"`, by which errors, metrics and [`status`](crate::status) show it; one that
-    /// has a template keeps that. It is for a text from run time, and is shown as it is given.
-    #[must_use]
-    pub fn with_template(mut self, template: &'static str) -> Self {
+    /// Gives a name a template to be shown by, unless it has one.
+    pub(crate) fn show_as(&mut self, template: &'static str) {
         self.template.get_or_insert(template);
-        self
     }
 
     pub(crate) fn showing(self, shows: bool) -> Self {
