@@ -40,8 +40,8 @@ impl IntoResponse for AppError {
                     .into_response()
             }
             Self::Lock(error) => {
-                // The text names hosts and endpoints, so it is for the log, not for the customer.
-                eprintln!("{error}");
+                // It names hosts, endpoints and articles, so it is for the log, not for the customer.
+                eprintln!("{error:?}");
                 StatusCode::INTERNAL_SERVER_ERROR.into_response()
             }
             Self::Store(error) => {
