@@ -134,7 +134,8 @@ fn etcdctl(etcd: &Etcd, variable: &str) -> Option<String> {
     let name = variable.strip_prefix("ETCD_LOCKED_")?;
     let is_plain = |all: String| all.split(',').all(|it| it.trim().starts_with("http://"));
     match name {
-        "ENDPOINTS" | "USER" => {}
+        "ENDPOINTS" => {}
+        "USER" if set("ETCD_LOCKED_PASSWORD_FILE").is_none() => {}
         "CACERT" | "CERT" | "KEY" if !value(etcd, ENDPOINTS).is_some_and(is_plain) => {}
         _ => return None,
     }

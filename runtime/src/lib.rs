@@ -9,7 +9,7 @@
 //! | a job that one replica does, and the others leave out | [`wait = "none", on_held = "skip"`](options#on_held), and [`min_hold = "1m"`](options#min_hold) against clocks that differ |
 //! | two accounts at once, without deadlocks | `#[etcd_locked("accounts/<from>", "accounts/<to>")]` |
 //! | a helper that cannot be called without the lock | [`proof = order`](options#proof) and `&`[`Locked<Order>`](Locked) |
-//! | a database that refuses a holder which was paused | [`token`](Locked::token), or the feature `sqlx`: `guard.fenced(&db)` |
+//! | a database that refuses a holder which was paused | [`token`](Locked::token), [`fence_sql`](Locked::fence_sql), or the feature `sqlx`: `guard.fenced(&db)` |
 //! | a name that cannot be misspelt | [`lock_names!`] |
 //! | every method of a type under its lock | [the attribute on its `impl` block](macro@etcd_locked#impl-blocks); `#[etcd_locked(unlocked)]` leaves one out |
 //! | an error of your own | [`From<LockError>`](LockError), or [`map_err`](options#map_err), [`on_error`](options#on_error) |
@@ -98,7 +98,7 @@
 //! | `testing` | the test kit, for `[dev-dependencies]` |
 //! | `embedded` | `ETCD_LOCKED_ENDPOINTS=embedded`: an etcd inside the process |
 //! | `sqlx`, `sqlx-0-8` | transactions of sqlx 0.9 (needs Rust 1.94, all else 1.88), or 0.8, that a paused holder cannot commit; for any other driver, [`FenceSql`] |
-//! | `etcd-client` | the etcd client: [`Locks::client`], [`Config::connect_with`], `Compare::from(guard.fence())`. It has breaking releases often, which these follow |
+//! | `etcd-client` | the etcd client: [`Locks::client`], [`Config::connect_with`], the kit's `client()`, `Compare::from(guard.fence())`. Not part of the promise of 1.0: it has breaking releases often, which ours follow |
 //! | `uuid` | `uuid::Uuid` in a placeholder |
 //! | `templates` | `templates()`, `assert_no_overlaps()` and `assert_all_declared()`: every lock site of the binary |
 //! | `metrics`, `opentelemetry`, `serde` | metrics; links between traces; `Serialize` for [`Status`] |

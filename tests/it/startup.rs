@@ -72,6 +72,20 @@ async fn a_process_without_settings_names_what_to_set() {
     worker.asked("lock initialised/later", "locked").await;
 }
 
+/// Once a program calls it: no lock starts an engine that `init` does not know, and none outlives the shutdown.
+#[limit::test]
+async fn init_goes_before_the_environment() {
+    let corner = Corner::new().await;
+    let mut worker = Worker::start(corner.environment());
+    worker.asked(&format!("init http://127.0.0.1:{}", free_port()), "failed").await;
+    let refused = worker.asked("lock orders/7", "failed").await;
+    assert!(refused.starts_with("orders/7 NotInitialized"), "{refused}");
+    worker.asked(&format!("init {}", corner.endpoint), "initialised").await;
+    let mut worker = Worker::start(corner.environment());
+    let refused = worker.asked(&format!("init-shut {} orders/7", corner.endpoint), "failed").await;
+    assert!(refused.starts_with("orders/7 ShuttingDown"), "{refused}");
+}
+
 /// By `init`, or by a first lock, whose engine comes from the environment. It ends once, too.
 #[limit::test]
 async fn a_process_is_initialised_once() {

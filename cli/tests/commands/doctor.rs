@@ -27,7 +27,6 @@ fn closed(prefixes: &[&str]) -> Cluster {
 
 #[test]
 fn names_every_right_that_is_missing() {
-    // By the variables of etcdctl.
     let said_to_a_user = |prefixes: &[&str], command: &str, status| {
         let cluster = closed(prefixes);
         let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_etcd-locked"));

@@ -12,7 +12,7 @@ mod tonic;
 
 use ::tonic::Code;
 
-use crate::values::{LockError, chain};
+use crate::values::{LockError, RUN_TIME, chain};
 
 /// One row of the table.
 #[derive(Debug)]
@@ -105,7 +105,10 @@ impl Answer {
         }
         let Row { reason, says, .. } = row;
         let text = match error.name() {
-            Some(name) => format!("{reason}: lock `{name}` {says}"),
+            // `show_names` is for operators.
+            Some(name) => {
+                format!("{reason}: lock `{}` {says}", name.template().unwrap_or(RUN_TIME))
+            }
             None if reason == FAULT => format!("{reason}: the request {says}"),
             None => format!("{reason}: {says}"),
         };

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::*;
-use crate::values::{Author, BackendError, Cycle, Holder, LossCause, render};
+use crate::values::{Author, BackendError, Cycle, Holder, LockName as _, LossCause, render};
 
 /// One of every kind in the order of the page, each full of what no client may see.
 fn every_error() -> Vec<LockError> {
@@ -29,8 +29,8 @@ fn every_error() -> Vec<LockError> {
         LockError::AlreadyInitialized,
         LockError::Config { message: secret() },
         LockError::SelfDeadlock { name: name() },
-        LockError::RuntimeEnded { what: "secret" },
         LockError::OrderInversion { name: name(), held, here: "secret", there: "secret" },
+        LockError::RuntimeEnded { what: "secret" },
         LockError::PermissionDenied { name: Some(name()), source: source() },
     ]
 }
@@ -74,6 +74,8 @@ fn retryable_errors_say_when_unless_the_lock_is_held() {
 
 #[test]
 fn answer_shows_neither_values_nor_holders() {
+    let name = "secret".lock_name().showing(true);
+    assert!(!Answer::to(&LockError::Overloaded { name }).text.contains("secret"));
     for error in every_error() {
         let text = Answer::to(&error).text;
         assert!(!text.contains("secret"), "{text}");
@@ -108,7 +110,9 @@ fn tonic_gets_every_row() {
         let status = Status::from(error.clone());
         assert_eq!((status.code(), status.message()), (row.grpc, text.as_str()));
         let pushback = status.metadata().get("grpc-retry-pushback-ms").cloned();
-        assert_eq!(pushback, row.retry_after.map(|s| (u32::from(s) * 1000).into()));
+        let forbidden = (row.http != 423).then_some(-1);
+        let wanted = row.retry_after.map(|s| i32::from(s) * 1000).or(forbidden);
+        assert_eq!(pushback, wanted.map(Into::into));
         assert!(!format!("{status} {status:?}").contains("secret"), "{status}");
         let kept = status.source().and_then(|origin| origin.source());
         let kept = kept.and_then(|kept| kept.downcast_ref::<LockError>());

@@ -61,13 +61,14 @@ macro_rules! layer {
 
         /// Why a transaction was not fenced. It is rolled back then.
         #[derive(Debug, thiserror::Error)]
+        #[non_exhaustive]
         pub enum FencedError {
             /// [`LockError::Lost`]: the lock is lost; [`LossCause::Overtaken`](crate::LossCause) where only the database knows it yet.
             /// [`LockError::Config`]: a database that is not one of the three; or `fenced` on no tokio runtime.
             #[error(transparent)]
             Lock(#[from] LockError),
             /// The database failed; most often the table is missing: see [`Dialect::migration`](crate::Dialect::migration).
-            #[error("the token of the lock could not be written to the database: {0}")]
+            #[error("the token of the lock could not be written to the database")]
             Database(#[from] Error),
         }
 
@@ -114,7 +115,8 @@ macro_rules! layer {
                 let is_refused = matches!(&begun, Err(FencedError::Database(Error::Database(error)))
                     if error.code().as_deref() == Some("22012")); // division by zero
                 // Of several names the first stands for all. The statements may have waited for long.
-                match (begun, fences[0].confirm(!is_refused)) {
+                let confirm = fences.first().map_or(Ok(()), |fence| fence.confirm(!is_refused));
+                match (begun, confirm) {
                     (Ok(begun), confirm) => confirmed(begun, confirm).await,
                     (Err(error), Ok(())) => Err(error),
                     (Err(_), Err(lost)) => Err(lost.into()),
@@ -128,7 +130,7 @@ macro_rules! layer {
             confirmed: Result<(), LockError>,
         ) -> Result<Transaction<'_, D>, FencedError> {
             let Err(lost) = confirmed else { return Ok(transaction) };
-            transaction.rollback().await?;
+            let _ = transaction.rollback().await; // a connection that has gone has no transaction
             Err(lost.into())
         }
 
@@ -145,7 +147,7 @@ macro_rules! layer {
             match runtime.spawn(begin).await {
                 Ok(begun) => Ok(begun?),
                 Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
-                Err(_) => Err(LockError::config("the tokio runtime has ended").into()),
+                Err(_) => Err(LockError::RuntimeEnded { what: "the tokio runtime has ended" }.into()),
             }
         }
     };
@@ -167,18 +169,12 @@ macro_rules! layer {
 /// # Ok(()) }
 /// ```
 ///
-/// - **Read in the transaction what you write from.** What was read before may be older than a commit of the last holder.
-/// - The fence costs no exchange in PostgreSQL, one statement in SQLite, two in MySQL.
-/// - Behind PgBouncer in transaction mode, give your own queries `persistent(false)`: sqlx without a statement cache still names them.
-/// - A holder that is paused with a transaction open keeps the next one's waiting until its connection ends: set a limit for that in the
-///   database, such as PostgreSQL's `idle_in_transaction_session_timeout`.
-/// - In a cluster of MySQL or MariaDB with several writers nothing waits across nodes: there the later of two holders' commits fails.
-/// - [`LockError::Lost`] from the body's call says that the body was dropped, perhaps while the database committed: such a commit came
-///   before the next holder's all the same.
-/// - Begin one at a time: a second of the same name, as in a [`reentrant`](crate::Acquire::reentrant) call, waits for the end of the first.
-/// - A transaction is begun in a task on the caller's tokio runtime, because a body may be dropped at any await, and sqlx leaves a
-///   transaction open whose `begin` is dropped ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)). Without a runtime:
-///   [`LockError::Config`].
+/// **Read in the transaction what you write from.** What was read before may be older than a commit of the last holder. The book's page
+/// [Fencing](https://github.com/etcd-locked/etcd-locked/blob/main/book/src/fencing.md#sqlx) has what to know of each database, and of PgBouncer.
+///
+/// A transaction of a pool is begun in a task on the caller's tokio runtime, because a body may be dropped at any await, and sqlx leaves a
+/// transaction open whose `begin` is dropped ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)). Without a runtime:
+/// [`LockError::Config`].
 #[cfg(feature = "sqlx")]
 pub mod sqlx {
     use ::sqlx::{AssertSqlSafe, SqlSafeStr};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use once_cell::sync::OnceCell;
 
 use super::{Locks, Status};
@@ -15,8 +16,17 @@ use crate::values::{Config, Drained, LockError};
 /// The process's engine; `None` if it was shut down before it was ever started.
 static ENGINE: OnceCell<Option<Locks>> = OnceCell::new();
 
-/// The engine with which an [`init`] is connecting: what is asked for meanwhile waits with it.
-static STARTING: Mutex<Option<Locks>> = Mutex::new(None);
+/// What [`init`] does while there is no engine.
+static INIT: Mutex<Init> = Mutex::new(Init::Unasked);
+
+enum Init {
+    /// The first lock starts the engine from the environment.
+    Unasked,
+    /// What is asked for meanwhile waits with it.
+    Connecting(Locks),
+    /// It has failed, or was dropped: only another one starts an engine.
+    Over,
+}
 
 static ENDED: AtomicBool = AtomicBool::new(false);
 
@@ -24,37 +34,46 @@ static ENDED: AtomicBool = AtomicBool::new(false);
 /// functions do not need: [`Locks::list`], [`Locks::client`], `locks = expr`. It may be dropped.
 ///
 /// Call it once, before the first lock; without it the first lock starts the engine from the environment ([`Config::from_env`]). A lock
-/// that is asked for while `init` connects waits for this connection, and fails if it does.
+/// that is asked for while `init` connects waits for this connection, and fails if it does. From then on until an `init` succeeds, locks
+/// are refused.
 ///
 /// # Errors
 /// [`LockError::AlreadyInitialized`], also while another `init` connects; [`LockError::ShuttingDown`] after [`shutdown`]; or those of
-/// [`Locks::connect`]: then it may be called again. Cancel safe.
+/// [`Locks::connect`]: then it may be called again. Cancel safe: dropped, it has failed.
 pub async fn init(config: Config) -> Result<Locks, LockError> {
-    let started = Starting::with(config)?;
-    let locks = started.0.clone().warmed().await?;
+    if ENGINE.get().is_some() {
+        return Err(refused());
+    }
+    let connecting = Connecting::with(Locks::connect_lazy(config)?)?;
+    let locks = connecting.0.clone().warmed().await?;
     ENGINE.set(Some(locks.clone())).map_err(|_| refused())?;
     Ok(locks)
 }
 
 /// An `init` under way; dropped, it is over.
-struct Starting(Locks);
+struct Connecting(Locks);
 
-impl Starting {
-    fn with(config: Config) -> Result<Self, LockError> {
-        let mut starting = lock(&STARTING);
-        if ENGINE.get().is_some() || starting.is_some() {
+impl Connecting {
+    fn with(locks: Locks) -> Result<Self, LockError> {
+        let mut init = lock(&INIT);
+        if ENGINE.get().is_some() || matches!(*init, Init::Connecting(_)) {
             return Err(refused());
         }
-        let locks = Locks::connect_lazy(config)?;
-        *starting = Some(locks.clone());
+        *init = Init::Connecting(locks.clone());
         Ok(Self(locks))
     }
 }
 
-impl Drop for Starting {
+impl Drop for Connecting {
     fn drop(&mut self) {
-        let over = lock(&STARTING).take();
-        drop(over); // outside the mutex: it may be the engine's last handle
+        let mut init = lock(&INIT);
+        *init = Init::Over;
+        let has_failed = ENGINE.get().is_none();
+        drop(init);
+        if has_failed {
+            // Calls that wait with it must not go on with an engine that nobody knows.
+            let _ = self.0.shutdown(Duration::ZERO).now_or_never(); // it goes on
+        }
     }
 }
 
@@ -69,7 +88,11 @@ fn refused() -> LockError {
 /// goes on.
 pub async fn shutdown(grace: Duration) -> Drained {
     ENDED.store(true, Ordering::Release);
-    match ENGINE.get_or_init(|| None) {
+    let engine = match (&*lock(&INIT), ENGINE.get_or_init(|| None)) {
+        (Init::Connecting(locks), None) => Some(locks.clone()),
+        (_, engine) => engine.clone(),
+    };
+    match engine {
         Some(locks) => locks.shutdown(grace).await,
         None => Drained::default(),
     }
@@ -103,11 +126,18 @@ pub(crate) fn here() -> Result<Locks, LockError> {
         ));
     }
     if ENGINE.get().is_none() {
-        let starting = lock(&STARTING); // kept, so that no `init` begins meanwhile
-        if let Some(locks) = &*starting {
-            return Ok(locks.clone());
+        // Locked to the end, so that no `init` begins meanwhile.
+        match &*lock(&INIT) {
+            Init::Unasked => {
+                ENGINE.get_or_try_init(|| Locks::connect_lazy(Config::from_env()?).map(Some))?;
+            }
+            Init::Connecting(locks) => return Ok(locks.clone()),
+            Init::Over if ENGINE.get().is_none() => {
+                let reason = "`init` has failed, or was dropped: call it again".to_owned();
+                return Err(LockError::NotInitialized { reason });
+            }
+            Init::Over => {}
         }
-        ENGINE.get_or_try_init(|| Locks::connect_lazy(Config::from_env()?).map(Some))?;
     }
     ENGINE.get().cloned().flatten().ok_or(LockError::ShuttingDown)
 }

@@ -36,19 +36,3 @@ impl BackendError {
 pub(crate) fn is_permanent(source: &(dyn Error + Send + Sync + 'static)) -> bool {
     source.downcast_ref::<BackendError>().is_some_and(|error| error.permanent)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_endpoint_that_may_come_back_is_enough() {
-        let stays: Source = Arc::new(BackendError::permanent("b".into()));
-        let passes: Source = Arc::new(BackendError::passing("a".into()));
-        let both = BackendError::of_all(&[stays.clone(), passes]);
-        assert!(!is_permanent(&both));
-        assert_eq!(both.to_string(), "b; a");
-        assert!(is_permanent(&BackendError::of_all(&[stays.clone(), stays])));
-        assert!(!is_permanent(&std::io::Error::other("of a closure")));
-    }
-}

@@ -8,9 +8,9 @@ use super::{Cycle, Holder, LossCause, Name, getters, is_permanent};
 
 /// Why a lock was not taken, or not kept.
 ///
-/// `Display` shows templates, never the values in a name, which may be personal data; `Debug` shows the names themselves. It also shows
-/// hosts, processes and endpoints: for logs, not for the clients of a public service. What a source says (`source()`, of
-/// [`Backend`](Self::Backend) and [`PermissionDenied`](Self::PermissionDenied)) is not said again: print the chain, such as with anyhow's `{:#}`.
+/// `Display` shows templates, and no values, which may be personal data; texts only with `show_names`. `Debug` shows the names themselves. It also shows
+/// hosts and processes: for logs, not for the clients of a public service. It leaves out what `source()` says, of [`Backend`](Self::Backend)
+/// and [`PermissionDenied`](Self::PermissionDenied): print the chain, such as by anyhow's `{:#}`.
 ///
 /// # As an answer
 ///
@@ -66,7 +66,8 @@ pub enum LockError {
     },
 
     /// The lock was lost while the body ran: the body was dropped at its next await point and will not be polled again, so half of its work
-    /// may be done. As the answer of `fenced` (feature `sqlx`): the transaction was rolled back.
+    /// may be done. As the answer of `fenced` or of
+    /// [`confirm`](crate::FenceSql::confirm): the transaction was rolled back, or is to be.
     ///
     /// Not retryable: only the caller knows what may be done twice. Safe to repeat are a body that finds what is done already and leaves it
     /// out (idempotent), and one whose whole effect is a transaction, [fenced](crate::Locked::fence_sql) where a paused holder must not commit
@@ -127,7 +128,7 @@ pub enum LockError {
     #[error("etcd-locked is shutting down: no new locks")]
     ShuttingDown,
 
-    /// What ran the call has ended before it: the caller's tokio runtime, with a body of `detach`; or the engine, by a panic, which is a bug
+    /// What ran the call has ended before it: the caller's tokio runtime, with a body of `detach` or in `fenced`; or the engine, by a panic, which is a bug
     /// of ours. Unlike [`ShuttingDown`](Self::ShuttingDown) it is no part of an orderly end, and half of a body's work may be done.
     #[error("{what}")]
     #[non_exhaustive]

@@ -191,14 +191,10 @@ mod tests {
         assert_eq!((holder.function(), holder.template()), (Some("f"), Some("a/<b>")));
         assert_eq!((holder.trace(), holder.permits()), (Some("00-1"), Some(5)));
         let queued = humantime::parse_rfc3339(holder.queued_since()).unwrap();
-        assert!(queued.elapsed().unwrap().as_secs() < 60);
-        assert_eq!(holder.held_since(), None);
-
         let waited = Duration::from_millis(61_005);
         let held = Holder::parse(&held_after(&record, waited)).unwrap();
         let since = humantime::parse_rfc3339(held.held_since().unwrap()).unwrap();
         assert_eq!(since.duration_since(queued).unwrap(), waited);
-        assert_eq!(held.queued_since(), holder.queued_since());
         assert!(held.to_string().ends_with(held.held_since().unwrap()));
         for value in [&b""[..], b"x", b"{}", b"[1]", b"\xff", b"{\"host\":1}"] {
             assert_eq!(Holder::parse(value), None);

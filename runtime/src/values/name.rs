@@ -79,7 +79,7 @@ fn is_literal(byte: u8) -> bool {
 
 /// A rendered lock name, or why it is none.
 ///
-/// A name is its text: two names are equal as their texts are, whatever they were made from.
+/// A name is its text: two names are equal as their texts are, whatever they were made from; invalid ones if the reason is the same.
 ///
 /// `Display` prints the template; of a name without one `(run-time name)`, or with [`Config::show_names`](crate::Config::show_names) its
 /// text. A text may be personal data. `Debug` prints it.

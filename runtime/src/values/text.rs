@@ -37,26 +37,3 @@ pub(crate) fn chain(error: &dyn Error) -> String {
     let all = successors(Some(error), |&error| error.source()).map(ToString::to_string);
     all.collect::<Vec<_>>().join(": ")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_that_acts_is_escaped_and_no_escape_is_torn() {
-        for text in ["", "orders::ship", "C:\\app \"x\" 'y'", "Müller 東京 <id>"] {
-            assert_eq!(shown(text, 200), text);
-        }
-        for (text, limit, expected) in [
-            ("a\nERROR b\r\t\0", 200, "a\\nERROR b\\r\\t\\0"),
-            ("\u{1b}[2J\u{9b}31m", 200, "\\u{1b}[2J\\u{9b}31m"),
-            ("\u{2066}x\u{202e}\u{200b}\u{feff}", 200, "\\u{2066}x\\u{202e}\\u{200b}\\u{feff}"),
-            ("\u{2028}b\u{85}\u{e0041}", 200, "\\u{2028}b\\u{85}\\u{e0041}"),
-            ("abcdef", 6, "abcdef"),
-            ("abcdefg", 6, "abcdef…"),
-            ("abc\u{1b}", 8, "abc…"),
-        ] {
-            assert_eq!(shown(text, limit), expected);
-        }
-    }
-}

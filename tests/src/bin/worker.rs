@@ -114,6 +114,12 @@ async fn execute(words: &[&str], bodies: &mut HashMap<String, Arc<Notify>>) {
                 Err(error) => report(name, &error),
             }
         }
+        ["init-shut", endpoint, name] => {
+            let init = etcd_locked::init(Config::new([endpoint]));
+            let shut = etcd_locked::shutdown(Duration::from_secs(1));
+            let (_, locked, _) = tokio::join!(init, etcd_locked::lock(name), shut);
+            report(name, &locked.map(drop).expect_err("a shutdown has begun"));
+        }
         ["fork", name] => {
             spawn_body(name, bodies, |name, done| async move { fork_under(&name, &done).await })
         }

@@ -20,7 +20,7 @@ impl Config {
     /// | `ETCD_LOCKED_CONNECT_TIMEOUT` | [`connect_timeout`](Self::connect_timeout), e.g. `2s` | `5s` |
     /// | `ETCD_LOCKED_MAX_WAITERS` | [`max_waiters`](Self::max_waiters), e.g. `500` | any number |
     /// | `ETCD_LOCKED_FOLLOW_MEMBERS` | [`follow_members`](Self::follow_members), `true` or `false` | `false` |
-    /// | `ETCD_LOCKED_SHOW_NAMES` | [`show_names`](Self::names_in_spans), `true` or `false` | `false` |
+    /// | `ETCD_LOCKED_SHOW_NAMES` | [`show_names`](Self::show_names), `true` or `false` | `false` |
     /// | `ETCD_LOCKED_SERVICE` | [`service`](Self::service) | the executable's file name |
     /// | `ETCD_LOCKED_USER` | [`user`](Self::user), as `name:password`, or as `name` with the next one | no user |
     /// | `ETCD_LOCKED_PASSWORD_FILE` | file with the user's password; without a user's name, with `name:password` | no file |
