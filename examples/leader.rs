@@ -78,7 +78,7 @@ async fn stand(replica: &str) -> LockError {
     loop {
         println!("{replica} stands by");
         let Err(error) = lead(replica).await;
-        println!("{replica} does not lead: {error}");
+        println!("{replica} does not lead: {error:?}");
         if !error.is_retryable() && !matches!(error, LockError::Lost { .. }) {
             return error;
         }

@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     match contend(threads, seconds) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("lock-service: {error}");
+            eprintln!("lock-service: {error:?}");
             ExitCode::FAILURE
         }
     }

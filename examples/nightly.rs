@@ -38,7 +38,7 @@ async fn main() -> std::process::ExitCode {
         Ok(Some(report)) => println!("replica {replica}: done, {} invoices", report.invoices),
         Ok(None) => println!("replica {replica}: skipped, another does it or has just done it"),
         Err(error) => {
-            eprintln!("replica {replica}: {error}");
+            eprintln!("replica {replica}: {error:?}");
             return std::process::ExitCode::FAILURE;
         }
     }

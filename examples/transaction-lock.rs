@@ -36,7 +36,7 @@ async fn main() -> ExitCode {
             ExitCode::from(1)
         }
         Err(error) => {
-            eprintln!("transaction-lock: {error}");
+            eprintln!("transaction-lock: {error:?}");
             ExitCode::from(2)
         }
     }

@@ -84,7 +84,7 @@ async fn main() -> ExitCode {
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("order-service: {error}");
+            eprintln!("order-service: {error:?}");
             ExitCode::FAILURE
         }
     }

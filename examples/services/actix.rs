@@ -114,7 +114,7 @@ async fn main() -> ExitCode {
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("shop-actix: {error}");
+            eprintln!("shop-actix: {error:?}");
             ExitCode::FAILURE
         }
     }

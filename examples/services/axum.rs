@@ -124,7 +124,7 @@ async fn main() -> ExitCode {
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("shop-axum: {error}");
+            eprintln!("shop-axum: {error:?}");
             ExitCode::FAILURE
         }
     }

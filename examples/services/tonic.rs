@@ -140,7 +140,7 @@ async fn main() -> ExitCode {
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("shop-tonic: {error}");
+            eprintln!("shop-tonic: {error:?}");
             ExitCode::FAILURE
         }
     }
