@@ -160,8 +160,8 @@ fn worded(etcd: &Etcd, error: LockError) -> Failure {
     for (variable, option, given) in options(etcd) {
         let name = match given {
             Some(_) => option.to_owned(),
-            None if set(variable).is_none() => variable.replace("ETCD_LOCKED", "ETCDCTL"),
-            None => continue,
+            None if set(variable).is_some() || etcdctl(etcd, variable).is_none() => continue,
+            None => variable.replace("ETCD_LOCKED", "ETCDCTL"),
         };
         text = text.replace(&format!("`{variable}`"), &format!("`{name}`"));
     }

@@ -79,7 +79,7 @@ async fn init_goes_before_the_environment() {
     let mut worker = Worker::start(corner.environment());
     worker.asked(&format!("init http://127.0.0.1:{}", free_port()), "failed").await;
     let refused = worker.asked("lock orders/7", "failed").await;
-    assert!(refused.starts_with("orders/7 NotInitialized"), "{refused}");
+    assert!(refused.starts_with("orders/7 Backend"), "{refused}");
     worker.asked(&format!("init {}", corner.endpoint), "initialised").await;
     let mut worker = Worker::start(corner.environment());
     let refused = worker.asked(&format!("init-shut {} orders/7", corner.endpoint), "failed").await;

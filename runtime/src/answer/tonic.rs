@@ -10,17 +10,17 @@ use crate::values::LockError;
 
 /// What gRPC clients with a retry policy go by: when the server wants the next try, in milliseconds.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
-/// By this a server forbids retries that a client's policy would allow.
-const NEVER: i32 = -1;
 
 /// Feature `tonic`. Code and message are those of the table on [`LockError`]'s page, and its `Retry-After` is the metadata
-/// `grpc-retry-pushback-ms`, -1 where no retry can be right unasked. The error itself stays in the server, for a layer that logs: it is the source of the status's
-/// `source()`, which is printed with the status, and so says no more than the message.
+/// `grpc-retry-pushback-ms`, which is -1 where half of the work may be done. The error itself stays in the server, for a layer that logs:
+/// it is the source of the status's `source()`, which is printed with the status, and so says no more than the message.
 impl From<LockError> for Status {
     fn from(error: LockError) -> Self {
         let Answer { row, text } = Answer::to(&error);
         let mut status = Self::new(row.grpc, text.clone());
-        let forbidden = (row.http != 423).then_some(NEVER);
+        use LockError::{HoldLimit, Lost, RuntimeEnded};
+        let forbidden = matches!(error, Lost { .. } | HoldLimit { .. } | RuntimeEnded { .. });
+        let forbidden = forbidden.then_some(-1); // also to clients whose policy allows it
         if let Some(pushback) = row.retry_after.map(|s| i32::from(s) * 1000).or(forbidden) {
             status.metadata_mut().insert(PUSHBACK, pushback.into());
         }

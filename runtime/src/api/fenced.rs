@@ -61,7 +61,6 @@ macro_rules! layer {
 
         /// Why a transaction was not fenced. It is rolled back then.
         #[derive(Debug, thiserror::Error)]
-        #[non_exhaustive]
         pub enum FencedError {
             /// [`LockError::Lost`]: the lock is lost; [`LossCause::Overtaken`](crate::LossCause) where only the database knows it yet.
             /// [`LockError::Config`]: a database that is not one of the three; or `fenced` on no tokio runtime.

@@ -24,8 +24,8 @@ enum Init {
     Unasked,
     /// What is asked for meanwhile waits with it.
     Connecting(Locks),
-    /// It has failed, or was dropped: only another one starts an engine.
-    Over,
+    /// It has failed, for this reason: only another one starts an engine.
+    Over(LockError),
 }
 
 static ENDED: AtomicBool = AtomicBool::new(false);
@@ -34,45 +34,53 @@ static ENDED: AtomicBool = AtomicBool::new(false);
 /// functions do not need: [`Locks::list`], [`Locks::client`], `locks = expr`. It may be dropped.
 ///
 /// Call it once, before the first lock; without it the first lock starts the engine from the environment ([`Config::from_env`]). A lock
-/// that is asked for while `init` connects waits for this connection, and fails if it does. From then on until an `init` succeeds, locks
-/// are refused.
+/// that is asked for while `init` connects waits for it, and fails if `init` fails. After a failed `init`, locks are refused for its reason
+/// until another one connects.
 ///
 /// # Errors
 /// [`LockError::AlreadyInitialized`], also while another `init` connects; [`LockError::ShuttingDown`] after [`shutdown`]; or those of
-/// [`Locks::connect`]: then it may be called again. Cancel safe: dropped, it has failed.
+/// [`Locks::connect`]: then it may be called again. Cancel safe: dropped once polled, it has failed, and bodies that have
+/// begun meanwhile are lost.
 pub async fn init(config: Config) -> Result<Locks, LockError> {
     if ENGINE.get().is_some() {
         return Err(refused());
     }
-    let connecting = Connecting::with(Locks::connect_lazy(config)?)?;
-    let locks = connecting.0.clone().warmed().await?;
+    let mut connecting = Connecting::with(config)?;
+    let warmed = connecting.locks.clone().warmed().await;
+    let locks = warmed.inspect_err(|why| connecting.why = why.clone())?;
     ENGINE.set(Some(locks.clone())).map_err(|_| refused())?;
     Ok(locks)
 }
 
 /// An `init` under way; dropped, it is over.
-struct Connecting(Locks);
+struct Connecting {
+    locks: Locks,
+    why: LockError,
+}
 
 impl Connecting {
-    fn with(locks: Locks) -> Result<Self, LockError> {
+    fn with(config: Config) -> Result<Self, LockError> {
+        let started = Locks::connect_lazy(config);
         let mut init = lock(&INIT);
         if ENGINE.get().is_some() || matches!(*init, Init::Connecting(_)) {
             return Err(refused());
         }
+        let locks = started.inspect_err(|why| *init = Init::Over(why.clone()))?;
         *init = Init::Connecting(locks.clone());
-        Ok(Self(locks))
+        let reason = "`init` was dropped before it had connected: call it again".to_owned();
+        Ok(Self { locks, why: LockError::NotInitialized { reason } })
     }
 }
 
 impl Drop for Connecting {
     fn drop(&mut self) {
         let mut init = lock(&INIT);
-        *init = Init::Over;
+        *init = Init::Over(self.why.clone());
         let has_failed = ENGINE.get().is_none();
         drop(init);
         if has_failed {
             // Calls that wait with it must not go on with an engine that nobody knows.
-            let _ = self.0.shutdown(Duration::ZERO).now_or_never(); // it goes on
+            let _ = self.locks.shutdown(Duration::ZERO).now_or_never(); // it goes on
         }
     }
 }
@@ -126,17 +134,14 @@ pub(crate) fn here() -> Result<Locks, LockError> {
         ));
     }
     if ENGINE.get().is_none() {
-        // Locked to the end, so that no `init` begins meanwhile.
+        // Locked to the end, so that no `init` begins meanwhile. Nothing here runs code of users.
         match &*lock(&INIT) {
             Init::Unasked => {
                 ENGINE.get_or_try_init(|| Locks::connect_lazy(Config::from_env()?).map(Some))?;
             }
             Init::Connecting(locks) => return Ok(locks.clone()),
-            Init::Over if ENGINE.get().is_none() => {
-                let reason = "`init` has failed, or was dropped: call it again".to_owned();
-                return Err(LockError::NotInitialized { reason });
-            }
-            Init::Over => {}
+            Init::Over(why) if ENGINE.get().is_none() => return Err(why.clone()),
+            Init::Over(_) => {}
         }
     }
     ENGINE.get().cloned().flatten().ok_or(LockError::ShuttingDown)

@@ -8,9 +8,10 @@ use super::{Cycle, Holder, LossCause, Name, getters, is_permanent};
 
 /// Why a lock was not taken, or not kept.
 ///
-/// `Display` shows templates, and no values, which may be personal data; texts only with `show_names`. `Debug` shows the names themselves. It also shows
-/// hosts and processes: for logs, not for the clients of a public service. It leaves out what `source()` says, of [`Backend`](Self::Backend)
-/// and [`PermissionDenied`](Self::PermissionDenied): print the chain, such as by anyhow's `{:#}`.
+/// `Display` shows a name's template and never its values, which may be personal data; a run-time name's text only with
+/// [`show_names`](crate::Config::show_names). It shows hosts and processes too, so it is for logs, not for clients of a public service.
+/// It leaves out what `source()` says, of [`Backend`](Self::Backend) and [`PermissionDenied`](Self::PermissionDenied): print the chain, such
+/// as by anyhow's `{:#}`. `Debug` shows whole names.
 ///
 /// # As an answer
 ///
@@ -25,14 +26,14 @@ use super::{Cycle, Holder, LossCause, Name, getters, is_permanent};
 #[derive(Debug, Clone, thiserror::Error)]
 #[allow(missing_docs)] // of fields whose names say all
 pub enum LockError {
-    /// Nothing says where etcd is; or this process was forked from one that had connected to etcd. What a fork drops leaves the locks of its
+    /// Nothing says where etcd is; or an `init` was dropped, and not called again; or this process was forked from one that had connected to etcd. What a fork drops leaves the locks of its
     /// parent alone. Fork before the first lock, or let the new process `exec` a program.
     #[error("etcd-locked is not initialised: {reason}")]
     #[non_exhaustive]
     NotInitialized { reason: String },
 
-    /// [`init`](crate::init) was called twice, or after the first lock had started the process's engine from the
-    /// environment.
+    /// [`init`](crate::init) was called while another one connects, after one that succeeded, or after the first lock had started the
+    /// process's engine from the environment.
     #[error("etcd-locked is initialised already: call `init` once, before the first lock")]
     AlreadyInitialized,
 
@@ -124,7 +125,7 @@ pub enum LockError {
     #[non_exhaustive]
     Overloaded { name: Name },
 
-    /// [`shutdown`](crate::shutdown) has begun, and the body has not. A body that outlasts the grace ends by [`Lost`](Self::Lost).
+    /// [`shutdown`](crate::shutdown) has begun, or the `init` that the call waited with has failed; the body has not begun. A body that outlasts the grace ends by [`Lost`](Self::Lost).
     #[error("etcd-locked is shutting down: no new locks")]
     ShuttingDown,
 
