@@ -105,8 +105,8 @@ impl Locks {
         self.engine.shutdown(grace).await
     }
 
-    /// Feature `etcd-client`: an etcd client to the same cluster, on connections of its own: bulk traffic on a shared one would delay renewals. Call it on a tokio
-    /// runtime, which carries the connections.
+    /// Feature `etcd-client`: an etcd client to the same cluster, on connections of its own: bulk traffic on a shared one would
+    /// delay renewals. Call it on a tokio runtime, which carries the connections.
     ///
     /// It talks to one endpoint at a time, and to another one when that connection is gone: calls that are under way then fail, and are
     /// the caller's to repeat. It stays with a member that can be reached and has no leader. (Of several `https` endpoints etcd-client

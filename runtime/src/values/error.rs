@@ -26,8 +26,8 @@ use super::{Cycle, Holder, LossCause, Name, getters, is_permanent};
 #[derive(Debug, Clone, thiserror::Error)]
 #[allow(missing_docs)] // of fields whose names say all
 pub enum LockError {
-    /// Nothing says where etcd is; or an `init` was dropped, and not called again; or this process was forked from one that had connected to etcd. What a fork drops leaves the locks of its
-    /// parent alone. Fork before the first lock, or let the new process `exec` a program.
+    /// Nothing says where etcd is; or an `init` was dropped, and not called again; or this process was forked from one that had connected to
+    /// etcd. What a fork drops leaves the locks of its parent alone. Fork before the first lock, or let the new process `exec` a program.
     #[error("etcd-locked is not initialised: {reason}")]
     #[non_exhaustive]
     NotInitialized { reason: String },
@@ -67,8 +67,7 @@ pub enum LockError {
     },
 
     /// The lock was lost while the body ran: the body was dropped at its next await point and will not be polled again, so half of its work
-    /// may be done. As the answer of `fenced` or of
-    /// [`confirm`](crate::FenceSql::confirm): the transaction was rolled back, or is to be.
+    /// may be done. As the answer of `fenced` or of [`confirm`](crate::FenceSql::confirm): the transaction was rolled back, or is to be.
     ///
     /// Not retryable: only the caller knows what may be done twice. Safe to repeat are a body that finds what is done already and leaves it
     /// out (idempotent), and one whose whole effect is a transaction, [fenced](crate::Locked::fence_sql) where a paused holder must not commit
@@ -125,12 +124,14 @@ pub enum LockError {
     #[non_exhaustive]
     Overloaded { name: Name },
 
-    /// [`shutdown`](crate::shutdown) has begun, or the `init` that the call waited with has failed; the body has not begun. A body that outlasts the grace ends by [`Lost`](Self::Lost).
+    /// [`shutdown`](crate::shutdown) has begun, or the `init` that the call waited with has failed; the body has not begun. A body that
+    /// outlasts the grace ends by [`Lost`](Self::Lost).
     #[error("etcd-locked is shutting down: no new locks")]
     ShuttingDown,
 
-    /// What ran the call has ended before it: the caller's tokio runtime, with a body of `detach` or in `fenced`; or the engine, by a panic, which is a bug
-    /// of ours. Unlike [`ShuttingDown`](Self::ShuttingDown) it is no part of an orderly end, and half of a body's work may be done.
+    /// What ran the call has ended before it: the caller's tokio runtime, with a body of `detach` or in `fenced`; or the engine, by a panic,
+    /// which is a bug of ours. Unlike [`ShuttingDown`](Self::ShuttingDown) it is no part of an orderly end, and half of a body's work may be
+    /// done.
     #[error("{what}")]
     #[non_exhaustive]
     RuntimeEnded { what: &'static str },

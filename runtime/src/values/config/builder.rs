@@ -43,8 +43,8 @@ impl Config {
         Self::at(Endpoints(endpoints.into_iter().map(Into::into).collect()), None)
     }
 
-    /// Feature `etcd-client`: etcd as this closure reaches it, for what an endpoint cannot say: a proxy, a Unix socket, a TLS library of your own. Everything else
-    /// by default.
+    /// Feature `etcd-client`: etcd as this closure reaches it, for what an endpoint cannot say: a proxy, a Unix socket, a TLS
+    /// library of your own. Everything else by default.
     ///
     /// The closure is called when the first lock is taken, and again whenever the client before has failed. It is given the options of a
     /// client by endpoint. It may take [`connect_timeout`](Self::connect_timeout); its client is tried with one harmless request before it
