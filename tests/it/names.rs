@@ -60,7 +60,7 @@ async fn a_name_given_at_run_time_is_checked() {
 }
 
 #[limit::test]
-async fn a_run_time_name_is_shown_by_its_template_or_where_names_are_shown() {
+async fn a_run_time_name_is_shown_by_its_template_or_by_show_names() {
     let (corner, [quiet]) = Corner::with_engines().await;
     let open = connect(corner.config().show_names(true)).await;
     let held = take("a free name", quiet.lock("days/monday").template("days/<day>")).await;

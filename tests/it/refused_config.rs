@@ -75,7 +75,7 @@ fn what_cannot_work_is_refused() {
 }
 
 #[test]
-fn a_variable_that_is_wrong_is_named_and_explained_but_not_shown() {
+fn a_wrong_variable_is_named_and_explained_but_not_shown() {
     for (name, value, accepted) in [
         ("TTL", "15", "`ms`, `s`, `m`, `h`"),
         ("TTL", "1h", "from 2s to 300s"),

@@ -24,6 +24,8 @@ struct Row {
     grpc: Code,
     /// When the same request may be worth another try, in seconds.
     retry_after: Option<u8>,
+    /// Half of the work may be done, so nothing but the caller knows whether it may be done again.
+    half_done: bool,
     /// What is said of the lock, or, where there is none, altogether.
     says: &'static str,
 }
@@ -77,7 +79,9 @@ impl Row {
                 (FAULT, 500, Code::Internal, None, "failed for a reason that is in the log")
             }
         };
-        Self { reason, http, grpc, retry_after, says }
+        use LockError::{HoldLimit, Lost, RuntimeEnded};
+        let half_done = matches!(error, Lost { .. } | HoldLimit { .. } | RuntimeEnded { .. });
+        Self { reason, http, grpc, retry_after, half_done, says }
     }
 }
 

@@ -110,8 +110,8 @@ fn tonic_gets_every_row() {
         let status = Status::from(error.clone());
         assert_eq!((status.code(), status.message()), (row.grpc, text.as_str()));
         let pushback = status.metadata().get("grpc-retry-pushback-ms").cloned();
-        let forbidden = ["Lost", "HoldLimit", "RuntimeEnded"].contains(&&*variant(&error));
-        let forbidden = forbidden.then_some(-1);
+        let half_done = ["Lost", "HoldLimit", "RuntimeEnded"].contains(&&*variant(&error));
+        let forbidden = half_done.then_some(-1);
         let wanted = row.retry_after.map(|s| i32::from(s) * 1000).or(forbidden);
         assert_eq!(pushback, wanted.map(Into::into));
         assert!(!format!("{status} {status:?}").contains("secret"), "{status}");

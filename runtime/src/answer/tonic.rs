@@ -18,9 +18,7 @@ impl From<LockError> for Status {
     fn from(error: LockError) -> Self {
         let Answer { row, text } = Answer::to(&error);
         let mut status = Self::new(row.grpc, text.clone());
-        use LockError::{HoldLimit, Lost, RuntimeEnded};
-        let forbidden = matches!(error, Lost { .. } | HoldLimit { .. } | RuntimeEnded { .. });
-        let forbidden = forbidden.then_some(-1); // also to clients whose policy allows it
+        let forbidden = row.half_done.then_some(-1); // also to clients whose policy allows it
         if let Some(pushback) = row.retry_after.map(|s| i32::from(s) * 1000).or(forbidden) {
             status.metadata_mut().insert(PUSHBACK, pushback.into());
         }

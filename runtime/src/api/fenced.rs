@@ -1,6 +1,6 @@
 //! Fenced transactions of sqlx: one layer for each of its versions.
 
-use crate::api::fence_sql::{Dialect, FenceSql};
+use crate::api::{Dialect, FenceSql};
 use crate::values::LockError;
 
 /// What can be fenced: a pool, which begins the transaction, or a transaction. Each version of sqlx has its own.
@@ -36,7 +36,7 @@ pub(crate) async fn fenced<'l, T: FenceTarget>(
 
 /// Writes the message that raises tokens and begins a transaction: PostgreSQL takes what stands before a `begin` in one message into
 /// that transaction. sqlx shows no rows of it, so a statement that returns none divides by zero, and PostgreSQL begins nothing. The
-/// message has no parameters. No name ends its quotes: names, and the prefix, are of letters, digits, `/` and `._~:@=+-%`.
+/// message has no parameters. A name cannot close its quotes, or stand for a parameter: names, and the prefix, are of letters, digits, `/` and `._~:@=+-%`.
 fn begin_in_postgres(fences: &[FenceSql<'_>]) -> String {
     let raise = fences.iter().map(|fence| {
         let (name, token) = (format!("'{}'", fence.name()), fence.token().to_string());
@@ -63,7 +63,7 @@ macro_rules! layer {
         #[derive(Debug, thiserror::Error)]
         pub enum FencedError {
             /// [`LockError::Lost`]: the lock is lost; [`LossCause::Overtaken`](crate::LossCause) where only the database knows it yet.
-            /// [`LockError::Config`]: a database that is not one of the three; or `fenced` on no tokio runtime.
+            /// [`LockError::Config`]: not one of the three databases; or a pool, and no tokio runtime. [`LockError::RuntimeEnded`]: that has ended.
             #[error(transparent)]
             Lock(#[from] LockError),
             /// The database failed; most often the table is missing: see [`Dialect::migration`](crate::Dialect::migration).

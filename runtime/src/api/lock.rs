@@ -85,7 +85,7 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
             let names = names.into_iter().map(|name| name.lock_name());
             self.wanted.names.extend(names);
         }
-        /// Shows the names so far that have no template, texts from run time, by this one in errors, metrics and [`status`](crate::status()):
+        /// Sets the template by which errors, metrics and [`status`](crate::status()) show the names given so far as texts, which have none:
         /// `lock(format!("reports/{day}")).template("reports/<day>")`.
         template(template: &'static str) {
             self.wanted.names.iter_mut().for_each(|name| name.show_as(template));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 #[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
 use super::fenced::{FenceTarget, Fenced, fenced};
-use super::{Dialect, FenceSql, current, lock_of};
+use super::{Dialect, Fence, FenceSql, current, fence, lock_of};
 use crate::engine::{OwnedLock, OwnedLocks};
 use crate::values::{LockName, LossCause, Name, Sharing, Token, getters};
 
@@ -103,30 +103,6 @@ impl<N: LockName, M: LockMode> fmt::Debug for Locked<N, M> {
             .field("token", &self.held.lock.token)
             .field("mode", &M::SHARING)
             .finish()
-    }
-}
-
-/// The condition that one of these locks is held; from then on its key is not handed over (rule P22).
-pub(crate) fn fence(locks: &OwnedLocks, lock: &OwnedLock) -> Fence {
-    locks.fence();
-    Fence { key: lock.key.to_string(), create_revision: lock.created.get() }
-}
-
-/// A condition for an etcd transaction: that this key has this create revision, and so that its owner still has the lock. With any client,
-/// compare `create_revision` of `key`; with the feature `etcd-client` it is `Compare::from(fence)`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct Fence {
-    /// The owner's key in etcd, with prefix and name.
-    pub key: String,
-    /// The etcd revision at which the key was created.
-    pub create_revision: i64,
-}
-
-#[cfg(feature = "etcd-client")]
-impl From<Fence> for etcd_client::Compare {
-    fn from(Fence { key, create_revision }: Fence) -> Self {
-        Self::create_revision(key, etcd_client::CompareOp::Equal, create_revision)
     }
 }
 

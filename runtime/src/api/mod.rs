@@ -2,7 +2,7 @@
 
 mod acquisition;
 mod current;
-mod fence_sql;
+mod fence;
 #[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
 pub(crate) mod fenced;
 mod gate;
@@ -22,12 +22,12 @@ mod span;
 mod status;
 
 pub use current::{Current, current};
-pub use fence_sql::{Dialect, FenceSql};
+pub use fence::{Dialect, Fence, FenceSql};
 pub use group::{Append, Group};
 pub use guard::LockGuard;
 pub use listing::Listing;
 pub use lock::{Acquire, Acquiring, lock};
-pub use locked::{Exclusive, Fence, LockMode, Locked, Permit, Proof, Shared, prove};
+pub use locked::{Exclusive, LockMode, Locked, Permit, Proof, Shared, prove};
 pub use locks::{DefaultGuard, Locks};
 pub use process::{init, shutdown, status};
 pub use status::{LeaseStatus, LockStatus, Status};
@@ -40,7 +40,7 @@ pub(crate) use lock_order::Orders;
 pub(crate) use process::KITS;
 
 use current::lock_of;
+use fence::fence;
 use gate::Stopwatch;
 use group::Granted;
-use locked::fence;
 use span::WaitSpan;

@@ -16,7 +16,7 @@ use crate::values::{Config, Drained, LockError};
 /// The process's engine; `None` if it was shut down before it was ever started.
 static ENGINE: OnceCell<Option<Locks>> = OnceCell::new();
 
-/// What [`init`] does while there is no engine.
+/// How far [`init`] is, as long as there is no engine.
 static INIT: Mutex<Init> = Mutex::new(Init::Unasked);
 
 enum Init {
@@ -39,8 +39,7 @@ static ENDED: AtomicBool = AtomicBool::new(false);
 ///
 /// # Errors
 /// [`LockError::AlreadyInitialized`], also while another `init` connects; [`LockError::ShuttingDown`] after [`shutdown`]; or those of
-/// [`Locks::connect`]: then it may be called again. Cancel safe: dropped once polled, it has failed, and bodies that have
-/// begun meanwhile are lost.
+/// [`Locks::connect`]: then it may be called again. Cancel safe: dropped once polled, it has failed, and bodies under it are lost.
 pub async fn init(config: Config) -> Result<Locks, LockError> {
     if ENGINE.get().is_some() {
         return Err(refused());
@@ -60,7 +59,7 @@ struct Connecting {
 
 impl Connecting {
     fn with(config: Config) -> Result<Self, LockError> {
-        let started = Locks::connect_lazy(config);
+        let started = Locks::connect_lazy(config); // before the mutex: it may drop code of users
         let mut init = lock(&INIT);
         if ENGINE.get().is_some() || matches!(*init, Init::Connecting(_)) {
             return Err(refused());

@@ -130,8 +130,7 @@ pub enum LockError {
     ShuttingDown,
 
     /// What ran the call has ended before it: the caller's tokio runtime, with a body of `detach` or in `fenced`; or the engine, by a panic,
-    /// which is a bug of ours. Unlike [`ShuttingDown`](Self::ShuttingDown) it is no part of an orderly end, and half of a body's work may be
-    /// done.
+    /// which is a bug of ours. Unlike [`ShuttingDown`](Self::ShuttingDown) it belongs to no orderly end. Half of the work may be done.
     #[error("{what}")]
     #[non_exhaustive]
     RuntimeEnded { what: &'static str },

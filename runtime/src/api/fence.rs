@@ -1,9 +1,33 @@
-//! Fence of a transaction as SQL, for any driver.
+//! Fence: a condition that a transaction carries, of etcd, or as SQL of any database.
 
 use std::fmt;
 
 use crate::engine::{OwnedLock, OwnedLocks};
 use crate::values::{LockError, LossCause, getters};
+
+/// The condition that one of these locks is held; from then on its key is not handed over (rule P22).
+pub(crate) fn fence(locks: &OwnedLocks, lock: &OwnedLock) -> Fence {
+    locks.fence();
+    Fence { key: lock.key.to_string(), create_revision: lock.created.get() }
+}
+
+/// A condition for an etcd transaction: that this key has this create revision, and so that its owner still has the lock. With any client,
+/// compare `create_revision` of `key`; with the feature `etcd-client` it is `Compare::from(fence)`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Fence {
+    /// The owner's key in etcd, with prefix and name.
+    pub key: String,
+    /// The etcd revision at which the key was created.
+    pub create_revision: i64,
+}
+
+#[cfg(feature = "etcd-client")]
+impl From<Fence> for etcd_client::Compare {
+    fn from(Fence { key, create_revision }: Fence) -> Self {
+        Self::create_revision(key, etcd_client::CompareOp::Equal, create_revision)
+    }
+}
 
 /// A database's SQL, for [`FenceSql`]: MySQL's is MariaDB's too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +65,7 @@ impl Dialect {
 /// transactions, one that was paused cannot commit after a later holder has written.
 ///
 /// The table of [`Dialect::migration`] has the greatest token that was shown, for each name. The fence raises it, and so locks the row
-/// until the transaction ends: the next holder's fence waits for that. The book shows it with tokio-postgres, diesel and sea-orm.
+/// until the transaction ends: the next holder's fence waits for that. `examples/fencing` has a file to copy for each client.
 ///
 /// 1. Begin a transaction. In MySQL, execute [`before`](Self::before).
 /// 2. Execute [`sql`](Self::sql). Both statements have the parameters [`name`](Self::name) and [`token`](Self::token).
