@@ -1,6 +1,6 @@
-//! Call: what each call wants and holds, from the moment it comes until its caller has been answered for the last time.
+//! Call: what one call wants and holds, from its arrival until the last report to its caller.
 //!
-//! Only this file knows which names a call has. Its contenders know whether they belong to a group.
+//! Only this file knows the names of a call. A contender knows whether it belongs to a group.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use crate::ids::{CallId, ContenderId, NameId};
 use crate::moment::Moment;
 use crate::output::Refused;
 
-/// A call's place in all its queues: smaller is earlier.
+/// The place of a call in all its wait queues. Smaller is earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// How far a call has come.
+/// The stage of a call.
 #[derive(Debug)]
 pub enum Stage {
-    /// It stands in the queues of its names, at this place.
+    /// It waits in the queues of its names.
     Waiting { ticket: Ticket, tries: bool },
     /// It holds its names, and its body runs.
     Holding {
         contenders: Arc<[ContenderId]>,
-        /// The number of hand-overs in its token.
+        /// The hand-over number of its token.
         handover: u16,
-        /// It has lost them, and its caller has been notified.
+        /// True if it has lost them and its caller was notified.
         lost: bool,
     },
-    /// Its body is gone, and its caller waits for this number of contenders to go. `refused`: etcd has refused to delete one.
+    /// Its body is gone, and its caller waits until `left` contenders are gone. `refused`: etcd has refused to delete one.
     Releasing { left: usize, refused: Option<Refused> },
 }
 
@@ -37,25 +37,25 @@ pub struct Call {
     pub names: Arc<[NameId]>,
     pub wish: Wish,
     pub record: Arc<[u8]>,
-    /// When it came.
+    /// When it arrived.
     pub since: Moment,
     pub stage: Stage,
-    /// When its wait, or the wait for its release, is over.
+    /// When its wait ends, or the wait for its release.
     pub until: Option<Moment>,
-    /// The contenders that were put for it alone, because it is a group, or nested (rule P38).
+    /// The contenders that serve no other call, because this one is a group or nested (rule P38).
     pub own: Arc<[ContenderId]>,
-    /// It came nested, and its keys say what its task holds (rule P38).
+    /// True if it arrived nested and its keys list what its task holds (rule P38).
     pub is_shown: bool,
     /// The calls whose locks its task holds.
     pub outer: Vec<CallId>,
-    /// The calls that its task has made under its locks, and that wait.
+    /// The waiting calls that its task has made while it holds these locks.
     pub inner: BTreeSet<CallId>,
-    /// When it puts a key of its own, or looks for a cycle.
+    /// When it next puts its own key, or searches for a cycle.
     pub search_at: Option<Moment>,
 }
 
 impl Call {
-    /// Its place in its queues, while it waits.
+    /// Returns its place in its queues, while it waits.
     pub fn ticket(&self) -> Option<Ticket> {
         match self.stage {
             Stage::Waiting { ticket, .. } => Some(ticket),
@@ -68,12 +68,12 @@ impl Call {
         matches!(self.stage, Stage::Waiting { tries: true, .. })
     }
 
-    /// Returns true if it wants several names: its contenders serve no other call.
+    /// Returns true if it wants several names. Its contenders then serve no other call.
     pub fn is_group(&self) -> bool {
         self.names.len() > 1
     }
 
-    /// The contenders that it holds, one for each name.
+    /// Returns the contenders that it holds, one for each name.
     pub fn holding(&self) -> &[ContenderId] {
         match &self.stage {
             Stage::Holding { contenders, .. } => contenders,
@@ -82,19 +82,18 @@ impl Call {
     }
 }
 
-/// All calls.
 #[derive(Debug, Default)]
 pub struct Calls {
-    // Boxed: a table has room for twice as many.
+    // Boxed, because the table allocates space for about twice its entries.
     all: HashMap<CallId, Box<Call>>,
-    /// Those that wait, by when they came.
+    /// The waiting calls, by arrival.
     waiting: BTreeSet<(Moment, CallId)>,
-    /// How many of them are not single tries.
+    /// The number of waiting calls that are not single tries.
     pub waiters: usize,
 }
 
 impl Calls {
-    /// A call begins to wait.
+    /// Adds a call that begins to wait.
     pub fn add(&mut self, id: CallId, call: Call) {
         for outer in &call.outer {
             if let Some(outer) = self.get_mut(*outer) {
@@ -114,23 +113,23 @@ impl Calls {
         self.all.get_mut(&id).map(Box::as_mut)
     }
 
-    /// A call that waits.
+    /// Returns a call if it waits.
     pub fn waiting(&self, id: CallId) -> Option<&Call> {
         self.get(id).filter(|call| call.ticket().is_some())
     }
 
-    /// When the call came that has waited for longest.
+    /// Returns the arrival of the call that has waited longest.
     pub fn first_waiting(&self) -> Option<Moment> {
         self.waiting.first().map(|(since, _)| *since)
     }
 
-    /// The waiting calls that came by then, in the order in which they came: at most this many.
+    /// Returns up to `most` waiting calls that arrived by this moment, the oldest first.
     pub fn waiting_since(&self, then: Moment, most: usize) -> Vec<CallId> {
         let since = self.waiting.iter().take_while(|(since, _)| *since <= then);
         since.map(|(_, call)| *call).take(most).collect()
     }
 
-    /// The calls whose locks the call's task holds.
+    /// Returns the calls whose locks the task of this call holds.
     pub fn outer(&self, id: CallId) -> impl Iterator<Item = (CallId, &Call)> {
         let outer = self.get(id).into_iter().flat_map(|call| call.outer.iter());
         let outer = outer.filter_map(|of| Some((*of, self.get(*of)?)));
@@ -142,7 +141,7 @@ impl Calls {
         self.outer(id).next().is_some()
     }
 
-    /// A call goes on to another stage, which ends then if it has an end; `None`: it is over.
+    /// Moves a call to its next stage, which lasts until `until`; without a stage, removes the call.
     pub fn go_on(&mut self, id: CallId, stage: Option<Stage>, until: Option<Moment>) {
         let Some(mut call) = self.all.remove(&id) else { return };
         if call.ticket().is_some() {
@@ -160,7 +159,7 @@ impl Calls {
         }
     }
 
-    /// All calls that hold their names.
+    /// Returns all calls that hold their names.
     pub fn holding(&self) -> Vec<CallId> {
         let holding = self.all.iter().filter(|(_, call)| !call.holding().is_empty());
         let mut holding: Vec<CallId> = holding.map(|(id, _)| *id).collect();

@@ -1,16 +1,17 @@
-//! Contender: one key of this process below a name, from the wish for it until it is known to be gone.
+//! Contender: one key of this process for a lock name, from before its put until it is known to be gone.
 //!
 //! ```text
-//! Pending ─sent─► Putting ─answered─► Waiting ─admitted, session fresh─► Held ─last body dropped─► Parting ─answered─► gone
+//! Pending ─sent─► Putting ─response─► Waiting ─admitted, session fresh─► Held ─last body dropped─► Parting ─response─► gone
 //!    ▲               │ │                 │                               │  ▲                         ▲
 //!    └nothing applied┘ │                 └──────no call wants it─────────┼──┼─────────────────────────┤
-//!                      └─no answer─► Unsettled ─barrier answered─────────┼──┼─────────────────────────┘
-//!                                                                        └──┘ handed over
+//!                      └no response► Unsettled ─barrier's response───────┼──┼─────────────────────────┘
+//!                                                                        └──┘ hand-over
 //! ```
 //!
-//! *Ahead* of it are the older contenders that may exclude it (rules P14, P37). That set only shrinks. It is read once, in the
-//! response to the put or later. A key that a watch reports deleted, or that another read does not show, is taken out, in whatever
-//! order that comes: the watch may overtake the response. A key that is out is gone for good; one that is in may be gone already.
+//! The set *ahead* contains the older contenders that may exclude it (rules P14, P37). The response to the put, or a later read,
+//! fills it once. After that it only shrinks: a key leaves it when a watch reports its deletion, or when another read does not
+//! return it. The order of these does not matter, so a watch may overtake the response. A key in the set may be gone already. A
+//! key that has left the set is gone for good.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,44 +27,44 @@ use crate::request::{Event, Kv};
 use crate::seat::{self, Mode, Seat};
 use crate::steps::step;
 
-/// How calls want a name: two calls that want it alike can use one key, one after the other.
+/// How a call wants a name. Calls with the same wish can use the same key, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wish {
     pub mode: Mode,
     pub ttl_secs: i64,
 }
 
-/// Where a contender is in its life.
+/// The state of a contender.
 #[derive(Debug, Default)]
 pub enum State {
-    /// It waits for its session's next transaction.
+    /// It waits for the next transaction of its session.
     #[default]
     Pending,
     /// Its put is under way.
     Putting,
-    /// Its put may have been applied or not: a barrier settles that (rule P10).
+    /// Its put may have been applied or not. A barrier settles that (rule P10).
     Unsettled,
     /// Its key exists and waits.
     Waiting,
     /// Calls hold it.
     Held(Ownership),
-    /// A guarded delete of its key waits to be sent, or is under way. Its seat stays taken until that is answered.
+    /// A guarded delete of its key waits to be sent, or is under way. Its seat stays taken until the response.
     Parting,
 }
 
-/// The older contenders that exclude it.
+/// The older contenders that may exclude it.
 #[derive(Debug)]
 pub struct Ahead {
-    /// By their keys, with their create revisions.
+    /// Their keys and create revisions.
     standing: BTreeMap<Vec<u8>, Revision>,
-    /// The highest revision at which any of them went, or was missed.
+    /// The highest revision at which one of them was deleted, or was missing from a read.
     at: Revision,
 }
 
-/// How far a contender, or its call with all its names, has come.
+/// How far a contender, or a whole group, has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// It is gone, or on its way out.
+    /// It is gone, or about to be deleted.
     Broken,
     Waits,
     Admitted,
@@ -80,77 +81,76 @@ pub enum Need {
 /// One key of this process.
 #[derive(Debug, Default)]
 pub struct Contender {
-    /// What the keys of its name begin with.
+    /// The prefix of the keys of its name.
     pub family: Key,
-    /// The session its key is, or will be, under.
+    /// The session whose lease its key is, or will be, attached to.
     pub session: SessionId,
     pub wish: Wish,
     pub seat: Seat,
-    /// The record of the call that it was put for.
+    /// The record of the call for which it was put.
     pub record: Arc<[u8]>,
-    /// The only call that it serves: a group, or a nested call. `None`: any call that wants the name alike.
+    /// The only call that it serves, which is a group or nested. `None`: any call with the same wish.
     pub bound: Option<CallId>,
-    /// The contenders whose keys its value lists: what the task of its nested call holds (rule P38).
+    /// The contenders that its value lists: those that the task of its nested call holds (rule P38).
     pub lists: Vec<ContenderId>,
-    /// How many contenders that wait, or may still be there, list this one.
+    /// The number of contenders that list this one and that wait, or may still exist.
     pub listed: usize,
-    /// A transaction that deletes it to cut a cycle is under way: until the response it is not granted.
+    /// A transaction that deletes it to break a cycle is under way. It is not granted before the response.
     pub aborts: bool,
-    /// It is one of a group.
     pub is_group: bool,
-    /// It is put in a transaction of its own, and only where no other key is (rule P11).
+    /// A single try: it is put in a separate transaction, and only if no other key exists (rule P11).
     pub tries: bool,
     pub state: State,
-    /// Its name goes on without it, because its session is lost or retired: it only remains until it is known to be deleted.
+    /// Its name goes on without it, because its session is lost or retired. It stays here until it is known to be deleted.
     pub detached: bool,
     /// The released call that waits until it is gone.
     pub confirms: Option<CallId>,
-    /// When it is read next, or begins to be watched.
+    /// When it is read next, or starts to be watched.
     pub read_at: Option<Moment>,
-    /// It stands in the line of reads.
+    /// True while it is in the line of reads.
     pub to_read: bool,
-    /// Named after its session's lease once its put is sent.
+    /// Set once the put is sent, because it contains the lease of the session.
     pub key: Option<Key>,
     /// The create revision of its key, once that is known to exist.
     pub created: Option<Revision>,
-    /// What is ahead, once that has been read.
+    /// What is ahead, once that was read.
     pub ahead: Option<Ahead>,
-    /// Deletions that a watch has reported before that: each key with its last one.
+    /// Deletions that a watch reported before that: each key with its last one.
     gone: BTreeMap<Vec<u8>, Revision>,
-    /// The oldest other key of the family, if the response to the put has shown one.
+    /// The oldest other key of the family, if the response to the put returned one.
     oldest: Option<Vec<u8>>,
-    /// The revision of a state in which nothing older excluded it: that stays true (rule P14).
+    /// The revision of a state in which nothing older excluded it. That stays true (rule P14).
     pub admitted: Option<Revision>,
-    /// The last mod revision known under this process's lease, from a write or a read; it guards the next write. `None`: a write had
-    /// no response, or another client may have written the key, so the next read includes its value and lease.
+    /// The last mod revision known under this process's lease, from a write or a read. It guards the next write. `None`: a write
+    /// had no response, or another client may have written the key. The next read then includes its value and lease.
     pub modified: Option<Revision>,
-    /// The last revision at which the key was known to be this process's: a watch may start there.
+    /// The last revision at which the key was known to be this process's. A watch may start there.
     seen: Option<Revision>,
 }
 
 impl Contender {
-    /// A wish for a key, to be put under a session for calls like this.
+    /// Makes a contender that has yet to be put.
     pub fn new(family: Key, session: SessionId, wish: Wish, seat: Seat) -> Self {
         Self { family, session, wish, seat, ..Self::default() }
     }
 
-    /// Its put is sent under this lease: its key is `<name>/<lease in hex><seat>` (rules P1, P37).
+    /// Names the key after the lease, because its put is being sent: `<name>/<lease in hex><seat>` (rules P1, P37).
     pub fn sent(&mut self, lease: LeaseId) {
         self.key = Some(format!("{}{lease:x}{}", self.family, self.seat).into());
         self.state = State::Putting;
     }
 
-    /// Its key, once that is known to exist.
+    /// Returns its key, once that is known to exist.
     pub fn incarnation(&self) -> Option<Incarnation> {
         Some((self.key.clone()?, self.created?))
     }
 
-    /// The lease that its key is, or was, attached to.
+    /// Returns the lease that its key is, or was, attached to.
     pub fn lease(&self) -> Option<LeaseId> {
         lease_of(self.key.as_ref()?.as_bytes())
     }
 
-    /// Returns true if it may be put, or waits, for a call of its name.
+    /// Returns true if it is being put, or waits, for a call of its name.
     pub fn is_in_line(&self) -> bool {
         !self.detached && !matches!(self.state, State::Held(_) | State::Parting)
     }
@@ -163,19 +163,19 @@ impl Contender {
         }
     }
 
-    /// How much of a transaction its put takes: the `whole` for a single try, or beside another of its name (rule P5).
+    /// Returns how much of a transaction its put takes: the `whole` for a single try, or if it is beside another key (rule P5).
     pub fn room(&self, whole: usize) -> Option<usize> {
         let alone = self.tries || matches!(self.seat, Seat::Nested { .. });
         matches!(self.state, State::Pending).then_some(if alone { whole } else { 1 })
     }
 
-    /// A call has it from now on. Returns the key as the call owns it; true if a read has to show whether others wait.
+    /// Makes a call its holder. Returns the key as the call owns it, and whether a read must show if others wait.
     pub fn grant(&mut self, now: Moment, call: CallId) -> Option<(OwnedKey, bool)> {
         let (key, created) = self.incarnation()?;
         let asks = match &mut self.state {
             State::Held(ownership) => ownership.add(now, call),
             _ => {
-                // Then the response to its put has shown no younger contender.
+                // The response to its put admitted it, and so showed no younger contender.
                 let alone = self.admitted.filter(|at| *at == created);
                 self.state = State::Held(Ownership::begin(now, call, alone));
                 (self.read_at, self.to_read) = (None, false);
@@ -187,7 +187,6 @@ impl Contender {
         Some((OwnedKey { key, created, revision, handover }, asks))
     }
 
-    /// It is to be deleted.
     pub fn part(&mut self) {
         self.state = State::Parting;
         (self.read_at, self.to_read) = (None, false);
@@ -201,17 +200,17 @@ impl Contender {
         if let State::Held(ownership) = &mut self.state { Some(ownership) } else { None }
     }
 
-    /// How calls hold it that have not lost it.
+    /// Returns the ownership, unless it is lost.
     pub fn held(&self) -> Option<&Ownership> {
         self.ownership().filter(|ownership| !ownership.lost)
     }
 
-    /// Returns true if it neither waits to be read nor is to be read at some moment.
+    /// Returns true if no read of it is wanted or scheduled.
     pub fn is_unread(&self) -> bool {
         self.read_at.is_none() && !self.to_read
     }
 
-    /// What it needs to know of its name. `observed`: it may be next; `guarded`: what its session holds is watched.
+    /// Returns what it needs to know. `observed`: it may be admitted next. `guarded`: its session's held keys are watched.
     pub fn need(&mut self, now: Moment, observed: bool, guarded: bool) -> Need {
         let due = self.read_at.take_if(|at| *at <= now).is_some();
         match &self.state {
@@ -220,11 +219,11 @@ impl Contender {
                 Need::Nothing
             }
             State::Waiting if due || self.ahead.is_none() => Need::Read,
-            // One of a group that is admitted waits for the others.
+            // An admitted contender of a group waits for the others.
             State::Waiting if self.admitted.is_none() || self.is_group => Need::Watch,
             State::Held(it) if it.lost => Need::Nothing,
             State::Held(it) if due && (guarded || it.asked.is_some()) => Need::Read,
-            // Its record cannot be written before.
+            // Its record cannot be written before that read.
             State::Held(_) if self.modified.is_none() && self.read_at.is_none() => Need::Read,
             State::Held(it) if due || it.since + SETTLED <= now => Need::Watch,
             State::Held(it) if !guarded => {
@@ -236,7 +235,7 @@ impl Contender {
         }
     }
 
-    /// When it has to be looked at next.
+    /// Returns when it next needs something.
     pub fn due(&self) -> Option<Moment> {
         match &self.state {
             State::Waiting => self.read_at,
@@ -245,12 +244,12 @@ impl Contender {
         }
     }
 
-    /// When the record of its holder is to be written, unless it is. Its mod revision, which guards the write, may have to be read first.
+    /// Returns when the record of its holder must be written; `None` while the mod revision that guards the write is unknown.
     pub fn record_due(&self) -> Option<Moment> {
         self.modified.and_then(|_| self.ownership()?.record_due())
     }
 
-    /// Returns true if those of its predecessors that count exclude it.
+    /// Returns true if it is excluded by those of its predecessors that `counts` accepts.
     pub fn is_excluded_by(&self, counts: impl Fn(&[u8]) -> bool) -> bool {
         let Some(ahead) = &self.ahead else { return false };
         let keys = ahead.standing.keys().inspect(|_| step()).map(Vec::as_slice);
@@ -262,12 +261,11 @@ impl Contender {
         self.modified = self.modified.max(Some(revision));
     }
 
-    /// Takes in what the response to its put shows at this revision: the oldest key of the family, or all of them. Returns true if it
-    /// shows others.
+    /// Takes in the response to its put: the oldest key of the family, or all of them. Returns true if there are others.
     pub fn placed(&mut self, revision: Revision, found: &[Kv]) -> bool {
         let key = self.key.clone().unwrap_or_default();
         let own = key.as_bytes();
-        // Its key was not there before, unless another client has put it: then it is seen here, or at the next read.
+        // The key was new, unless another client had put it. Then this response shows that, or the next read.
         let shown = found.iter().find(|kv| kv.key == own).map(|kv| kv.create_revision);
         let created = shown.unwrap_or(revision);
         (self.created, self.state) = (Some(created), State::Waiting);
@@ -275,7 +273,7 @@ impl Contender {
         let there = found.is_empty() || shown.is_some();
         let is_other = |kv: &&Kv| kv.key != own && contends(&self.family, &kv.key);
         self.oldest = found.iter().find(is_other).map(|kv| kv.key.clone());
-        // A watch may have seen it deleted before its put was answered: then a read finds out.
+        // If a watch has reported its deletion before this response, a read finds out.
         if there && self.gone.get(own).is_none_or(|deleted| *deleted <= created) {
             self.seen = Some(revision);
             self.read(revision, found);
@@ -283,7 +281,7 @@ impl Contender {
         self.oldest.is_some()
     }
 
-    /// Takes in all keys of its family, as a read at this revision shows them, or all that are older.
+    /// Takes in a read of its family at this revision: all keys, or all that are older.
     pub fn read(&mut self, revision: Revision, found: &[Kv]) {
         let Some(created) = self.created else { return };
         let mode = self.wish.mode;
@@ -307,7 +305,7 @@ impl Contender {
         self.admit();
     }
 
-    /// Takes in that a key was deleted at this revision. Returns true if that was a predecessor (rule P14).
+    /// Takes in that a key was deleted at this revision. Returns true if it was a predecessor (rule P14).
     pub fn deleted(&mut self, key: &[u8], revision: Revision) -> bool {
         let Some(ahead) = &mut self.ahead else {
             let at = self.gone.entry(key.to_vec()).or_insert(revision);
@@ -323,7 +321,7 @@ impl Contender {
         is_ahead
     }
 
-    /// Admits it if the predecessors that are left do (rules P21, P37).
+    /// Admits it unless a remaining predecessor excludes it (rules P21, P37).
     fn admit(&mut self) {
         let excluded = self.is_excluded_by(|_| true);
         if let Some(ahead) = self.ahead.as_mut().filter(|_| !excluded) {
@@ -332,7 +330,7 @@ impl Contender {
         }
     }
 
-    /// The key that the next read shows with its value: its own if that may have been written, else the oldest predecessor.
+    /// Returns the key whose value the next read includes: its own if that may have changed, else the oldest predecessor.
     pub fn key_to_read(&self) -> Option<&[u8]> {
         match &self.ahead {
             _ if self.modified.is_none() => self.key.as_deref().map(str::as_bytes),
@@ -344,13 +342,13 @@ impl Contender {
         }
     }
 
-    /// What is watched for it, with the first revision: while it waits, all keys of the family, or the predecessor just ahead if
-    /// there are more than `near`, since a watch brings an event for each key (rule P15). While it is held, all keys of its
-    /// session below the name, which begin alike (rule P18).
+    /// Returns the prefix to watch, and the first revision. While it waits: the whole family, or only the predecessor just ahead
+    /// if there are more than `near`, because each key costs an event (rule P15). While it is held: all keys of its session under
+    /// the name (rule P18).
     pub fn watched(&self, near: usize) -> Option<(Key, Revision)> {
         match (&self.state, &self.ahead) {
             (State::Waiting, Some(Ahead { standing, at })) => {
-                // A permit may come free, and a reader be let in, long before the last of those before it has gone.
+                // A permit may become free, or a reader be admitted, long before the predecessor just ahead is gone.
                 let far = standing.len() > near && self.wish.mode == Mode::Exclusive;
                 let last = standing.iter().max_by_key(|(_, born)| **born).filter(|_| far);
                 let last = last.and_then(|(key, _)| std::str::from_utf8(key).ok());
@@ -365,10 +363,10 @@ impl Contender {
         }
     }
 
-    /// Compares its key with the keys that a read at `revision` shows. Returns how it was lost, if it was. If the read does not show
-    /// that, `modified` is `None` after it.
+    /// Compares its key with those that a read at `revision` returned. Returns the cause if it was lost. If the read cannot tell,
+    /// sets `modified` to `None`.
     ///
-    /// An unknown mod revision may come from a write of this process whose response was lost, so only the lease decides.
+    /// If the mod revision is unknown, only the lease decides: a lost response may have been to a write of this process.
     pub fn compare(&mut self, revision: Revision, found: &[Kv]) -> Option<LossCause> {
         let (key, created) = (self.key.as_ref()?.as_bytes(), self.created?);
         let Some(kv) = found.iter().find(|kv| kv.key == key) else {
@@ -378,7 +376,7 @@ impl Contender {
             return Some(LossCause::Overwritten);
         }
         self.seen = self.seen.max(Some(revision));
-        // The last write is known, or it is later than the read.
+        // The key is as last written, or the last write is later than the read.
         let is_known = |last| last == kv.mod_revision || last > revision;
         match kv.lease {
             _ if self.modified.is_some_and(is_known) => {}
@@ -389,7 +387,7 @@ impl Contender {
         None
     }
 
-    /// How it was lost, if it was, as an event of its key shows that is not of an earlier incarnation (rule P14).
+    /// Returns the cause if this event of its key means that it was lost. Events of earlier incarnations do not count (rule P14).
     pub fn lost_by(&self, event: &Event) -> Option<LossCause> {
         let created = self.created?;
         match event {
@@ -402,7 +400,7 @@ impl Contender {
         }
     }
 
-    /// Whether a key of another process waits behind it, which is held (rule P23). What this process has there goes soon.
+    /// Returns true if a key of another process waits behind this held one (rule P23). Other keys of this process do not count.
     pub fn is_contended(&self, keys: &[Kv], is_ours: impl Fn(&[u8]) -> bool) -> bool {
         let mode = self.wish.mode;
         let mut contenders = keys.iter().filter(|kv| contends(&self.family, &kv.key));

@@ -1,8 +1,9 @@
-//! Deadlock: finds a cycle of calls that wait for each other (rule P38).
+//! Deadlock detection: finds cycles of calls that wait for each other (rule P38).
 //!
-//! The key by which a nested call waits lists the keys that its task holds. A search goes backwards: from the keys that a task holds
-//! to the younger contenders that wait for them, to what the tasks of those hold, and so on. It has found a cycle once it comes to a
-//! key that the call itself waits for. What it has read may be out of date: the abort proves the cycle, or does nothing.
+//! The value of a nested call's waiting key lists the keys that its task holds. A search follows the waits backwards: from the
+//! keys that a task holds to the younger contenders that wait for them, to the keys that the tasks of those hold, and so on. It
+//! has found a cycle when it reaches a key that the call itself waits for. Its reads may be out of date: the abort proves the
+//! cycle, or does nothing.
 //!
 //! A cycle inside the process needs no reads. A walk finds it when the call that closes it begins to wait.
 
@@ -24,81 +25,81 @@ use crate::seat::{Mode, Seat};
 use crate::steps::step;
 use crate::transactions;
 
-/// How long a nested call waits before it has a key of its own; and how long between its searches.
+/// How long a nested call waits before it puts its own key, and the time between its searches.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Searches begin together, once in this time, so that they share transactions.
+/// Searches begin at multiples of this, so that they share transactions.
 const TOGETHER: Duration = Duration::from_millis(75);
 
-/// How many waits a cycle may have.
+/// The most waits in a row that a search follows.
 const DEPTH: usize = 16;
 
-/// Keys that one search follows at most.
+/// The most keys that a search follows.
 const KEYS: usize = 2048;
 
-/// From then on the youngest call of a cycle aborts.
+/// How long a call waits before it aborts as the youngest of its cycle.
 const YOUNGEST: Duration = Duration::from_secs(2);
 
-/// From then on any call of a cycle does.
+/// How long any other call of a cycle waits before it aborts.
 const ANY: Duration = Duration::from_secs(4);
 
-/// Calls that the walk inside the process comes to at most.
+/// The most calls that the walk inside the process visits.
 const WALK: usize = 64;
 
-/// When a nested call that waits now puts a key of its own, or looks for a cycle again.
+/// Returns when a nested call that waits now next puts its own key, or searches for a cycle.
 pub fn next_search(now: Moment) -> Moment {
     (now + STEP).rounded_up(TOGETHER)
 }
 
-/// A search for a cycle of one waiting call. It wants ranges read, and takes what they show.
+/// A search for a cycle through one waiting call. It requests ranges, and takes in their keys.
 #[derive(Debug, Default)]
 pub struct Search {
-    /// What all names begin with.
+    /// The prefix of all names.
     prefix: Key,
     /// The keys by which the call waits.
     own: Vec<Incarnation>,
-    /// All keys that it has come to.
+    /// All keys that it has reached.
     nodes: BTreeMap<Incarnation, Node>,
-    /// Those whose waiters are looked for next, once their families are read; none once it is over.
+    /// The keys whose waiters it looks for next, once their families are read. Empty once the search is over.
     frontier: Vec<Incarnation>,
     depth: usize,
     /// The families of all these keys, and what was read of them.
     families: BTreeSet<Key>,
     read: BTreeMap<Key, Vec<Kv>>,
-    /// The families that are to be read, up to [`Self::CONTENDERS`] keys of each. The caller takes them out.
+    /// The families to read, up to [`Self::CONTENDERS`] keys each. The caller removes them.
     pub wanted: Vec<Key>,
-    /// It has left keys out, and so may have missed a cycle.
+    /// True if it has left out keys, and so may have missed a cycle.
     is_bounded: bool,
     cycle: Option<Cycle>,
 }
 
-/// How a search came to a key.
+/// How a search reached a key.
 #[derive(Debug)]
 struct Node {
-    /// The key before. `None`: the task of the call holds this one.
+    /// The previous key on the way. `None`: the task of the call holds this key.
     from: Option<Incarnation>,
-    /// This one waits for the one before, and was written last at this revision. `None`: the one before lists it.
+    /// The mod revision of this key, if it waits for the previous one. `None`: the previous key lists this one.
     waits: Option<Revision>,
 }
 
-/// A cycle: the call waits for the first blocker, and its task holds the last one.
+/// A cycle. The call waits for the first blocker, and its task holds the last one.
 #[derive(Debug)]
 pub struct Cycle {
-    /// All keys on it, in the order in which they wait, beginning with the call's own.
+    /// All its keys in the order of the waits, beginning with the call's own.
     pub keys: Vec<Incarnation>,
-    /// The keys that keep the call before them waiting.
+    /// The keys for which the previous ones wait.
     blockers: Vec<Key>,
-    /// How long the call has waited at least when it aborts.
+    /// The shortest wait of the call before it aborts.
     pub patience: Duration,
-    /// Deletes the keys by which the call waits if the whole cycle still stands, and reads the blockers.
+    /// Deletes the keys by which the call waits if the whole cycle still exists, and reads the blockers.
     pub abort: Txn,
 }
 
 impl Search {
-    /// Contenders of a name that a search reads at most, the oldest.
+    /// The most contenders of a name that a search reads, the oldest.
     pub const CONTENDERS: u32 = 512;
 
-    /// Begins a search for a call that waits by `own` and whose task holds `held`; `prefix`: what all names begin with.
+    /// Begins a search for a call that waits by `own` and whose task holds `held`.
     pub fn new(prefix: &str, own: Vec<Incarnation>, held: Vec<Incarnation>) -> Self {
         let mut search = Self { prefix: prefix.into(), own, ..Self::default() };
         for key in held {
@@ -107,7 +108,7 @@ impl Search {
         search
     }
 
-    /// Begins a search for the call whose waiting key etcd has shown, as far as its value tells what it waits by and holds.
+    /// Begins a search for a call of which only the waiting key is known, with the keys that its value lists.
     pub fn of_waiter(prefix: &str, kv: &Kv) -> Self {
         let key = (String::from_utf8_lossy(&kv.key).into(), kv.create_revision);
         let held: Vec<Incarnation> = std::iter::once(key).chain(listed_by(kv)).collect();
@@ -115,7 +116,7 @@ impl Search {
         Self::new(prefix, own.cloned().collect(), held)
     }
 
-    /// Takes in the contenders of a family: the cycle, if it has found one.
+    /// Takes in the contenders of a family. Returns the cycle, if it has found one.
     pub fn answered(&mut self, family: &Key, found: Vec<Kv>) -> Option<Cycle> {
         self.is_bounded |= found.len() >= Self::CONTENDERS as usize;
         if self.families.contains(family) {
@@ -131,7 +132,7 @@ impl Search {
         self.cycle.take()
     }
 
-    /// Goes on from all keys of the frontier to those that wait for them, and to what these list.
+    /// Goes on from the keys of the frontier to those that wait for them, and to the keys that these list.
     fn advance(&mut self) {
         let frontier = std::mem::take(&mut self.frontier);
         if self.depth == DEPTH {
@@ -160,7 +161,7 @@ impl Search {
         self.read = read;
     }
 
-    /// The search comes to a key: if that excludes one of the call, it has found a cycle. Returns true if it goes on.
+    /// Adds a key to the search. If it excludes a key of the call, there is a cycle. Returns true if the key is new.
     fn reach(&mut self, key: Incarnation, node: Node) -> bool {
         step();
         let family = family_of(&key.0).filter(|family| family.starts_with(&*self.prefix));
@@ -173,7 +174,7 @@ impl Search {
             self.families.insert(family.into());
             self.wanted.push(family.into());
         }
-        // What waits for a waiting key waits for the one before too, if that excludes all.
+        // What waits for this waiting key also waits for the previous one, if that excludes every mode.
         let before = node.from.as_ref().filter(|_| node.waits.is_some());
         if before.is_none_or(|(before, _)| seat_of(before).mode() != Mode::Exclusive) {
             self.frontier.push(key.clone());
@@ -185,8 +186,8 @@ impl Search {
         true
     }
 
-    /// The cycle whose first blocker is this key. Of a waiting key the abort compares what was read; of one that a task holds the
-    /// incarnation says enough, because the key that lists it goes before a hand-over.
+    /// Returns the cycle whose first blocker is this key. The abort compares the mod revisions of waiting keys. For held keys the
+    /// create revision suffices, because a key that lists a held one is deleted before a hand-over.
     fn cycle_from(&self, blocker: &Incarnation) -> Cycle {
         let own = self.own.first();
         let mut cycle = Cycle {
@@ -197,7 +198,7 @@ impl Search {
         };
         let created = |(key, created): &Incarnation| Compare::Created(key.clone(), *created);
         cycle.abort.when = self.own.iter().map(created).collect();
-        // A waiting key blocks no call if it only lists the key before it on the way.
+        // A waiting key that only lists the previous key blocks no call.
         let (mut next, mut blocks) = (self.nodes.get_key_value(blocker), true);
         while let Some((key, node)) = next {
             if blocks {
@@ -223,14 +224,14 @@ fn seat_of(key: &str) -> Seat {
     Seat::of_key(key.as_bytes())
 }
 
-/// Whether a key excludes another one.
+/// Returns true if the older key excludes the younger one.
 fn excludes((older, born): &Incarnation, younger: &str, created: Revision) -> bool {
     let same = *born < created && family_of(older) == family_of(younger);
     same && seat_of(younger).mode().is_excluded_by(seat_of(older))
 }
 
 impl Cycle {
-    /// The blockers with their records, as the answer to the abort shows them.
+    /// Returns the blockers with their records, which the response to the abort contains.
     pub fn blocked_by(&self, answer: TxnAnswer) -> Arc<[Blocker]> {
         let record = |kv: Option<Kv>| kv.map_or_else(Arc::default, |kv| kv.value.into());
         let blocker = |(key, kv): (&Key, _)| Blocker { key: key.clone(), record: record(kv) };
@@ -241,9 +242,9 @@ impl Cycle {
 /// The searches of this process.
 #[derive(Debug, Default)]
 pub struct Searches {
-    /// Those that are not over, each for a call that waits.
+    /// The searches that are not over, each for a waiting call.
     pub all: BTreeMap<CallId, Search>,
-    /// The families that they want.
+    /// The families to read for them.
     pub reads: Line<(CallId, Key)>,
     was_bounded: bool,
 }
@@ -255,7 +256,7 @@ impl Searches {
         self.go_on(call);
     }
 
-    /// Has read what a search wants; if it is over, forgets it.
+    /// Queues the reads that a search wants; if it is over, removes it.
     fn go_on(&mut self, call: CallId) {
         let Some(search) = self.all.get_mut(&call) else { return };
         match search.frontier.is_empty() {
@@ -266,17 +267,17 @@ impl Searches {
         }
     }
 
-    /// The next reads, if one transaction of them may be sent.
+    /// Returns the next reads, if a transaction of them may be sent.
     pub fn next_reads(&mut self) -> Option<(Vec<(CallId, Key)>, Txn)> {
         let all = &self.all;
-        // As two keys: 32 ranges with values go in one transaction.
+        // Counted as two keys, so that a transaction has at most 32 ranges with values.
         let reads = self.reads.next(|(call, _)| all.contains_key(call).then_some(2))?;
         let range = |family| transactions::oldest(family, Search::CONTENDERS, true);
         let then = reads.iter().map(|(_, family)| range(family)).collect();
         Some((reads, Txn { then, ..Txn::default() }))
     }
 
-    /// Reads were answered, or not: the cycles that were found, and whether a search has reached a bound for the first time.
+    /// Takes in the result of reads. Returns the cycles found, and whether a search has reached a limit for the first time.
     pub fn answered(
         &mut self,
         reads: Vec<(CallId, Key)>,
@@ -285,13 +286,13 @@ impl Searches {
         self.reads.done(reads.len(), result.is_ok());
         let answers = match result {
             Ok(answer) => answer.answers,
-            // One range that this process may not read fails all: they are sent again in halves.
+            // If this process may not read one of the ranges, all fail. They are sent again in halves.
             Err(Failure::Refused(Refusal::PermissionDenied, _)) if reads.len() > 1 => {
                 let keys = reads.len();
                 self.reads.again(reads, Some(keys));
                 return (Vec::new(), false);
             }
-            // What was not read shows nothing.
+            // A failed read shows no keys.
             Err(_) => vec![Vec::new(); reads.len()],
         };
         let (mut cycles, was_bounded) = (Vec::new(), self.was_bounded);
@@ -306,8 +307,8 @@ impl Searches {
     }
 }
 
-/// The cycle inside the process that a nested call closes, if it does. The walk leads forwards: from the names of the call to the calls
-/// that hold them, or are about to, and to what the tasks of those wait for. The task of the call itself holds the last.
+/// Returns the cycle inside the process that a nested call closes. The walk follows the waits forwards: from the names of the
+/// call to the calls that hold them, or soon will, and to what their tasks wait for. The task of the call itself holds the last.
 pub fn cycle_here(
     call: CallId,
     now: Moment,
@@ -343,7 +344,7 @@ pub fn cycle_here(
     None
 }
 
-/// The calls of this process that keep a call of this mode from a name.
+/// Returns the calls of this process that keep a call of this mode from a name.
 fn ahead_at<'a>(
     name: &'a Name,
     mode: Mode,

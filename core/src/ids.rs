@@ -1,4 +1,4 @@
-//! Ids, names and keys; and how the keys and values that etcd has are written and read.
+//! Ids, names and keys, and the text format of the keys and values stored in etcd.
 
 use std::fmt;
 use std::num::NonZeroI64;
@@ -27,85 +27,84 @@ macro_rules! ids {
 }
 
 ids! {
-    /// One call for locks, from the moment it is made until its locks are released.
+    /// One call for locks, from its arrival until its locks are released.
     CallId,
     /// One exchange with etcd.
     RequestId,
     /// One watch.
     WatchId,
-    /// One session of this process, known before etcd has granted its lease.
+    /// One session of this process. The id exists before etcd grants the lease.
     #[derive(Default)]
     SessionId,
 }
 
-/// One name of this process, as long as calls or contenders refer to it: its place among all names.
+/// One lock name, while a call or a contender of this process refers to it. The number is its index in the list of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameId(pub usize);
 
-/// One contender of this process: its name, and a number that is never used again.
+/// One contender of this process: its name, and a number that is never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContenderId {
     pub number: u64,
     pub name: NameId,
 }
 
-/// The contenders of one call, which are put in one transaction (rule P13).
+/// The contenders of one call. One transaction puts them (rule P13).
 pub type Unit = Arc<[ContenderId]>;
 
 /// An etcd lease id.
 pub type LeaseId = i64;
 
-/// A key of ours, or a lock name with its prefix: always text, because names are escaped.
+/// A key of this process, or a lock name with its prefix. It is always text, because names are escaped.
 pub type Key = Arc<str>;
 
-/// An etcd store revision; never 0, which etcd uses for "no such key".
+/// An etcd store revision. It is never 0, which etcd uses for "no such key".
 pub type Revision = NonZeroI64;
 
-/// A key in one incarnation: keys are used again (rule P14).
+/// A key with its create revision, because keys are reused (rule P14).
 pub type Incarnation = (Key, Revision);
 
-/// Whether a key contends for the name of this family: a direct child of it, with no further `/` (rule P2).
+/// Returns true if a key is a direct child of the family, and so contends for its name (rule P2).
 pub fn contends(family: &str, key: &[u8]) -> bool {
     key.strip_prefix(family.as_bytes()).is_some_and(|child| !child.contains(&b'/'))
 }
 
-/// The lease that a key is named after, if it is one of ours.
+/// Returns the lease in a key's name, if the key has the form of ours.
 pub fn lease_of(key: &[u8]) -> Option<LeaseId> {
     let child = key.rsplit(|byte| *byte == b'/').next()?;
     let hex = std::str::from_utf8(child).ok()?.split('.').next()?;
     LeaseId::from_str_radix(hex, 16).ok()
 }
 
-/// The family a key is a direct child of: everything up to its last `/`, that included; `None` if it has none.
+/// Returns the part of a key up to and including its last `/`; `None` if it does not contain one.
 pub fn family_of(key: &str) -> Option<&str> {
     key.get(..=key.rfind('/')?)
 }
 
-/// What all session keys begin with: `<prefix without its last "/">%s/`. `%s` can come out of no name, because
-/// every escape is `%` and two hex digits (rule P10b).
+/// Returns the start of all session keys: `<prefix without its last "/">%s/`. No lock name contains `%s`, because names are
+/// escaped as `%` and two hex digits (rule P10b).
 pub fn session_root(prefix: &str) -> String {
     format!("{}%s/", prefix.strip_suffix('/').unwrap_or(prefix))
 }
 
-/// The session key of a lease.
 pub fn session_key(root: &str, lease: LeaseId) -> Key {
     format!("{root}{lease:x}").into()
 }
 
-// The value of a key is its call's record, a JSON object that people read. For deadlock detection one more field ends it, in a form
-// that needs no JSON library: `"keys":[["<key>",<create revision>],…]` (rule P38).
+// A key's value is the record of its call, a JSON object for people. For deadlock detection the object ends with one more field,
+// in a fixed form that needs no JSON library: `"keys":[["<key>",<create revision>],…]` (rule P38).
 const KEYS: &str = ",\"keys\":[[\"";
 const REVISION: &str = "\",";
 const BETWEEN: &str = "],[\"";
 const END: &str = "]]}";
 
-/// Bytes of one list: a full bundle stays below the 512 KiB of rule P6. Keys that have no room are not followed by a search.
+/// The most bytes of one list, so that a full transaction stays below 512 KiB (rule P6). Searches miss keys beyond that.
 const ROOM: usize = 8192;
 
-/// Keys that a value lists as held.
+/// The most held keys that a value lists.
 pub const HELD: usize = 64;
 
-/// A call's record, with other keys of its task: those it holds, and those of its group, which are as old as the key (`None`).
+/// Appends other keys of the call's task to its record. Keys of its group have `None`: they share this key's create revision.
 pub fn value_of(record: &Arc<[u8]>, keys: &[(Key, Option<Revision>)]) -> Arc<[u8]> {
     let plain = keys.iter().filter(|(key, _)| !key.contains(['"', '\\']));
     let entry = |(key, created): &(Key, Option<Revision>)| {
@@ -125,7 +124,7 @@ pub fn value_of(record: &Arc<[u8]>, keys: &[(Key, Option<Revision>)]) -> Arc<[u8
     }
 }
 
-/// The other keys of a task that the value of its key lists. Those of its group have the create revision of the key.
+/// Returns the other keys of the task that a value lists. Those of its group get the create revision of the key itself.
 pub fn listed_by(kv: &Kv) -> Vec<Incarnation> {
     let object = str::from_utf8(&kv.value).ok().and_then(|value| value.strip_suffix(END));
     let list = object.and_then(|object| object.rsplit_once(KEYS));

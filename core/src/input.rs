@@ -1,4 +1,4 @@
-//! Input: commands of callers and events of etcd, and the settings a core is made with.
+//! Input of the core: commands of callers, events from etcd, and the core's settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,104 +8,104 @@ use crate::moment::Moment;
 use crate::request::{Cause, Event, Failure, Response};
 use crate::seat::Mode;
 
-/// What a core is made with.
+/// The settings of a core.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What all keys begin with; ends in `/`.
+    /// The prefix of all keys; ends in `/`.
     pub prefix: Arc<str>,
-    /// How long a call waits for an etcd that is lost.
+    /// The longest time a call waits while etcd is lost.
     pub connect_timeout: Duration,
-    /// Why a call is refused that etcd has not served in time, if no exchange has failed.
+    /// The error of a call that etcd has not served in time, if no exchange has failed.
     pub silence: Cause,
-    /// What a call's record says once the call has held its lock for a second, after it had waited for so long.
+    /// Returns the record for a call that has held its lock for a second. The duration is how long the call had waited.
     pub describe: fn(&[u8], Duration) -> Arc<[u8]>,
-    /// Keys under one session, in whatever state; `None`: any number. A user's puts cost more with each of them (rule P27).
+    /// The most keys under one session; `None`: no limit. Without root rights each key makes puts more expensive (rule P27).
     pub keys_per_session: Option<usize>,
-    /// With more predecessors than this a contender watches only the last of them, since each brings an event (rule P15).
+    /// The most predecessors for which a contender watches the family. Beyond, it watches only the one just ahead (rule P15).
     pub near: usize,
-    /// Calls that may wait at a time; `None`: any number. Single tries do not count, nested calls are let in.
+    /// The most calls that may wait at a time; `None`: no limit. Single tries do not count, and nested calls always may wait.
     pub max_waiters: Option<usize>,
-    /// What calls bring is sent at the next tick, which [`next_timeout`](crate::Core::next_timeout) then wants at once. For where
-    /// requests leave by a thread that has to wake up first: all that comes meanwhile goes with them (rule P7).
+    /// True if a command sends nothing itself. The next tick does, and [`next_timeout`](crate::Core::next_timeout) then asks for
+    /// one at once. Meant for a sender thread that must wake up first: what arrives meanwhile joins the transaction (rule P7).
     pub defers: bool,
-    /// Seeds the jitter, so that processes do not act in step.
+    /// The seed of the jitter, so that processes do not act in step.
     pub seed: u64,
 }
 
-/// What happens to a core.
+/// A command or an event.
 #[derive(Debug)]
 pub enum Input {
     /// A call wants its names.
     Acquire(Acquire),
-    /// The caller of a waiting call has gone away.
+    /// The caller of a waiting call is gone.
     Cancel(CallId),
     /// The body of a call has been dropped. If `fenced`, its keys are not handed over (rule P22).
     Release { call: CallId, how: Release, fenced: bool },
-    /// Open a session of this TTL and report it: etcd can be reached, and this process may write there.
+    /// Opens a session with this TTL, which proves that etcd is reachable and lets this process write there.
     Warm { call: CallId, ttl_secs: i64 },
-    /// etcd answered a request, or did not.
+    /// A request of the core ended, with a response or without.
     Answer { request: RequestId, result: Result<Response, Failure> },
-    /// etcd has not answered since the first exchange began then: only renewals are sent until [`Back`](Self::Back), and
-    /// calls are refused once they and the outage have lasted for the connect time-out. It may come again with another cause.
+    /// etcd has been silent since this moment. Only renewals are sent until [`Back`](Self::Back). A call is refused once both its
+    /// wait and the silence have lasted for the connect time-out. May come again with another cause.
     Lost { since: Moment, cause: Option<Cause> },
-    /// etcd answers again, or over a new connection. It may have been wiped, so leases with bodies are renewed first.
+    /// etcd responds again, or there is a new connection. etcd may have been wiped, so leases with bodies are renewed first.
     Back,
-    /// etcd has lost its history, or is another cluster than before: all locks that were granted until now are lost (rule P35).
+    /// etcd has lost its history, or is another cluster than before. All locks granted until now are lost (rule P35).
     Wiped,
-    /// A watch reported a change. `None`: the revision it was to start from is compacted: read again, watch again (rule P16).
+    /// A watch reported a change. `None`: its first revision is compacted, so the name is read and watched again (rule P16).
     Watch { watch: WatchId, event: Option<Event> },
-    /// An operator asks the holding call to give its locks up (rule P40). They stay its own until it releases them.
+    /// An operator asks a holding call to give up its locks (rule P40). The call keeps them until it releases them.
     Kick(CallId),
-    /// No new locks; bodies may run until then.
+    /// Refuse new locks. Bodies may run until then.
     Shutdown { until: Moment },
-    /// Check all held names now: the test kit asks for what happens by itself after a second of holding (rule P18).
+    /// Check all held names now, not only after a second of holding (rule P18). For the test kit.
     Inspect,
     /// Time has passed.
     Tick,
 }
 
-/// When the keys of a call go whose body has gone, unless another call takes them over.
+/// When the keys of a released call are deleted, unless another call takes them over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// At once; and the caller waits for the confirmation.
+    /// At once, and the caller waits for the confirmation.
     Confirmed,
-    /// At once; the caller has gone.
+    /// At once, and no caller waits.
     Unconfirmed,
-    /// In a moment, so that the next call of this process finds them still held; at once where others want them.
+    /// After a moment, so that the next call of this process takes them over; at once if other processes want them.
     Lingering,
-    /// Not with its session: they are on a lease of their own (rule P39). Comes only during a shutdown.
+    /// Not with their session: they are now on a separate lease (rule P39). Occurs only during a shutdown.
     Moved,
 }
 
-/// How long a call queues for its lock.
+/// How long a call waits for its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// One try, which waits for no holder; and for etcd at most for the connect time-out.
+    /// A single try. It waits for no holder, and for etcd at most for the connect time-out.
     Once,
-    /// At most this long.
+    /// At most for this time.
     For(Duration),
-    /// Until it is served.
+    /// Until it is granted.
     Forever,
 }
 
-/// A call that wants names: all of them, or none (rule P13).
+/// A call for its names: it gets all of them or none (rule P13).
 #[derive(Debug)]
 pub struct Acquire {
     pub call: CallId,
-    /// At most [`NAMES`](crate::NAMES), each once, without a trailing `/`.
+    /// At most [`NAMES`](crate::NAMES), without duplicates and without a trailing `/`.
     pub names: Vec<Key>,
     pub ttl_secs: i64,
-    /// How it shares all its names.
+    /// The mode for all its names.
     pub mode: Mode,
     pub wait: Wait,
     /// The holder record.
     pub record: Arc<[u8]>,
-    /// The calls whose locks the calling task holds; where there are any, the call is nested.
+    /// The calls whose locks the calling task holds. If there are any, the call is nested.
     pub holds: Vec<CallId>,
 }
 
 impl Acquire {
-    /// A call without names waits until a session of its TTL is open.
+    /// Makes a call without names. It waits until a session with its TTL is open.
     pub(crate) fn of_session(call: CallId, ttl_secs: i64) -> Self {
         let (mode, wait, record) = (Mode::Exclusive, Wait::Forever, Arc::default());
         Self { call, names: Vec::new(), ttl_secs, mode, wait, record, holds: Vec::new() }

@@ -1,12 +1,12 @@
-//! The core of etcd-locked: every decision about every lock of a process, as values in and values out.
+//! Core of etcd-locked: makes every decision about the locks of one process, with values as input and output.
 //!
-//! It awaits nothing, reads no clock and opens no socket. The contract is one loop: [`Core::handle`] one [`Input`], drain
-//! [`Core::poll`] until it returns `None`, and call again at [`Core::next_timeout`] at the latest. The engine of `etcd-locked`
-//! runs it against etcd; the simulator runs it against anything.
+//! It awaits nothing, reads no clock and opens no socket. Its caller runs one loop: pass an [`Input`] to [`Core::handle`], call
+//! [`Core::poll`] until it returns `None`, and call `handle` again by [`Core::next_timeout`]. The engine of `etcd-locked` runs
+//! this loop against etcd, the simulator against a model of etcd.
 //!
-//! Rule numbers (P1 …) are those of `PROTOCOL.md`.
+//! `PROTOCOL.md` defines the rules (P1 …) that comments cite.
 
-// What other crates may use is the table of exports below. What its name explains has no comment.
+// Other crates may use the exports listed below. An item that its name explains has no comment.
 #![allow(unreachable_pub, missing_docs)]
 
 mod call;
@@ -53,5 +53,5 @@ pub use {
     steps::taken,
 };
 
-/// Names one call may have: they are put in one transaction, which leaves room for others (rules P6, P13).
+/// The most names of one call. One transaction puts them all, and has room left for other calls (rules P6, P13).
 pub const NAMES: usize = 32;

@@ -1,4 +1,4 @@
-//! Moments, as the time since boot; and the deadline of a session, one atomic that callers read before every poll (rule P28).
+//! Moments, counted from boot, and the deadline of a session: one atomic that callers read before every poll (rule P28).
 
 use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
@@ -7,23 +7,21 @@ use std::time::Duration;
 
 use crate::loss::LossCause;
 
-/// A point in time: how long after boot, suspended time included (rule P29).
-// In nanoseconds, enough for 584 years; never zero, so that an `Option` of one is no larger: each waiting call has several.
+/// A point in time, as the time since boot, suspended time included (rule P29).
+// In nanoseconds, which last for 584 years. Never zero, so that an `Option` is no larger: each waiting call has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(NonZeroU64);
 
 impl Moment {
-    /// The moment this long after boot.
     pub fn after_boot(elapsed: Duration) -> Self {
         Self::of(nanos(elapsed))
     }
 
-    /// How long after boot.
     pub fn since_boot(self) -> Duration {
         Duration::from_nanos(self.0.get())
     }
 
-    /// The first moment not before this one that is a multiple of this time: what is due about then is due together.
+    /// Rounds up to a multiple of `to`, so that what is due at about the same time is due together.
     pub fn rounded_up(self, to: Duration) -> Self {
         let to = nanos(to).max(1);
         Self::of(self.0.get().div_ceil(to).saturating_mul(to))
@@ -48,7 +46,7 @@ impl Sub<Duration> for Moment {
     }
 }
 
-/// The time between two moments; zero, if the second is not earlier.
+/// The time between two moments; zero if the second is the later one.
 impl Sub for Moment {
     type Output = Duration;
     fn sub(self, earlier: Self) -> Duration {
@@ -56,37 +54,36 @@ impl Sub for Moment {
     }
 }
 
-/// The local stop time of a session: until when its locks may be relied on; then how they were lost.
+/// The local stop time of a session, and how the session was lost once it is.
 ///
-/// A loss is absorbing, and its first cause stands: the first reader past the stop time swaps in [`LossCause::Expired`], and only a
-/// stop time that is still ahead is moved on. So a late answer cannot revive what a body has seen end.
-// A cause is kept as its number, which as a stop time is long past.
+/// A loss is final, and its first cause stands. The first reader past the stop time stores [`LossCause::Expired`], and a stop
+/// time that has passed is never extended. So a late response cannot revive a lock that a body has seen lost.
+// A cause is stored as its number, which would be a stop time just after boot.
 #[derive(Debug)]
 pub struct Deadline(AtomicU64);
 
 impl Deadline {
-    /// Ends at this moment.
     pub fn new(stop: Moment) -> Self {
         Self(AtomicU64::new(stop.0.get()))
     }
 
-    /// How the session was lost, if it can no longer be relied on; from the first cause on it stays so.
+    /// Returns how the session was lost, if it was. The result never changes once it is a cause.
     pub fn lost(&self, now: Moment) -> Option<LossCause> {
         self.lose_if(LossCause::Expired, |stop| now.0.get() >= stop)
     }
 
-    /// Whether the session can no longer be relied on.
+    /// Returns true if the session can no longer be relied on.
     pub fn is_over(&self, now: Moment) -> bool {
         self.lost(now).is_some()
     }
 
-    /// Moves the stop time on; false if it had been reached before the answer was seen.
+    /// Extends the stop time. Returns false if that had already passed.
     pub fn extend(&self, now: Moment, to: Moment) -> bool {
         let later = |stop| (now.0.get() < stop).then(|| stop.max(to.0.get()));
         self.update(later).is_ok() || !self.is_over(now)
     }
 
-    /// Ends it now; answers how it was lost: by this, or by what came first.
+    /// Ends the session now. Returns the first cause: this one, unless the session was lost before.
     pub fn lose(&self, cause: LossCause) -> LossCause {
         self.lose_if(cause, |_| true).unwrap_or(cause)
     }
@@ -107,7 +104,7 @@ impl Deadline {
         self.0.fetch_update(written, read, change)
     }
 
-    /// The stop time; `None` once lost.
+    /// Returns the stop time; `None` once the session is lost.
     pub fn stop(&self) -> Option<Moment> {
         let stop = self.0.load(Ordering::Acquire);
         let ahead = LossCause::numbered(stop).is_none();

@@ -1,9 +1,9 @@
-//! Name: the calls of this process that want one lock name, in order, and the contenders that the process has below it.
+//! Name: the wait queue of one lock name in this process, and the contenders that this process has for it.
 //!
-//! The head of the queue gets a contender that waits (rules P3, P4), and so does each nested call that has waited for a second
-//! (rule P38). Calls of all modes stand in one queue; what they may hold together is for the seats to say (rule P37).
-//! [`Name::step`] derives the next step from the state alone. A name is looked at again after anything about it has changed, so
-//! nothing has to remember why.
+//! The head of the queue gets a contender (rules P3, P4). So does each nested call that has waited for a second (rule P38). Calls
+//! of all modes wait in one queue; their seats decide which of them may hold the name together (rule P37). [`Name::step`] derives
+//! the next step from the state alone. It runs after every change of the name, so no code has to remember why a name needs a
+//! step.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::mem::{replace, take};
@@ -20,75 +20,72 @@ use crate::seat::{Mode, Seat};
 use crate::session::Session;
 use crate::steps::step;
 
-/// Contenders that wait for no older one of this process, and are read and watched at a time.
+/// The most waiting contenders of a name that are read and watched at a time.
 const FRONTS: usize = 64;
 
 /// A name with more keys of other names below it is crowded: it is read at most once in [`REST`].
 const BELOW: usize = 64;
 const REST: Duration = Duration::from_secs(1);
 
-/// What has lingered goes together, once in this time, or with the next puts: a delete that goes alone is one commit more at etcd.
+/// Lingering keys are deleted together once in this time, or with the next puts. Deleted alone, a key costs etcd one more commit.
 const TOGETHER: Duration = Duration::from_millis(2);
 
-/// How long a name that other processes were seen to want counts as contended.
+/// How long a name counts as contended after another process was seen to want it.
 const CONTENDED: Duration = Duration::from_secs(1);
 
-/// What a name wants done.
+/// The next step of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The call at the head is to get a contender.
+    /// The call at the head gets a contender.
     Put(CallId),
-    /// The contender serves this call: all that excluded it has gone, readers hold it, or a call before it did.
+    /// The contender serves this call: nothing excludes it any more, readers hold it, or the call before has released it.
     Grant(u64, CallId),
-    /// No call wants the contender: its key goes.
+    /// No call wants the contender, so its key is deleted.
     GiveUp(u64),
-    /// A read has to show what is ahead of the contender, or behind it.
+    /// A read must show what is ahead of the contender, or behind it.
     Read(u64),
-    /// Single tries would have to wait.
+    /// Single tries are refused, because they would have to wait.
     RefuseTries,
-    /// Nothing is left of it.
+    /// The name is forgotten, because no call and no contender is left.
     Retire,
-    /// Nothing, until something about it changes.
+    /// Nothing, until the name changes.
     Wait,
 }
 
-/// One lock name.
 #[derive(Debug, Default)]
 pub struct Name {
     pub text: Key,
-    /// Its text with a `/`: what its contenders' keys begin with.
+    /// Its text and a `/`: the prefix of its contenders' keys.
     pub family: Key,
-    /// Its wait queue.
     pub waiters: BTreeMap<Ticket, CallId>,
-    /// The single tries among them.
+    /// The single tries among the waiters.
     pub tries: BTreeMap<Ticket, CallId>,
-    /// How many waiters there are of each [`kind`].
+    /// The number of waiters of each [`kind`].
     kinds: [usize; 3],
     pub contenders: BTreeMap<u64, Contender>,
-    /// The one that may be put, or waits, for the head of the queue.
+    /// The contender that is being put, or waits, for the head of the queue.
     in_line: Option<u64>,
-    /// Those that wait at etcd, those of nested calls too, the oldest first.
+    /// The contenders that wait at etcd, those of nested calls included, the oldest first.
     waiting: BTreeSet<(Option<Revision>, u64)>,
-    /// Those that calls hold, the oldest first; permits, which are marked, behind all others.
+    /// The contenders that calls hold, the oldest first. Permits are marked, and follow all others.
     held: BTreeSet<(bool, u64)>,
-    /// Those of them whose last body has gone.
+    /// The held contenders whose last body is gone.
     released: BTreeSet<u64>,
-    /// The seats that are taken, each by one contender.
+    /// The taken seats, each with its contender.
     seats: BTreeMap<Seat, u64>,
-    /// Numbers of seats, one series for all kinds, that were given back: the smallest is used first (rule P4).
+    /// Seat numbers that were given back, one series for all kinds. The smallest is used first (rule P4).
     given_back: BTreeSet<u16>,
-    /// The record of another process that was last seen to own the name, while a contender of this process waits.
+    /// The record of another process that owned the name at the last read. Known only while a contender of this process waits.
     pub owner: Option<Owner>,
-    /// When etcd last answered about the name.
+    /// When etcd last responded about the name.
     pub answered: Option<Moment>,
-    /// When another process's contender was last seen.
+    /// When a contender of another process was last seen.
     foreign: Option<Moment>,
-    /// Many keys of other names are below it, so it is not read before this moment.
+    /// The name is not read before this moment, because there are many keys of other names below it.
     pub rests_until: Option<Moment>,
 }
 
 impl Name {
-    /// Derives the next step.
     pub fn step(&self, now: Moment, names: &Names, calls: &Calls, sessions: &Sessions) -> Step {
         let mut released = self.released.iter();
         if let Some(step) = released.find_map(|of| self.step_of_released(*of, now, calls, sessions))
@@ -100,7 +97,7 @@ impl Name {
             match (names.standing(contender, calls), self.serves(contender, calls)) {
                 (Standing::Broken, _) | (_, None) if may_go => return Step::GiveUp(number),
                 (Standing::Admitted, Some(call)) => return Step::Grant(number, call),
-                // One that serves no call, and has no response yet, is in the way until it has.
+                // It serves no call, but its request has no response yet. Until then it blocks the name.
                 _ => {}
             }
         }
@@ -119,7 +116,7 @@ impl Name {
         if self.tries.is_empty() || !contender.is_excluded_by(stays) {
             return Step::Wait;
         }
-        // Held here, by an owner elsewhere, or by a nested call that is ahead.
+        // The name is held here, by an owner elsewhere, or by a nested call that is ahead.
         let behind = !self.fronts().any(|(front, _)| front == number);
         match self.owner.is_some() || !self.held.is_empty() || behind {
             true => Step::RefuseTries,
@@ -127,7 +124,7 @@ impl Name {
         }
     }
 
-    /// Derives whether a contender whose last body has gone passes to the next call, lingers, or goes (rules P23, P26).
+    /// Decides whether a contender without a body passes to the next call, lingers, or is deleted (rules P23, P26).
     fn step_of_released(
         &self,
         number: u64,
@@ -139,12 +136,12 @@ impl Name {
         let (mode, ownership) = (contender.wish.mode, contender.ownership()?);
         let sound = |session: &Session| session.accepts() && session.is_fresh(now);
         let sound = sessions.all.get(&contender.session).is_some_and(sound);
-        // One that a waiting key lists is deleted: another holder would not wait (rule P38).
+        // A key that a waiting key lists is deleted: its next holder would not wait (rule P38).
         let alone = !contender.is_group && contender.listed == 0;
         let stays = sound && alone && ownership.may_pass(now);
         let foreign = self.foreign.is_some_and(|at| now - at < CONTENDED);
         let lingers = mode == Mode::Exclusive && !foreign && ownership.stays > Some(now);
-        // An heir wants just this name, in the same mode and with the same TTL.
+        // The heir must want only this name, in the same mode and with the same TTL.
         let inherits = |head: &Call| !head.is_group() && head.wish == contender.wish;
         match self.head(calls) {
             Some((heir, head)) if stays && mode != Mode::Shared && inherits(head) => {
@@ -155,7 +152,7 @@ impl Name {
         }
     }
 
-    /// Derives the step for the head, for which no contender is in line: it joins readers, or gets its own.
+    /// Derives the step for the head, if no contender is in line for it: it joins readers, or gets a contender.
     fn step_of(&self, id: CallId, head: &Call, now: Moment, sessions: &Sessions) -> Step {
         let mode = head.wish.mode;
         if mode == Mode::Shared && !head.is_group() {
@@ -177,24 +174,24 @@ impl Name {
             }
         }
         let is_excluded = || self.is_full(mode) || self.held_against(mode).next().is_some();
-        // A key of this process that is being deleted does not hold its name, but it has its seat.
+        // While a key of this process is being deleted, it no longer holds the name, but it still takes its seat.
         if !self.tries.is_empty() && is_excluded() { Step::RefuseTries } else { Step::Put(id) }
     }
 
-    /// Returns true if calls of this process hold all permits: a contender would only wait for one of these.
+    /// Returns true if calls of this process hold all permits. A contender would then only wait for one of them.
     fn is_full(&self, mode: Mode) -> bool {
         let permits = || self.held.len() - self.held_against(mode).count();
         matches!(mode, Mode::Permits(of) if permits() >= usize::from(of.get()))
     }
 
-    /// The contenders that calls hold, and that exclude a call of this mode by themselves.
+    /// Returns the held contenders that each exclude a call of this mode.
     pub fn held_against(&self, mode: Mode) -> impl Iterator<Item = (u64, &Contender)> {
         let held = self.held.range(..(!matches!(mode, Mode::Permits(_)), u64::MAX));
         let held = held.filter_map(|(_, number)| self.numbered(*number));
         held.filter(move |(_, it)| mode.is_excluded_by(it.seat))
     }
 
-    /// The seat for a call that is at the head, or of a nested call that waits `beside` the others; `None`: it has to wait.
+    /// Returns a seat for the head, or for a nested call that waits `beside` the queue; `None`: the call must wait.
     pub fn seat_for(&self, id: CallId, mode: Mode, beside: bool) -> Option<Seat> {
         let (_, head) = self.waiters.first_key_value()?;
         match mode {
@@ -210,11 +207,11 @@ impl Name {
 
     fn free_number(&self) -> Option<u16> {
         let taken = self.seats.len() - usize::from(self.seats.contains_key(&Seat::Exclusive));
-        // All below are taken if none was given back.
+        // If no number was given back, all smaller ones are taken.
         self.given_back.first().copied().or_else(|| u16::try_from(taken).ok())
     }
 
-    /// The call that a contender in line would serve.
+    /// Returns the call that a contender in line would serve.
     pub fn serves(&self, contender: &Contender, calls: &Calls) -> Option<CallId> {
         if let Some(call) = contender.bound {
             return calls.waiting(call).map(|_| call);
@@ -228,7 +225,7 @@ impl Name {
         Some((*id, calls.get(*id)?))
     }
 
-    /// Returns true if a single try would have to queue behind calls that want something else.
+    /// Returns true if a single try would have to wait behind calls of another kind.
     pub fn is_taken_for(&self, call: &Call) -> bool {
         match kind(call) {
             0 => !self.waiters.is_empty(),
@@ -257,7 +254,7 @@ impl Name {
         Some((number, self.contenders.get(&number)?))
     }
 
-    /// Changes a contender, and lists it where it belongs from then on. Whatever lets it wait, be held, or neither, is done by this.
+    /// Changes a contender, and moves it to the lists where it then belongs. Every change of its state must use this.
     pub fn change<T>(&mut self, number: u64, by: impl FnOnce(&mut Contender) -> T) -> Option<T> {
         let contender = self.contenders.get_mut(&number)?;
         let result = by(contender);
@@ -269,12 +266,12 @@ impl Name {
         list(&mut self.released, number, held.is_some_and(|it| it.first().is_none()));
         self.in_line.take_if(|of| *of == number && !contender.is_in_line());
         if self.in_line.is_none() && self.waiting.is_empty() {
-            self.owner = None; // unknown while this process has no contender that waits
+            self.owner = None; // unknown while no contender of this process waits
         }
         Some(result)
     }
 
-    /// The contenders that wait at etcd for no older one of this process: the oldest, and readers behind it if it is a reader's.
+    /// Returns the contenders that wait for no other one of this process: the oldest, and readers that follow only readers.
     pub fn fronts(&self) -> impl Iterator<Item = (u64, &Contender)> {
         let waiting = self.waiting.iter().filter_map(|(_, of)| self.numbered(*of));
         let mut shared = true;
@@ -286,26 +283,26 @@ impl Name {
         fronts.map(|(_, front)| front).take(FRONTS)
     }
 
-    /// The contenders whose turn may come next: those that wait for no other one of this process, and the one for the head.
+    /// Returns the contenders that may be admitted next: the fronts, and the one for the head of the queue.
     pub fn in_line(&self) -> impl Iterator<Item = (u64, &Contender)> {
         let fronts = self.fronts().filter(|(of, _)| Some(*of) != self.in_line);
         fronts.chain(self.in_line.and_then(|of| self.numbered(of)))
     }
 
-    /// The contenders that calls hold, the oldest first.
+    /// Returns the contenders that calls hold, the oldest first.
     pub fn held(&self) -> impl DoubleEndedIterator<Item = (u64, &Contender)> {
         self.held.iter().filter_map(|(_, number)| self.numbered(*number))
     }
 
-    /// The contender of this process that has this key, unless the name goes on without it.
+    /// Returns the contender with this key, unless it is detached.
     pub fn by_key(&self, key: &[u8]) -> Option<u64> {
         let number = *self.seats.get(&Seat::of_key(key))?;
         let own = self.contenders.get(&number)?.key.as_ref()?;
         (own.as_bytes() == key).then_some(number)
     }
 
-    /// Returns true if a key is of this process and holds nothing: its delete or its put has no response, its session is lost, or it is
-    /// gone. `lease`: what it is attached to, if that is known. Another client may have put the key under another one.
+    /// Returns true if a key of this process holds nothing: its put or its delete has no response, its session is lost, or the
+    /// key is gone. `lease` is the key's, if that is known: another client may have put the key under another lease.
     pub fn is_going(&self, key: &[u8], lease: Option<LeaseId>, sessions: &Sessions) -> bool {
         let named = lease_of(key).filter(|named| lease.is_none_or(|lease| lease == *named));
         match named.and_then(|_| self.contenders.get(&self.by_key(key)?)) {
@@ -314,13 +311,13 @@ impl Name {
         }
     }
 
-    /// A read has shown these keys of the family: many of them may be of other names, below this one.
+    /// Takes in the keys of the family that a read returned, and notes whether too many of them belong to names below this one.
     pub fn note_below(&mut self, now: Moment, keys: &[Kv]) {
         let below = keys.iter().filter(|kv| !contends(&self.family, &kv.key)).count();
         self.rests_until = (below > BELOW).then_some(now + REST);
     }
 
-    /// A read of a contender that waits, or is held, shows what is ahead of it, or behind it.
+    /// Takes in a read: what is ahead of a waiting contender, or behind a held one.
     pub fn read(
         &mut self,
         now: Moment,
@@ -340,25 +337,25 @@ impl Name {
         let excluded = contender.admitted.is_none();
         self.see(now, excluded);
         let owner = seen.into_iter().find(|kv| excluded && kv.lease.is_some());
-        // Of a key of this process the owner elsewhere is not known, and stays as it was.
+        // A key of this process says nothing about owners elsewhere, so the last known owner stays.
         if owner.as_ref().is_none_or(|kv| self.by_key(&kv.key).is_none()) {
             self.owner = owner.map(|mut kv| {
                 if self.is_going(&kv.key, kv.lease, sessions) {
-                    kv.value.clear(); // it holds nothing, and says nothing of itself (rule P36)
+                    kv.value.clear(); // it holds nothing, so it is not named as the owner (rule P36)
                 }
                 Owner::of(kv)
             });
         }
     }
 
-    /// etcd has shown whether other processes have contenders.
+    /// Takes in whether other processes have contenders.
     pub fn see(&mut self, now: Moment, foreign: bool) {
         self.answered = Some(now);
         self.foreign = foreign.then_some(now).or(self.foreign);
     }
 }
 
-/// Puts an item into a list, or takes it out.
+/// Adds an item to a list, or removes it.
 fn list<T: Ord>(all: &mut BTreeSet<T>, item: T, belongs: bool) {
     match belongs {
         true => all.insert(item),
@@ -366,7 +363,8 @@ fn list<T: Ord>(all: &mut BTreeSet<T>, item: T, belongs: bool) {
     };
 }
 
-/// The kind of a call: those of one kind may hold a name together; of the first none may, or only group by group.
+/// Returns the kind of a call. Calls of kind 1 or 2 may share a name with their own kind, those of kind 0 only if they are
+/// groups.
 fn kind(call: &Call) -> usize {
     match call.wish.mode {
         Mode::Shared if !call.is_group() => 1,
@@ -381,16 +379,16 @@ pub struct Names {
     all: Vec<Option<Box<Name>>>,
     free: Vec<NameId>,
     by_text: HashMap<Key, NameId>,
-    /// Names whose next step may be another than before.
+    /// The names whose next step may have changed.
     pub dirty: BTreeSet<NameId>,
-    /// Names with a key that lingers, or has lingered, each with when that is over, the first to end first.
+    /// Names with a key that lingers, or has lingered, and when that ends, the earliest first.
     lingering: VecDeque<(Moment, NameId)>,
     tickets: u64,
     contenders: u64,
 }
 
 impl Names {
-    /// The name of this text, which is remembered from now on.
+    /// Returns the id of a name, and adds the name if it is new.
     pub fn intern(&mut self, text: &Key) -> NameId {
         if let Some(id) = self.by_text.get(text) {
             return *id;
@@ -429,18 +427,18 @@ impl Names {
         self.get_mut(id.name)?.contenders.get_mut(&id.number)
     }
 
-    /// The next step of this name may be another than before.
+    /// Notes that the next step of a name may have changed.
     pub fn touch(&mut self, id: NameId) {
         self.dirty.insert(id);
     }
 
-    /// A place behind all that wait, the same in all queues of a call: any two calls stand in one order (rule P13).
+    /// Returns a place behind all waiters. It is the same in all queues of a call, so any two calls have one order (rule P13).
     pub fn ticket(&mut self) -> Ticket {
         self.tickets += 1;
         Ticket(self.tickets)
     }
 
-    /// A contender takes its seat in a name, and its place in line. Returns its id.
+    /// Adds a contender to a name: it takes its seat and its place in line.
     pub fn add(&mut self, id: NameId, contender: Contender) -> ContenderId {
         for held in &contender.lists {
             self.contender_mut(*held).into_iter().for_each(|it| it.listed += 1);
@@ -460,7 +458,7 @@ impl Names {
         ContenderId { name: id, number }
     }
 
-    /// What a contender lists may pass on: it waits no more.
+    /// Ends the wait of a contender: the contenders that it lists may be handed over again.
     pub fn unlist(&mut self, id: ContenderId) {
         let lists = self.contender_mut(id).map(|it| take(&mut it.lists));
         for held in lists.into_iter().flatten() {
@@ -468,7 +466,7 @@ impl Names {
         }
     }
 
-    /// A call does not hold a contender any more. Returns what [`Ownership::leave`] does.
+    /// Removes a holder of a contender. Returns the result of [`Ownership::leave`].
     pub fn release(
         &mut self,
         now: Moment,
@@ -491,18 +489,18 @@ impl Names {
         is_last
     }
 
-    /// When the first key has lingered for as long as it may.
+    /// Returns when the first lingering ends.
     pub fn lingering_until(&self) -> Option<Moment> {
         self.lingering.front().map(|(until, _)| until.rounded_up(TOGETHER))
     }
 
-    /// Looks again at the names whose keys have lingered for as long as they may: at most this many.
+    /// Ends the lingering of up to `most` names whose time is over.
     pub fn end_lingering(&mut self, now: Moment, most: usize) {
         let over = self.lingering.iter().take(most).take_while(|(until, _)| *until <= now).count();
         self.dirty.extend(self.lingering.drain(..over).map(|(_, name)| name));
     }
 
-    /// The name of a contender goes on without it, whatever becomes of its key.
+    /// Lets the name go on without a contender. Its key may still exist.
     pub fn detach(&mut self, id: ContenderId) {
         self.touch(id.name);
         let Some(name) = self.get_mut(id.name) else { return };
@@ -513,7 +511,7 @@ impl Names {
         }
     }
 
-    /// How far a contender has come, and the others of the call that it is for alone.
+    /// Returns how far a contender has come, with the other contenders of its group if it is in one.
     pub fn standing(&self, contender: &Contender, calls: &Calls) -> Standing {
         let Some(call) = contender.bound else { return contender.standing() };
         let Some(call) = calls.waiting(call) else { return Standing::Broken };

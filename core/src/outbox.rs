@@ -1,9 +1,9 @@
-//! Outbox: which operations of a kind go in one transaction, and how many such transactions are under way (rules P6, P7, P9).
+//! Outbox: the operations that wait to be sent, by kind, and the size and number of their transactions (rules P6, P7, P9).
 //!
-//! While transactions of a kind travel, the next one fills. No number of them fits both a few calls and thousands: a few want to go
-//! at once, and many want full transactions, because each costs etcd something of its own. So the next one goes once it would carry
-//! as much as travels, or is full. After a transaction that etcd refused because of one of its elements, the next ones carry half as
-//! much, until that element goes alone; then twice as much each time.
+//! While transactions of a kind are under way, the next one fills. No fixed number in flight fits both a few calls and thousands:
+//! a few calls want to go at once, while many want full transactions, because etcd pays for each. So the next one is sent once it
+//! is full, or has as many elements as all in flight. If etcd refuses one because of a single element, the next ones carry half
+//! as many, until that element travels alone. Then the size doubles again each time.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,14 @@ use crate::ids::{ContenderId, Unit};
 use crate::moment::Moment;
 use crate::transactions::{Deletion, LOCKS};
 
-/// Transactions of a kind that may be under way at a time, however full they are: etcd works on them one after another.
+/// The most transactions of a kind in flight, however full they are, because etcd processes them one after another.
 const MOST: usize = 16;
 
-/// Elements of one kind that wait to be sent, and how many are under way.
+/// Elements of one kind: those that wait to be sent, and the number in flight.
 #[derive(Debug)]
 pub struct Line<T> {
     pub pending: VecDeque<T>,
-    /// Keys of the next transaction at most.
+    /// The most keys of the next transaction.
     room: usize,
     transactions: usize,
     elements: usize,
@@ -31,19 +31,19 @@ impl<T> Default for Line<T> {
 }
 
 impl<T> Line<T> {
-    /// Returns true if elements wait and a transaction of them may be sent.
+    /// Returns true if elements wait and may be sent in a transaction now.
     pub fn is_ready(&self) -> bool {
         let waiting = self.pending.len();
         waiting > 0 && self.transactions < MOST && waiting >= self.elements.min(self.room)
     }
 
-    /// Returns true if a transaction was refused lately: nothing else is added to the next ones.
+    /// Returns true if a transaction was refused lately. Nothing else is then added to transactions of this kind.
     pub fn is_narrow(&self) -> bool {
         self.room < LOCKS
     }
 
-    /// Takes the elements of the next transaction, if one may be sent. `keys` returns how many keys an element has, [`LOCKS`] if it
-    /// goes alone, `None` if it is not wanted any more. No element is split.
+    /// Takes the elements of the next transaction, if one may be sent. `keys` returns the keys of an element: [`LOCKS`] if it
+    /// must travel alone, `None` if it is no longer wanted. No element is split.
     pub fn next(&mut self, mut keys: impl FnMut(&T) -> Option<usize>) -> Option<Vec<T>> {
         if !self.is_ready() {
             return None;
@@ -67,38 +67,38 @@ impl<T> Line<T> {
         (!next.is_empty()).then_some(next)
     }
 
-    /// Notes that a transaction of this number of elements was carried out, or has failed.
+    /// Notes that a transaction with this number of elements succeeded or failed.
     pub fn done(&mut self, elements: usize, accepted: bool) {
-        // It may be one that was under way when the window was reopened.
+        // The transaction may date from before the window was reopened.
         self.transactions = self.transactions.saturating_sub(1);
         self.elements = self.elements.saturating_sub(elements);
         self.room = if accepted { LOCKS.min(2 * self.room) } else { self.room };
     }
 
-    /// Notes that what is under way may never be answered: it holds nothing back any more.
+    /// Stops counting the transactions in flight: their responses may never come.
     pub fn reopen_window(&mut self) {
         (self.transactions, self.elements) = (0, 0);
     }
 
-    /// Sends elements again, before all others; `room`: the most keys of the next transaction, if one of these was refused.
+    /// Puts elements back at the front of the line. `room` limits the keys of the next transaction, if etcd refused one of these.
     pub fn again(&mut self, elements: Vec<T>, room: Option<usize>) {
         elements.into_iter().rev().for_each(|element| self.pending.push_front(element));
         self.room = room.map_or(self.room, |keys| keys.clamp(1, LOCKS));
     }
 }
 
-/// What waits to be sent for all sessions.
+/// What waits to be sent, for all sessions.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// Contenders to be put, those of a call together. Their sessions are open, or were lately.
+    /// The contenders to put, those of one call together. Their sessions are open, or were recently.
     pub puts: Line<Unit>,
     pub deletions: Line<Deletion>,
-    /// Deletions that etcd has refused: one at a time is sent again, alone, and all once it is carried out (rule P34).
+    /// Deletions that etcd has refused. One at a time is retried alone; once one succeeds, all are sent (rule P34).
     pub refused: VecDeque<Deletion>,
-    /// When the next one is, and the contender of the last one.
+    /// When the next one is retried, and the contender of the last one.
     pub retry_at: Option<Moment>,
     probe: Option<ContenderId>,
-    /// Held contenders whose records are to be written.
+    /// Held contenders whose records must be written.
     pub records: Line<ContenderId>,
 }
 
@@ -108,7 +108,7 @@ impl Outbox {
         self.puts.is_ready() || self.deletions.is_ready()
     }
 
-    /// Sends one of the deletions again that etcd has refused.
+    /// Retries one of the refused deletions.
     pub fn retry_refused(&mut self) {
         self.retry_at = None;
         let next = self.refused.pop_front();
@@ -116,7 +116,7 @@ impl Outbox {
         self.deletions.again(Vec::from_iter(next), Some(1));
     }
 
-    /// Notes that the key of a contender is gone. If it was the one that was tried for all, those are sent again.
+    /// Notes that a contender's key is gone. If it was the retried one, all refused deletions are sent again.
     pub fn deleted(&mut self, contender: ContenderId) {
         if self.probe == Some(contender) {
             self.probe = None;

@@ -1,4 +1,4 @@
-//! Output: what a core wants done, and what it reports to its calls.
+//! Output of the core: requests and watches for etcd, and reports to callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,41 +9,41 @@ use crate::moment::Deadline;
 use crate::request::{Cause, Failure, Kv, Refusal, Request};
 use crate::seat::Mode;
 
-/// What a core wants done.
+/// A request, a change of the watches, or a report.
 #[derive(Debug)]
 pub enum Output {
-    /// Exchange this with etcd, and bring the answer.
+    /// Send this request to etcd, and return its result as [`Input::Answer`](crate::Input::Answer).
     Send { id: RequestId, request: Request },
-    /// Watch all keys that begin with the prefix, from this revision on: their deletions, and if asked also their puts.
+    /// Watch the keys that begin with the prefix, from this revision onwards: their deletions, and with `puts` also their puts.
     Watch { id: WatchId, prefix: Key, from: Revision, puts: bool },
-    /// Stop that watch.
+    /// Stop a watch.
     Unwatch(WatchId),
-    /// The call has its locks.
+    /// A call gets its locks.
     Granted(Grant),
-    /// The call does not get its locks.
+    /// A call does not get its locks.
     Refused { call: CallId, why: Refused },
-    /// The call has lost its locks: its body must not be polled again. It comes once, and again if a shutdown ends a body that went on.
+    /// A call has lost its locks, so its body must not be polled again. Reported again if a shutdown stops a body that went on.
     Lost { call: CallId, cause: LossCause },
-    /// The keys of a released call are gone, or are not known to be.
+    /// The keys of a released call are gone; with an error, it is not known whether they are.
     Released { call: CallId, result: Result<(), Refused> },
-    /// The session that [`Input::Warm`](crate::Input::Warm) asked for is open; with the id given there.
+    /// The session of an [`Input::Warm`](crate::Input::Warm) is open.
     Ready(CallId),
-    /// This name has very many keys below it, of other names: it is read at most once a second. Reported once.
+    /// This name has so many keys of other names below it that it is read at most once a second. Reported once.
     Crowded(Key),
-    /// A search for a cycle has left keys out for the first time: it may have missed one (rule P38).
+    /// A search for a cycle has reached a limit, so it may have missed one (rule P38). Reported once.
     Bounded,
     /// The shutdown is complete.
     Finished,
 }
 
-/// The locks of a call were taken.
+/// The locks that a call got.
 #[derive(Debug, Clone)]
 pub struct Grant {
     pub call: CallId,
     pub mode: Mode,
-    /// One for each name, in the order of the call.
+    /// One for each name, in the order of the call's names.
     pub owned: Vec<OwnedKey>,
-    /// Until when they may be relied on.
+    /// How long the locks may be relied on.
     pub deadline: Arc<Deadline>,
 }
 
@@ -52,22 +52,22 @@ pub struct Grant {
 pub struct OwnedKey {
     pub key: Key,
     pub created: Revision,
-    /// The token's revision (rule P21).
+    /// The revision part of the token (rule P21).
     pub revision: Revision,
-    /// How often the key was handed over in this process since (rule P22).
+    /// The number of hand-overs in this process since then (rule P22).
     pub handover: u16,
 }
 
-/// Who has a name, as far as this process knows.
+/// The owner of a name, as far as this process knows.
 #[derive(Debug, Clone)]
 pub struct Owner {
     pub record: Arc<[u8]>,
-    /// The key, if it hangs on no lease: it never expires.
+    /// The owner's key, if it has no lease and so never expires.
     pub unleased: Option<Key>,
 }
 
 impl Owner {
-    /// The one whose key was read.
+    /// Returns the owner of a key that was read.
     pub fn of(kv: Kv) -> Self {
         let unleased = kv.lease == Some(0);
         let unleased = unleased.then(|| String::from_utf8_lossy(&kv.key).into());
@@ -75,38 +75,38 @@ impl Owner {
     }
 }
 
-/// Why a call is not served. A `name` is counted from 0, in the order of the call; an `owner` is `None` where it is not known.
+/// Why a call does not get its locks. `name` is an index into the call's names; `owner` is `None` if it is unknown.
 #[derive(Debug, Clone)]
 pub enum Refused {
-    /// One try, and the name was taken.
+    /// A single try found the name taken.
     Held { name: usize, owner: Option<Owner> },
-    /// The wait was over.
+    /// The wait timed out.
     Timeout { name: usize, owner: Option<Owner>, waited: Duration },
-    /// The call's task is part of a deadlock (rule P38): each blocker of the cycle in order; the last belongs to the task itself.
+    /// The call's task is part of a deadlock (rule P38). The blockers are in the order of the cycle; the last is the task's own.
     Deadlock { name: usize, cycle: Arc<[Blocker]> },
-    /// As many calls wait as may at a time.
+    /// The maximum number of calls wait already.
     Overloaded,
-    /// No new locks.
+    /// The process shuts down.
     ShuttingDown,
-    /// etcd's user may not use the name's key.
+    /// etcd denies its user the key of the name.
     PermissionDenied(Cause),
-    /// etcd's user may not use the session keys (rule P10b).
+    /// etcd denies its user the session keys (rule P10b).
     SessionDenied(Cause),
-    /// etcd could not be reached, or refused.
+    /// etcd could not be reached, or refused the request.
     Backend(Cause),
 }
 
 /// One blocker of a deadlock's cycle.
 #[derive(Debug, Clone)]
 pub struct Blocker {
-    /// The key that stands in the way, or the name for a blocker in this process.
+    /// The blocking key; for a blocker in this process, its lock name.
     pub key: Key,
-    /// Empty where nothing was written.
+    /// Empty if the record is unknown.
     pub record: Arc<[u8]>,
 }
 
 impl Refused {
-    /// Which of the call's names it is about, counted from 0; the first stands for all.
+    /// Returns the index of the name that it is about; 0 if it is about all of them.
     pub fn name(&self) -> usize {
         match self {
             Self::Held { name, .. } | Self::Timeout { name, .. } | Self::Deadlock { name, .. } => {
@@ -116,7 +116,7 @@ impl Refused {
         }
     }
 
-    /// What a call learns of a failure.
+    /// Returns the refusal that a failed request causes.
     pub fn by(failure: Failure) -> Self {
         match failure {
             Failure::Refused(Refusal::PermissionDenied, cause) => Self::PermissionDenied(cause),

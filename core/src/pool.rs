@@ -1,4 +1,4 @@
-//! Pool: all sessions of a process, which of them a call uses, and which leases are over (rule P27).
+//! Pool: all sessions of a process, the choice of one for a call, and the leases that have ended (rule P27).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,51 +11,50 @@ use crate::session::{Asked, Need, Session};
 use crate::timers::Jitter;
 use crate::transactions::LOCKS;
 
-/// How many leases are remembered that are over: more than sessions end in the time of a read.
+/// The number of ended leases that are remembered: more than can end while a read is under way.
 const OVER: usize = 1_024;
 
-/// How many names' sessions are remembered at most.
+/// The most names whose last session is remembered.
 const RECENT: u64 = 4_096;
 
-/// All sessions of a process: one for each TTL in use, or as many as its contenders need where a session takes only some (rule P27).
+/// All sessions of a process. There is one for each TTL in use, or several if each takes only some keys (rule P27).
 #[derive(Debug, Default)]
 pub struct Sessions {
     pub all: BTreeMap<SessionId, Session>,
     last: u64,
-    /// What session keys begin with.
+    /// The prefix of session keys.
     root: String,
-    /// How many keys a session takes; `None`: any number.
+    /// The most keys of a session; `None`: no limit.
     limit: Option<usize>,
-    /// Those that have room, by their TTL.
+    /// The sessions that have room, by TTL.
     with_room: BTreeSet<(i64, SessionId)>,
-    /// The session that a name has used last, by a hash of the name. A few names may share one.
+    /// The session that a name used last, by a hash of the name. A few names may share an entry.
     recent: HashMap<u64, SessionId>,
-    /// Those that may need something.
+    /// The sessions that may need something.
     pub awake: BTreeSet<SessionId>,
-    /// Calls that wait until a session of this TTL is open.
+    /// The calls that wait until a session of their TTL is open.
     pub warming: Vec<(i64, CallId)>,
-    /// Leases to be revoked.
     pub revocations: Vec<LeaseId>,
-    /// The leases of all of them, and the last that are over: their keys may be seen until etcd has answered, and a little later.
+    /// The leases of these sessions, and of the last ones that ended, because reads may return their keys for a little longer.
     leases: BTreeSet<LeaseId>,
     over: VecDeque<LeaseId>,
 }
 
 impl Sessions {
-    /// None yet. `root`: what session keys begin with; `limit`: how many keys each takes.
+    /// `root`: the prefix of session keys; `limit`: the most keys of each.
     pub fn new(root: String, limit: Option<usize>) -> Self {
         Self { root, limit, ..Self::default() }
     }
 
-    /// Returns a session that may need something now.
+    /// Returns a session, and marks that it may need something.
     pub fn wake(&mut self, id: SessionId) -> Option<&mut Session> {
         self.awake.insert(id);
         self.all.get_mut(&id)
     }
 
-    /// The session that a call of this name and TTL is to use. It is the one that the name has used last, if that is in use and has room:
-    /// with another lease the key would be another, and etcd's ranges pass deleted keys until a compaction. Else it is the oldest that has
-    /// room, so that the others come to rest, or a new one.
+    /// Chooses the session for a call. First choice is the last session of the name, if that is in use and has room: under
+    /// another lease the key would be another one, and etcd's ranges read deleted keys until a compaction. Otherwise it is the
+    /// oldest session with room, so that the others become idle, or a new one.
     pub fn choose(&mut self, now: Moment, ttl_secs: i64, name: &str) -> SessionId {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
@@ -80,13 +79,13 @@ impl Sessions {
         id
     }
 
-    /// Those of this TTL that have room, the oldest first.
+    /// Returns the sessions of this TTL that have room, the oldest first.
     pub fn with_room(&self, ttl_secs: i64) -> impl Iterator<Item = SessionId> {
         let from = self.with_room.range((ttl_secs, SessionId::from(0))..);
         from.take_while(move |(of, _)| *of == ttl_secs).map(|(_, id)| *id)
     }
 
-    /// Notes whether a session takes more calls.
+    /// Updates whether a session has room.
     pub fn note_room(&mut self, id: SessionId) {
         let Some(session) = self.all.get(&id) else { return };
         let (of, keys) = ((session.ttl_secs, id), session.contenders.len());
@@ -96,8 +95,8 @@ impl Sessions {
         };
     }
 
-    /// The contenders of a call are to be put under a session, in one transaction. Returns them if that may be now: the session is open,
-    /// and etcd is not lost (`sends`). Else they wait in the session.
+    /// Adds the contenders of a call to a session. Returns them if they can be put now: the session is open, and etcd is not lost
+    /// (`sends`). Otherwise the session keeps them until then.
     pub fn attach(
         &mut self,
         now: Moment,
@@ -108,7 +107,7 @@ impl Sessions {
         let session = self.all.get_mut(&id)?;
         session.last_used = now;
         session.contenders.extend(&*contenders);
-        // Those that gave up while etcd was away are still there.
+        // If calls gave up while etcd was lost, their contenders are still in the list.
         let wanted = &session.contenders;
         if session.units.len() > LOCKS + 2 * wanted.len() {
             session.units.retain(|unit| unit.iter().all(|id| wanted.contains(id)));
@@ -119,7 +118,7 @@ impl Sessions {
         ready.then_some(contenders)
     }
 
-    /// A contender has no key under its session any more.
+    /// Notes that a contender no longer has a key under its session.
     pub fn detach(&mut self, now: Moment, id: SessionId, contender: ContenderId) {
         let Some(session) = self.all.get_mut(&id) else { return };
         session.last_used = now;
@@ -128,14 +127,14 @@ impl Sessions {
         self.note_room(id);
     }
 
-    /// A body has been dropped.
+    /// Notes that a body was dropped.
     pub fn drop_body(&mut self, id: SessionId) {
         let Some(session) = self.all.get_mut(&id) else { return };
         session.bodies -= 1;
         self.awake.extend((!session.accepts()).then_some(id));
     }
 
-    /// etcd answered what was sent then for a session, or did not. Returns what follows.
+    /// Takes in the result of a session's request, which was sent at that time. Returns what follows.
     pub fn answered(
         &mut self,
         now: Moment,
@@ -146,7 +145,7 @@ impl Sessions {
     ) -> Vec<Need> {
         self.awake.insert(id);
         let Some(session) = self.all.get_mut(&id) else {
-            // A shutdown has ended it.
+            // A shutdown has ended the session.
             if let Ok(Response::Granted { lease, .. }) = result {
                 self.revocations.push(lease);
             }
@@ -155,7 +154,7 @@ impl Sessions {
         let mut needs = session.answered(now, sent, result, &self.root, jitter);
         match session.lease() {
             Some(lease) => self.leases.extend([lease]),
-            // A grant that was carried out unseen runs out by itself: nothing was put under it. The next call asks anew.
+            // If etcd granted the lease nevertheless, it expires by itself with no keys. The next call requests another one.
             None if session.contenders.is_empty() && self.warming.is_empty() => {
                 needs.push(Need::End);
             }
@@ -164,7 +163,7 @@ impl Sessions {
         needs
     }
 
-    /// Takes out the calls that a session is open for now; sees to it that there will be one for the others that wait.
+    /// Removes and returns the calls whose session is open. For the others it opens sessions.
     pub fn warmed(&mut self, now: Moment, waits: impl Fn(CallId) -> bool) -> Vec<CallId> {
         let mut warming = take(&mut self.warming);
         warming.retain(|(_, call)| waits(*call));
@@ -177,7 +176,7 @@ impl Sessions {
         open
     }
 
-    /// A session is over, or could not be had: its lease is to be revoked.
+    /// Ends a session that is over or could not be opened. Its lease will be revoked.
     pub fn end(&mut self, id: SessionId) -> Option<Session> {
         let session = self.all.remove(&id)?;
         self.with_room.remove(&(session.ttl_secs, id));
@@ -191,7 +190,7 @@ impl Sessions {
         Some(session)
     }
 
-    /// Whether a lease is, or was lately, that of a session.
+    /// Returns true if a lease belongs to a session, or did until recently.
     pub fn have(&self, lease: LeaseId) -> bool {
         self.leases.contains(&lease)
     }

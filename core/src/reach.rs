@@ -1,10 +1,11 @@
-//! Reach of etcd: whether it answers, and whether its history goes on. A value that the transport owns, and the simulator's too.
+//! Reach of etcd: whether etcd responds, and whether its history goes on. The transport owns one, and so does the simulator.
 //!
-//! *Silence* (rule P32). etcd is lost once an exchange has failed, or has had no answer for [`PROBE`], and nothing was answered
-//! since it began. Then, and while calls wait, etcd is probed. Any answer, a refusal too, says that it is back.
+//! *Silence* (rule P32). etcd is lost once an exchange has failed, or has had no response for [`PROBE`], and etcd has not
+//! responded since that exchange began. While etcd is lost, and while calls wait, it is probed. Any response, even a refusal,
+//! ends the silence.
 //!
-//! *History* (rules P20, P35). A response of a lower revision than was known when its request was sent is stale. A write of a lower
-//! one, or a renewal that finds no lease then, proves that etcd was wiped, or restored from a snapshot.
+//! *History* (rules P20, P35). A response is stale if its revision is lower than the one known when its request was sent. If it
+//! is the response to a write, or to a renewal that found no lease, etcd was wiped or restored from a snapshot.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,40 +15,40 @@ use crate::input::Input;
 use crate::moment::Moment;
 use crate::request::{Cause, Failure, Op, Request, Response};
 
-/// How long etcd may be silent before it is probed: half of the connect time-out where that is less.
+/// How long etcd may be silent before it is probed; at most half of the connect time-out.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// The pause before the first probe of an etcd that is lost; doubled up to three times.
+/// The pause before the first probe while etcd is lost. It doubles up to three times.
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
 pub struct Reach {
     probe: Duration,
-    /// Since when calls wait.
+    /// The time since which calls wait.
     waiting: Option<Moment>,
     under_way: usize,
-    /// When etcd answered last.
+    /// The last response of etcd.
     pub answered: Option<Moment>,
-    /// When the first exchange began since etcd answered last; during an outage, when that began.
+    /// The beginning of the first exchange since that response; during an outage, when the outage began.
     pub silent: Option<Moment>,
     outage: Option<Outage>,
-    /// The highest revision that a transaction returned in this history, and how many histories have ended.
+    /// The highest revision that a transaction returned in this history, and the number of earlier histories.
     highest: Option<Revision>,
     epoch: u64,
-    /// What the core does not know yet.
+    /// Inputs that the core has yet to receive.
     pub news: VecDeque<Input>,
 }
 
 #[derive(Debug)]
 struct Outage {
     noticed: Moment,
-    /// How many exchanges have failed that began after it was noticed.
+    /// The number of failed exchanges that began after it was noticed.
     failures: u32,
     /// When etcd is probed next.
     next: Moment,
 }
 
-/// What was known when an exchange began.
+/// The state when an exchange began.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     at: Moment,
@@ -64,7 +65,7 @@ impl Sent {
 }
 
 impl Reach {
-    /// `connect_timeout`: how long calls wait for etcd at most.
+    /// `connect_timeout`: the longest time that calls wait for etcd.
     pub fn new(connect_timeout: Duration) -> Self {
         Self { probe: PROBE.min(connect_timeout / 2), ..Self::default() }
     }
@@ -73,7 +74,7 @@ impl Reach {
         self.waiting = waits.then(|| self.waiting.unwrap_or(now));
     }
 
-    /// Notes that an exchange begins; [`end`](Self::end) must follow.
+    /// Notes that an exchange begins. [`end`](Self::end) must follow.
     pub fn begin(&mut self, now: Moment, request: &Request) -> Sent {
         let is_put = |op: &Op| matches!(op, Op::Put { .. });
         let (writes, puts) = match request {
@@ -85,7 +86,7 @@ impl Reach {
         Sent { at: now, floor: self.highest, epoch: self.epoch, writes, puts }
     }
 
-    /// Notes how an exchange ended, and marks a stale response.
+    /// Notes the result of an exchange, and marks a stale response.
     pub fn end(&mut self, now: Moment, sent: Sent, result: &mut Result<Response, Failure>) {
         self.under_way -= 1;
         if sent.epoch == self.epoch {
@@ -97,7 +98,7 @@ impl Reach {
             return self.news.extend(self.outage.take().map(|_| Input::Back));
         };
         if self.answered.is_some_and(|answered| answered > sent.at) {
-            // It says nothing of etcd as it is now.
+            // This exchange began before the last response, so its failure says nothing about etcd's present state.
             self.silent = self.silent.filter(|_| self.under_way > 0 || self.outage.is_some());
             return;
         }
@@ -139,14 +140,14 @@ impl Reach {
         self.outage.get_or_insert(Outage { noticed: now, failures: 0, next })
     }
 
-    /// Returns when [`probe`](Self::probe) is to be called, if at all.
+    /// Returns when [`probe`](Self::probe) must be called, if at all.
     pub fn due(&self) -> Option<Moment> {
         let idle = self.waiting.and(self.waiting.max(self.answered));
         let quiet = self.silent.or(idle).map(|since| since + self.probe);
         self.outage.as_ref().map(|outage| outage.next).or(quiet)
     }
 
-    /// Notices that etcd is silent. Returns the exchange that `request` begins, if etcd is to be probed with it now.
+    /// Notes a silence. Returns the probe that `request` begins, if etcd must be probed now.
     pub fn probe(&mut self, now: Moment, request: &Request) -> Option<Sent> {
         self.due().filter(|due| *due <= now)?;
         if self.silent.is_some() {
@@ -155,7 +156,7 @@ impl Reach {
         Some(self.begin(now, request))
     }
 
-    /// Notes that a connection was made. It may lead to an etcd that was wiped, or restored from a snapshot.
+    /// Notes a new connection. It may lead to an etcd that was wiped, or restored from a snapshot.
     pub fn connect(&mut self) {
         if self.outage.is_none() {
             self.news.push_back(Input::Back);
@@ -169,7 +170,7 @@ impl Reach {
         self.news.push_back(Input::Wiped);
     }
 
-    /// Returns since when etcd is lost, if an exchange has shown it that began after that was noticed: its member may have died.
+    /// Returns the beginning of an outage, if an exchange has failed that began after the outage was noticed: its member may have died.
     pub fn is_lost_since(&self) -> Option<Moment> {
         self.silent.filter(|_| self.outage.as_ref().is_some_and(|outage| outage.failures > 0))
     }

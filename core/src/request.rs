@@ -1,6 +1,6 @@
-//! Requests and responses: what the core asks of etcd and what etcd answers, as plain values.
+//! Requests and responses: the exchanges between core and etcd, as plain values.
 //!
-//! The engine's transport turns them into etcd-client calls; the simulator feeds them to a store of its own.
+//! The engine's transport turns them into etcd-client calls. The simulator passes them to its own model of etcd.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::ids::{Key, LeaseId, Revision};
 
-/// Why something failed, as the client said it; shared by all calls that it fails.
+/// Why something failed, as the client reported it. Shared by all calls that fail because of it.
 pub type Cause = Arc<dyn Error + Send + Sync>;
 
-/// One exchange with etcd. The transport tries it once, on one endpoint after the other while none was reached.
+/// One exchange with etcd. The transport tries one endpoint after the other until it reaches one, and sends the request once.
 #[derive(Debug, Clone)]
 pub enum Request {
     /// Grant a lease of this TTL, in whole seconds.
@@ -20,23 +20,23 @@ pub enum Request {
     KeepAlive { lease: LeaseId, timeout: Duration },
     /// Revoke a lease and with it all its keys.
     Revoke(LeaseId),
-    /// List the keys that hang on a lease. A member may answer that is behind, or leads no more.
+    /// List the keys that are attached to a lease. The response may come from a member that lags, or that no longer leads.
     List(LeaseId),
     /// One flat transaction (rule P6).
     Txn(Txn),
 }
 
-/// A flat transaction: no nesting (rule P6), at most 128 operations a branch.
+/// A flat transaction: no nesting (rule P6), at most 128 operations in each branch.
 #[derive(Debug, Clone, Default)]
 pub struct Txn {
-    /// Its conditions: `then` is carried out if all of them hold.
+    /// The conditions. If all hold, `then` is carried out, else `or_else`.
     pub when: Vec<Compare>,
     pub then: Vec<Op>,
     pub or_else: Vec<Op>,
 }
 
 impl Txn {
-    /// Whether it changes nothing, so that sending it twice does no harm.
+    /// Returns true if it changes nothing. Sending it twice is then harmless.
     pub fn only_reads(&self) -> bool {
         let mut ops = self.then.iter().chain(&self.or_else);
         ops.all(|op| matches!(op, Op::Get { .. } | Op::Range { .. }))
@@ -51,41 +51,41 @@ pub enum Compare {
     /// The key's mod revision.
     Modified(Key, Revision),
     Absent(Key),
-    /// No key begins with this.
+    /// No key begins with this prefix.
     NoneUnder(Key),
 }
 
-/// One operation of a transaction. With `values`, a read shows the keys' values and leases too.
+/// One operation of a transaction. With `values`, a read returns values and leases too.
 #[derive(Debug, Clone)]
 pub enum Op {
     /// Put the key, attached to the lease.
     Put { key: Key, value: Arc<[u8]>, lease: LeaseId },
     /// Read one key.
     Get { key: Key, values: bool },
-    /// Read the keys that begin with the prefix and were created up to a revision, the oldest first: the owner.
+    /// Read the keys with this prefix that were created up to a revision, the oldest first.
     Range { prefix: Key, limit: Option<u32>, values: bool, up_to: Option<Revision> },
     /// Delete the key.
     Delete(Key),
 }
 
-/// etcd's answer to a [`Request`].
+/// The response to a [`Request`].
 #[derive(Debug, Clone)]
 pub enum Response {
-    /// etcd granted a lease. Its TTL may be longer than asked.
+    /// etcd granted a lease. Its TTL may be longer than requested.
     Granted { lease: LeaseId, ttl: Duration },
-    /// etcd renewed a lease. A TTL of zero: there is no such lease. `revision`: the header's, which lags where a follower answers (rule
-    /// P35), or a read's if the lease is gone; `None` if there was none. It may be `stale`, as that of a transaction.
+    /// etcd renewed a lease; with a TTL of zero, there is no such lease. `revision` is the header's, which lags if a follower
+    /// responds (rule P35), or that of a read if the lease is gone. `stale` as in [`TxnAnswer`].
     KeptAlive { ttl: Duration, revision: Option<Revision>, stale: bool },
-    /// The lease is gone, or was not there.
+    /// The lease is gone, or did not exist.
     Revoked,
-    /// The keys that hang on a lease; `None`: they could not be listed.
+    /// The keys attached to a lease; `None`: they could not be listed.
     Listed(Option<Vec<Vec<u8>>>),
     /// A transaction was carried out.
     Txn(TxnAnswer),
 }
 
 impl Response {
-    /// The transaction's answer, if it is one.
+    /// Returns the response to a transaction. Any other response is an error.
     pub fn txn(self) -> Result<TxnAnswer, Failure> {
         let Self::Txn(answer) = self else {
             let cause = format!("an answer that was not asked for: {self:?}");
@@ -95,21 +95,21 @@ impl Response {
     }
 }
 
-/// The answer to a [`Txn`].
+/// The response to a [`Txn`].
 #[derive(Debug, Clone)]
 pub struct TxnAnswer {
-    /// The outer header's.
+    /// The revision of the outer header.
     pub revision: Revision,
-    /// A read of a lower revision than was known: a member lags, or etcd has lost its history. [`Reach`](crate::Reach) marks it.
+    /// True if a read returned a revision lower than one known before: a member lags, or etcd lost its history (rules P20, P35).
     pub stale: bool,
-    /// The conditions held.
+    /// True if the conditions held.
     pub succeeded: bool,
-    /// For each operation of the branch taken the key-values that a read found; none of a write.
+    /// For each operation of the branch that ran, the key-values that it read; empty for a write.
     pub answers: Vec<Vec<Kv>>,
 }
 
 impl TxnAnswer {
-    /// The first key-value of each answer.
+    /// Returns the first key-value of each operation.
     pub fn firsts(self) -> impl Iterator<Item = Option<Kv>> {
         let answers = self.answers.into_iter();
         answers.map(|found| found.into_iter().next())
@@ -120,22 +120,22 @@ impl TxnAnswer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kv {
     pub key: Vec<u8>,
-    /// Empty where only keys were read.
+    /// Empty if only keys were read.
     pub value: Vec<u8>,
     pub create_revision: Revision,
     pub mod_revision: Revision,
-    /// The lease it is attached to; 0: none. `None` where only keys were read, because etcd 3.7 omits it there (etcd#22209).
+    /// The lease that the key is attached to, 0 if none. `None` if only keys were read: etcd 3.7 omits it there (etcd#22209).
     pub lease: Option<LeaseId>,
 }
 
-/// Why a [`Request`] has no answer (rule P34).
+/// Why there is no response to a [`Request`] (rule P34).
 #[derive(Debug, Clone)]
 pub enum Failure {
-    /// Nothing was applied; later it may work: no endpoint reached, no leader, too many requests.
+    /// Nothing was applied, and a later try may work: no endpoint reached, no leader, too many requests.
     Unavailable(Cause),
-    /// etcd refused it, and nothing of it comes later.
+    /// etcd refused it, and will not apply any of it later.
     Refused(Refusal, Cause),
-    /// It may have been applied, or may be applied later (rule P10).
+    /// It may have been applied, or may still be applied (rule P10).
     Unknown(Cause),
 }
 
@@ -146,14 +146,14 @@ impl Failure {
     }
 }
 
-/// What kind of refusal it was.
+/// The kind of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no such lease; nothing was applied.
     LeaseNotFound,
     /// The user may not touch the key; nothing was applied.
     PermissionDenied,
-    /// etcd is at its quota; it may have applied the write all the same (rule P34).
+    /// etcd is at its quota. It may have applied the write nevertheless (rule P34).
     NoSpace,
     /// Anything else; nothing was applied.
     Other,

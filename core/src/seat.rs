@@ -1,57 +1,57 @@
-//! Mode and seat: how calls share a name, and how the last part of a key says so (rule P37).
+//! Mode and seat: how calls share a name, and how the last part of a key encodes that (rule P37).
 //!
 //! | key | seat |
 //! |---|---|
-//! | `<family><lease hex>` | exclusive: Go's own form |
+//! | `<family><lease hex>` | exclusive, in the form of Go's mutex |
 //! | `<family><lease hex>.r<i>` | readers |
 //! | `<family><lease hex>.p<i>` | one permit |
-//! | `<family><lease hex>.n<i>`, `.n<i>.r` | a nested call, exclusive or a reader, beside what its process has there (rule P38) |
-//! | any other child | exclusive, as nothing is known of it |
+//! | `<family><lease hex>.n<i>`, `.n<i>.r` | a nested call, exclusive or a reader, beside other keys of its process (rule P38) |
+//! | any other child | exclusive, because nothing is known about it |
 //!
-//! Only older keys count (rule P14), so what is said here of two keys stays true for as long as both live.
+//! Only older keys count (rule P14). So whether one key excludes another does not change while both exist.
 
 use std::fmt;
 use std::num::NonZeroU16;
 
-/// What a call wants of its names.
+/// How a call wants to hold its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mode {
-    /// To be alone.
+    /// Alone.
     #[default]
     Exclusive,
-    /// To be one of any number of readers.
+    /// Together with any number of readers.
     Shared,
-    /// To be one of at most so many. Calls of one name may differ in this number.
+    /// Together with others, this many at most. Calls of one name may differ in the number.
     Permits(NonZeroU16),
 }
 
-/// What a key below a name stands for.
+/// How the holder of a key holds the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Seat {
-    /// The name, alone.
+    /// Alone.
     #[default]
     Exclusive,
-    /// Readers of one process; a process may have several such keys, with different numbers.
+    /// Readers of one process. A process may have several such keys, with different numbers.
     Shared(u16),
-    /// One permit; the number tells keys of one process apart, and means nothing else.
+    /// One permit. The number only distinguishes the keys of one process.
     Permit(u16),
-    /// The name for one nested call: alone, or among readers.
+    /// One nested call, alone or among readers.
     Nested {
-        /// The number tells keys of one process apart.
+        /// Distinguishes the keys of one process.
         number: u16,
-        /// It is a reader's.
+        /// The call is a reader.
         shared: bool,
     },
 }
 
 impl Mode {
-    /// Whether an older key on that seat excludes a call of this mode by itself. Permits do so only by their number.
+    /// Returns true if any older key on this seat excludes a call of this mode. Older permits exclude only by their number.
     pub fn is_excluded_by(self, older: Seat) -> bool {
         use Mode::{Permits, Shared};
         !matches!((self, older.mode()), (Shared, Shared) | (Permits(_), Permits(_)))
     }
 
-    /// How many older keys of its own kind leave room for a call; `None`: any number.
+    /// Returns how many older keys of its own kind a call tolerates; `None`: any number.
     pub fn room(self) -> Option<usize> {
         match self {
             Mode::Exclusive => Some(0),
@@ -62,13 +62,13 @@ impl Mode {
 }
 
 impl Seat {
-    /// What a key says: everything behind its last `/`.
+    /// Parses the last part of a key.
     pub fn of_key(key: &[u8]) -> Self {
         let child = key.rsplit(|byte| *byte == b'/').next();
         Self::parse(child.unwrap_or_default()).unwrap_or(Self::Exclusive)
     }
 
-    /// What tells it from other seats of its process.
+    /// Returns the number that distinguishes it from other seats of its process.
     pub fn number(self) -> Option<u16> {
         match self {
             Self::Exclusive => None,
@@ -78,7 +78,7 @@ impl Seat {
         }
     }
 
-    /// How a call on it shares the name; of how many permits it is one, the seat does not say.
+    /// Returns the mode of a call on this seat. A seat does not contain the number of permits, so that is 1.
     pub fn mode(self) -> Mode {
         match self {
             Self::Shared(_) | Self::Nested { shared: true, .. } => Mode::Shared,
@@ -92,7 +92,7 @@ impl Seat {
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let (kind, rest) = suffix.split_at_checked(1)?;
         let (number, shared) = rest.strip_suffix(".r").map_or((rest, false), |rest| (rest, true));
-        // One way to write each, or two keys could be one permit.
+        // Only one spelling of each number is accepted. Otherwise two keys could be the same permit.
         let is_plain = number == "0" || !number.starts_with(['0', '+']);
         if lease.is_empty() || !lease.bytes().all(is_hex) || !is_plain {
             return None;
@@ -107,7 +107,7 @@ impl Seat {
     }
 }
 
-/// Writes what a key ends with, behind its lease.
+/// Writes what follows the lease in a key.
 impl fmt::Display for Seat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -121,7 +121,7 @@ impl fmt::Display for Seat {
     }
 }
 
-/// Whether keys as old as these admit a call of this mode: all that are older than its own.
+/// Returns true if a call of this mode is admitted. `older` must contain all keys of the name that are older than its own.
 pub fn admits<'a>(mode: Mode, older: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut before = 0;
     let mut older = older.map(Seat::of_key);

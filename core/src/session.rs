@@ -1,12 +1,12 @@
-//! Session: one lease with its renewals and its session key, from the wish for it until it is lost or revoked.
+//! Session: one lease with its renewals and its session key, from the request for the lease until it is lost or revoked.
 //!
 //! ```text
 //! asking ─granted─► barred ⇄ open ─► retired ─► lost
 //! ```
 //!
-//! Acquisitions are sent only under an open session. A retired one is renewed for its bodies, and revoked once the last is dropped.
-//! A *barrier* is one write of the session key, after which nothing that was sent before it can apply any more (rule P10). It is
-//! sent again, unchanged, until etcd has answered it.
+//! Acquisitions are sent only under an open session. A retired session is renewed for its bodies, and revoked after the last one.
+//! A *barrier* is a write of the session key. After it, no put that was sent before can apply any more (rule P10). It is sent
+//! again, unchanged, until etcd responds.
 
 use std::collections::{BTreeSet, HashSet};
 use std::mem::take;
@@ -21,25 +21,25 @@ use crate::request::{Failure, Refusal, Request, Response};
 use crate::timers::{Jitter, LONGEST_PAUSE};
 use crate::transactions;
 
-/// How far this process's clock and etcd's may drift apart within one TTL (rule P28).
+/// The assumed drift between the clocks of this process and etcd, as a share of the TTL (rule P28).
 const DRIFT: f64 = 0.01;
 
-/// How long a renewal may take: at most half the TTL too, and not beyond the stop time. A gRPC proxy of etcd responds at its own pace,
-/// for a TTL of 5 s up to 2.2 s after the response before.
+/// How long a renewal may take, with two other limits: half the TTL, and the stop time. etcd's gRPC proxy responds at its own
+/// pace: for a TTL of 5 s, up to 2.2 s after its previous response.
 const RENEWAL: Duration = Duration::from_millis(2500);
 
-/// How often the keys of a lease are listed while calls hold some, although their watches are silent (rule P17).
+/// How often the keys of a lease are listed while calls hold some of them, in case their watches fail silently (rule P17).
 pub const LIST: Duration = Duration::from_secs(60);
 
-/// After how many TTLs without a contender a session retires: the last one of its TTL that has room, and any other.
+/// After how many TTLs without a contender a session retires: the last one of its TTL with room, and any other one.
 const IDLE: [u32; 2] = [20, 1];
 
-/// A request that is sent until etcd has answered it, one at a time.
+/// A request that is sent again until etcd responds, one at a time.
 #[derive(Debug)]
 struct Attempt {
     due: Moment,
     under_way: bool,
-    /// How often in a row it failed.
+    /// The number of failures in a row.
     failures: u32,
 }
 
@@ -48,14 +48,14 @@ impl Attempt {
         Self { due, under_way: false, failures: 0 }
     }
 
-    /// Begins it if it is due.
+    /// Begins the request if it is due. Returns true if it did.
     fn begin(&mut self, now: Moment) -> bool {
         let begins = !self.under_way && self.due <= now;
         self.under_way |= begins;
         begins
     }
 
-    /// It is sent again: the first time at once (rule P30), then after a pause; if etcd has refused it, after the longest (rule P34).
+    /// Schedules the next try: at once after the first failure (rule P30), else after a pause, the longest if etcd refused (P34).
     fn failed(&mut self, now: Moment, refused: bool, jitter: &mut Jitter) {
         let pause = match self.failures {
             _ if refused => jitter.pause(LONGEST_PAUSE),
@@ -66,13 +66,13 @@ impl Attempt {
     }
 }
 
-/// A barrier that etcd has not answered.
+/// A barrier without a response.
 #[derive(Debug)]
 struct Barrier {
     attempt: Attempt,
-    /// When it was first sent.
+    /// When it was sent for the first time.
     since: Option<Moment>,
-    /// etcd may have lost its history: the next attempt is to show it.
+    /// True if etcd may have lost its history, which the next attempt must find out.
     suspected: bool,
 }
 
@@ -81,93 +81,92 @@ struct Barrier {
 pub struct Lease {
     pub id: LeaseId,
     ttl: Duration,
-    /// Until when its bodies may rely on it.
+    /// How long its bodies may rely on it.
     pub deadline: Arc<Deadline>,
     session_key: Key,
-    /// The session key's mod revision; `None`: not created yet, or found missing or foreign.
+    /// The mod revision of the session key; `None`: not created yet, or found missing or put by another client.
     modified: Option<Revision>,
 }
 
 impl Lease {
-    /// Its stop time, if that is ahead.
+    /// Returns its stop time if that is in the future.
     fn stop(&self, now: Moment) -> Option<Moment> {
         self.deadline.stop().filter(|stop| *stop > now)
     }
 }
 
-/// What a session serves.
+/// What a session may be used for.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Life {
-    /// Acquisitions, once it has a lease and no barrier.
+    /// Acquisitions, once it has a lease and no barrier is pending.
     Serving,
-    /// Its bodies. A barrier may have to settle earlier acquisitions.
+    /// Its bodies. A barrier may still have to settle earlier acquisitions.
     Retired,
-    /// Nothing: its bodies stop.
+    /// Nothing, and its bodies must stop.
     Lost,
 }
 
-/// What a request of a session is for.
+/// The kind of a session's request.
 #[derive(Debug)]
 pub enum Asked {
     Grant,
     Renewal,
     List,
-    /// A barrier, with a key that must be there unless etcd has lost its history.
+    /// A barrier, with a key that must exist unless etcd has lost its history.
     Barrier(Option<Incarnation>),
 }
 
-/// What a session needs now, or what follows from an answer.
+/// What a session needs now, or what follows from a response.
 #[derive(Debug)]
 pub enum Need {
     Send(Asked, Request),
-    /// Look at these names again: its lease is fresh (rule P12).
+    /// Look again at these names, because the lease is fresh (rule P12).
     Serve(BTreeSet<NameId>),
-    /// Delete what is there of these: none of their puts can apply any more (rule P10).
+    /// Delete the keys of these contenders, if they exist. None of their puts can apply any more (rule P10).
     TakeBack(BTreeSet<ContenderId>),
-    /// Read its contenders whose keys are not among these, unless they are held only since then: some may be gone.
+    /// Read the contenders whose keys are not in this list, except those held only since that moment: some may be gone.
     Read(Moment, HashSet<Vec<u8>>),
-    /// Read what calls hold, all of it until the next list: its keys could not be listed.
+    /// Read all held keys, spread over the time until the next list, because this one failed.
     ReadInTurn,
-    /// It takes no acquisitions any more; if it is lost, its bodies stop too.
+    /// Accept no more acquisitions. With a cause the session is lost, so its bodies must stop.
     Leave(Option<LossCause>),
-    /// Refuse the calls that wait for it: it cannot be had.
+    /// Refuse the calls that wait for it, because it cannot be opened.
     GiveUp(Refused),
-    /// Revoke its lease: it is of no more use, and no body keeps it (rule P26).
+    /// Revoke its lease, because no acquisition and no body uses it (rule P26).
     End,
 }
 
-/// One session.
 #[derive(Debug)]
 pub struct Session {
-    /// The TTL it was asked for with.
+    /// The requested TTL.
     pub ttl_secs: i64,
     life: Life,
-    /// Once etcd has granted it.
+    /// `None` until etcd has granted it.
     pub lease: Option<Lease>,
-    /// The next grant or renewal.
+    /// The next request for a grant or a renewal.
     renewal: Attempt,
-    /// When the first renewal was sent that has had no response: the next response may be to that one.
+    /// When the first renewal without a response was sent. The next response may belong to that one.
     owed: Option<Moment>,
-    /// What acquisitions wait for. The first one creates the session key.
+    /// The barrier that acquisitions wait for. The first one creates the session key.
     barrier: Option<Barrier>,
-    /// The next list of its keys.
+    /// When its keys are listed next.
     list: Moment,
-    /// The contenders whose keys are, or may be, under its lease.
+    /// The contenders whose keys are, or may be, attached to its lease.
     pub contenders: BTreeSet<ContenderId>,
-    /// Of these, those that are to be put once it is open.
+    /// Those of them that are put once the session is open.
     pub units: Vec<Unit>,
-    /// Of these, those whose put had no answer.
+    /// Those of them whose put had no response.
     pub ambiguous: BTreeSet<ContenderId>,
-    /// How many have a body.
+    /// The number of contenders that have a body.
     pub bodies: usize,
     pub last_used: Moment,
-    /// Names whose call would be served if the lease were fresh (rule P12).
+    /// Names that would be granted if the lease were fresh (rule P12).
     pub unfresh: BTreeSet<NameId>,
 }
 
-/// What it is good for.
+/// State of a session.
 impl Session {
-    /// One whose lease is asked for.
+    /// Makes a session whose lease is requested.
     pub fn new(now: Moment, ttl_secs: i64) -> Self {
         let mut session = Self {
             ttl_secs,
@@ -188,48 +187,48 @@ impl Session {
         session
     }
 
-    /// Its lease's id, once etcd has granted it.
+    /// Returns its lease id, once etcd has granted it.
     pub fn lease(&self) -> Option<LeaseId> {
         Some(self.lease.as_ref()?.id)
     }
 
-    /// Its key and the mod revision of that, which its puts compare; `None` unless it is open.
+    /// Returns the session key and its mod revision, which puts compare; `None` unless the session is open.
     pub fn fence(&self) -> Option<(Key, Revision)> {
         let lease = self.lease.as_ref().filter(|_| self.is_open())?;
         Some((lease.session_key.clone(), lease.modified?))
     }
 
-    /// Whether acquisitions may be sent under it now.
+    /// Returns true if acquisitions may be sent now.
     pub fn is_open(&self) -> bool {
         self.accepts() && self.barrier.is_none()
     }
 
-    /// Whether acquisitions may use it, now or later.
+    /// Returns true if acquisitions may use it, now or once it is open.
     pub fn accepts(&self) -> bool {
         self.life == Life::Serving
     }
 
-    /// Whether its session key was created while etcd knew its lease.
+    /// Returns true if its session key was once created, and it is not lost.
     pub fn has_opened(&self) -> bool {
         let opened = |it: &Lease| it.modified.is_some() || !self.accepts();
         !self.is_lost() && self.lease.as_ref().is_some_and(opened)
     }
 
-    /// Whether it is not to be relied on any more.
+    /// Returns true if nothing can rely on it any more.
     pub fn is_lost(&self) -> bool {
         self.life == Life::Lost
     }
 
-    /// Whether at least half its TTL is left (rule P12).
+    /// Returns true if at least half of its TTL is left (rule P12).
     pub fn is_fresh(&self, now: Moment) -> bool {
         let left = |it: &Lease| Some(it.stop(now)? + margin(it.ttl) - now >= it.ttl / 2);
         self.lease.as_ref().and_then(left).unwrap_or_default()
     }
 }
 
-/// What it needs, and how it goes on.
+/// Requests of a session, and their results.
 impl Session {
-    /// When it has to be looked after next.
+    /// Returns when it next needs something.
     pub fn due(&self, now: Moment) -> Option<Moment> {
         let attempts = self.barrier.iter().map(|it| &it.attempt).chain([&self.renewal]);
         let attempts = attempts.filter(|it| !it.under_way).map(|it| it.due);
@@ -238,8 +237,8 @@ impl Session {
         due.filter(|due| *due > now && !self.is_lost()).min()
     }
 
-    /// What it needs now, if anything; a request counts as sent. `sends`: whether more than renewals may be sent. `spare`: another
-    /// session of its TTL has room. `held` returns the key of a contender that calls hold.
+    /// Returns what it needs now. A returned request counts as sent. `sends`: requests other than renewals are allowed. `spare`:
+    /// another session of its TTL has room. `held` returns the key of a held contender.
     pub fn need(
         &mut self,
         now: Moment,
@@ -274,7 +273,7 @@ impl Session {
                 return Some(Need::Leave(None));
             }
             self.renewal.due = now + lease.ttl / 3;
-            // What comes after its bodies have stopped would only keep their keys.
+            // A renewal after its bodies have stopped would only keep their keys alive.
             let timeout = (lease.ttl / 2).min(RENEWAL).min(stop - now);
             let request = Request::KeepAlive { lease: lease.id, timeout };
             return Some(Need::Send(Asked::Renewal, request));
@@ -286,7 +285,7 @@ impl Session {
             && barrier.attempt.begin(now)
         {
             barrier.since.get_or_insert(now);
-            // The youngest key: if history went back to before any of them, it is not there.
+            // If history went back to a time before any of them, the youngest key is missing.
             let youngest = || self.contenders.iter().rev().find_map(held);
             let witness = take(&mut barrier.suspected).then(youngest).flatten();
             let read = witness.as_ref().map(|(key, _)| key);
@@ -300,7 +299,7 @@ impl Session {
         (self.bodies > 0).then_some(Need::Send(Asked::List, Request::List(lease.id)))
     }
 
-    /// Takes in the result of a request that was sent then. Returns what follows. `root`: what its session key begins with.
+    /// Takes in the result of a request that was sent at `sent`. Returns what follows. `root` is the prefix of session keys.
     pub fn answered(
         &mut self,
         now: Moment,
@@ -333,14 +332,14 @@ impl Session {
                     self.hurry(now); // the next response will be its own
                 }
                 if let Some(lease) = &self.lease {
-                    // Unless that comes too late.
+                    // This has no effect if the response comes too late.
                     lease.deadline.extend(now, stop(owed.unwrap_or(sent), ttl));
                 }
                 if stale {
                     self.bar(now, true); // a write finds out
                 }
             }
-            // It says nothing of the lease.
+            // A failure says nothing about the lease.
             (Asked::Grant, _) => self.renewal.failed(now, refused, jitter),
             (Asked::Renewal, _) => {
                 self.renewal.failed(now, refused, jitter);
@@ -364,13 +363,13 @@ impl Session {
                     if witness.is_some_and(|(_, created)| read != Some(created)) {
                         needs.push(Need::Read(now, HashSet::new())); // history went back
                     }
-                    // The session key was deleted, or put by another client; perhaps its lease is gone too.
+                    // The session key was deleted, or put by another client. Its lease may be gone too.
                     if modified.is_none() {
                         needs.push(Need::Leave(None));
                         self.hurry(now);
                     }
                 }
-                // Of what was suspected since it was sent, it shows nothing.
+                // This barrier says nothing about a suspicion that arose after it was sent.
                 if self.barrier.take().is_some_and(|it| it.suspected) {
                     self.bar(now, true);
                 }
@@ -385,7 +384,7 @@ impl Session {
                 if let (Some(lease), Some(barrier)) = (&self.lease, &mut self.barrier) {
                     barrier.attempt.failed(now, refused, jitter);
                     barrier.suspected |= witness.is_some();
-                    // Acquisitions go on under another session. This one is barred as long as it lives.
+                    // Acquisitions continue under another session. This one stays barred.
                     let late = barrier.since.is_some_and(|since| now - since >= lease.ttl);
                     needs.extend((opened && (refused || late)).then_some(Need::Leave(None)));
                 }
@@ -394,7 +393,7 @@ impl Session {
         needs
     }
 
-    /// etcd answers again. A barrier under way may never be answered.
+    /// Takes in that etcd responds again. A barrier under way may never get a response.
     pub fn back(&mut self, now: Moment) {
         self.barrier.iter_mut().for_each(|it| it.attempt.due = now);
         if self.bodies > 0 {
@@ -402,32 +401,32 @@ impl Session {
         }
     }
 
-    /// It is renewed now; if a renewal is under way, after that, which says nothing of what has happened since it was sent.
+    /// Renews it now, even if a renewal is under way: that one cannot show what happened after it was sent.
     pub fn hurry(&mut self, now: Moment) {
         self.renewal.due = now;
     }
 
-    /// A barrier is wanted: to settle a put without an answer, because the session key has moved, or (`suspected`) to show whether
-    /// etcd has lost its history. One that is under way settles all puts before it, but shows nothing of a later suspicion.
+    /// Requests a barrier to settle an ambiguous put, or because the session key has changed. `suspected`: to find out whether
+    /// etcd has lost its history. A barrier under way settles all puts before it, but not a later suspicion.
     pub fn bar(&mut self, now: Moment, suspected: bool) {
         let barrier = || Barrier { attempt: Attempt::at(now), since: None, suspected: false };
         self.barrier.get_or_insert_with(barrier).suspected |= suspected;
     }
 
-    /// Takes in the mod revision of its session key, which was read when its puts were refused: a barrier finds out why it is another.
+    /// Takes in the mod revision of its session key, read when its puts were refused. If it has changed, a barrier finds out why.
     pub fn compare(&mut self, now: Moment, modified: Option<Revision>) {
         if self.lease.as_ref().is_some_and(|it| it.modified != modified) {
             self.bar(now, false);
         }
     }
 
-    /// A contender's put had no answer: a barrier is to settle that.
+    /// Takes in that a contender's put had no response. A barrier will settle that.
     pub fn doubt(&mut self, now: Moment, contender: ContenderId) {
         self.ambiguous.insert(contender);
         self.bar(now, false);
     }
 
-    /// It takes no acquisitions any more; if it is lost, its bodies stop too. Returns its lease, unless that was so before.
+    /// Stops acquisitions, and if it is lost, its bodies. Returns its lease, unless this changes nothing.
     pub fn leave(&mut self, is_lost: bool) -> Option<&Lease> {
         let life = if is_lost { Life::Lost } else { Life::Retired };
         let lease = self.lease.as_ref().filter(|_| self.life < life)?;
@@ -436,12 +435,12 @@ impl Session {
     }
 }
 
-/// The stop time of a TTL that was asked for at `sent`, whatever the clocks' drift (rule P28).
+/// Returns the stop time of a lease that was requested at `sent`, with an allowance for clock drift (rule P28).
 fn stop(sent: Moment, ttl: Duration) -> Moment {
     sent + ttl.mul_f64(1.0 - DRIFT) - margin(ttl)
 }
 
-/// How long before expiry bodies stop, so that a poll under way can end.
+/// Returns how long before expiry bodies must stop, so that a poll in progress can end.
 fn margin(ttl: Duration) -> Duration {
     ttl.mul_f64(0.1).max(Duration::from_millis(300))
 }

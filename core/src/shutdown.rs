@@ -1,27 +1,27 @@
-//! Shutdown: no new locks, then the grace for bodies, then the farewell to etcd (rule P26).
+//! Shutdown: refuses new locks, waits for bodies during the grace period, then deletes keys and revokes leases (rule P26).
 
 use std::time::Duration;
 
 use crate::moment::Moment;
 
-/// How long the last deletes and revocations may take: after that the leases run out by themselves.
+/// How long the last deletes and revocations may take. After that the leases expire by themselves.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How far a shutdown has come.
+/// The stage of a shutdown.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub enum Shutdown {
-    /// None was asked for.
+    /// No shutdown was requested.
     #[default]
     Not,
-    /// Bodies may run until then.
+    /// Bodies may run until this moment.
     Grace(Moment),
-    /// No body is left, or the grace is over and bodies are told to stop. Sessions without a body are revoked; etcd may take until then.
+    /// No body is left, or the grace period is over and bodies must stop. Sessions without a body are revoked, until this moment.
     Farewell(Moment),
     Finished,
 }
 
 impl Shutdown {
-    /// A shutdown is asked for; of several graces the shortest counts.
+    /// Begins a shutdown. If there are several, the shortest grace period counts.
     pub fn begin(&mut self, until: Moment) {
         match self {
             Self::Not => *self = Self::Grace(until),
@@ -30,7 +30,7 @@ impl Shutdown {
         }
     }
 
-    /// When its present stage is over.
+    /// Returns when the present stage ends.
     pub fn due(&self) -> Option<Moment> {
         match self {
             Self::Grace(until) | Self::Farewell(until) => Some(*until),
@@ -38,7 +38,7 @@ impl Shutdown {
         }
     }
 
-    /// Goes on to the farewell if the grace is over. Returns true if it does: then bodies stop.
+    /// Ends the grace period if it is over. Returns true if it did: then bodies must stop.
     pub fn stop(&mut self, now: Moment) -> bool {
         let stops = matches!(self, Self::Grace(until) if *until <= now);
         if stops {
@@ -47,7 +47,7 @@ impl Shutdown {
         stops
     }
 
-    /// Begins the farewell, unless it has begun. Returns until when etcd may take.
+    /// Begins the farewell, unless it has begun. Returns when it ends.
     pub fn bid_farewell(&mut self, now: Moment) -> Moment {
         if let Self::Farewell(until) = self {
             return *until;
@@ -56,12 +56,12 @@ impl Shutdown {
         now + FAREWELL
     }
 
-    /// Whether a new call is turned away. A call of a task that holds a lock is let in until bodies must stop.
+    /// Returns true if a new call is refused. Nested calls are accepted until bodies must stop.
     pub fn refuses(&self, nested: bool) -> bool {
         *self != Self::Not && !(nested && matches!(self, Self::Grace(_)))
     }
 
-    /// Whether the grace is behind us, so that sessions are left to run out.
+    /// Returns true if the grace period is over. Sessions are then no longer renewed.
     pub fn has_stopped(&self) -> bool {
         matches!(self, Self::Farewell(_) | Self::Finished)
     }

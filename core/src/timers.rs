@@ -1,4 +1,4 @@
-//! Timers: when the core must act without an input, each timer at one moment; and how long it pauses.
+//! Timers: when the core must act without an input, and how long it pauses before a retry.
 
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::ids::{CallId, ContenderId, NameId, SessionId};
 use crate::moment::Moment;
 
-/// What etcd refused is sent again after the pause of this many failures (rule P34).
+/// The number of failures with the longest pause. A request that etcd has refused is retried after that pause (rule P34).
 pub const LONGEST_PAUSE: u32 = 4;
 
-/// Makes pauses a tenth longer or shorter, so that processes do not act in step.
+/// Random spread of pauses, so that processes do not act in step.
 #[derive(Debug)]
 pub struct Jitter(u64);
 
@@ -19,9 +19,9 @@ impl Jitter {
         Self(seed | 1)
     }
 
-    /// `base`, a tenth more or less.
+    /// Returns `base`, up to a tenth shorter or longer.
     pub fn of(&mut self, base: Duration) -> Duration {
-        // xorshift: any spread will do here
+        // xorshift: the quality of the numbers does not matter here
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -30,26 +30,26 @@ impl Jitter {
         base.mul_f64(0.9 + 0.2 * share)
     }
 
-    /// How long to wait before what failed this often in a row is sent again (rule P34).
+    /// Returns the pause before a retry, after this number of failures in a row (rule P34).
     pub fn pause(&mut self, failures: u32) -> Duration {
         self.of(Duration::from_millis(50 << failures.min(LONGEST_PAUSE)))
     }
 }
 
-/// What is due.
+/// What a timer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Timer {
-    /// A call's wait, or the wait for its release, is over; or it looks for a cycle.
+    /// The wait of a call ends, or its wait for the release, or it searches for a cycle.
     Call(CallId),
-    /// A contender is to be read, watched or described.
+    /// A contender is read or watched, or its record is written.
     Contender(ContenderId),
-    /// A session needs something.
+    /// A session needs a request.
     Session(SessionId),
-    /// A name has not been wanted for a while: its watch closes.
+    /// A name was not wanted for a while, so its watch closes.
     Rest(NameId),
 }
 
-/// All timers.
+/// All timers, at most one of each kind and id.
 #[derive(Debug, Default)]
 pub struct Timers {
     due: BTreeSet<(Moment, Timer)>,
@@ -57,7 +57,7 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Sets a timer, in place of its earlier moment; `None` takes it off.
+    /// Sets a timer, and replaces its earlier moment. `None` clears it.
     pub fn set(&mut self, timer: Timer, at: Option<Moment>) {
         let before = match at {
             Some(at) => self.at.insert(timer, at),
@@ -69,19 +69,17 @@ impl Timers {
         self.due.extend(at.map(|at| (at, timer)));
     }
 
-    /// The moment of the earliest timer.
     pub fn next(&self) -> Option<Moment> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Takes the earliest timer that is due, if any.
+    /// Removes and returns the earliest timer that is due.
     pub fn pop(&mut self, now: Moment) -> Option<Timer> {
         let (_, timer) = *self.due.first().filter(|(at, _)| *at <= now)?;
         self.set(timer, None);
         Some(timer)
     }
 
-    /// How many are set.
     pub fn len(&self) -> usize {
         self.due.len()
     }

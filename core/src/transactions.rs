@@ -1,18 +1,18 @@
-//! Transactions: one function for each kind of transaction of the protocol. All are flat (rule P6).
+//! Transactions: one function for each kind of transaction in the protocol. All are flat (rule P6).
 
 use std::sync::Arc;
 
 use crate::ids::{ContenderId, Key, LeaseId, Revision, SessionId};
 use crate::request::{Compare, Kv, Op, Txn, TxnAnswer};
 
-/// Locks in one bundle: two operations each, and etcd takes 128 a branch unless configured otherwise. A name is at most 1 KiB
-/// and a record a few hundred bytes, so a full bundle stays well below the 512 KiB of rule P6.
+/// The most locks in a transaction. Each takes two operations, and etcd's default limit is 128 per branch. A name has at most 1
+/// KiB and a record a few hundred bytes, so a full transaction stays well below the 512 KiB of rule P6.
 pub const LOCKS: usize = 64;
 
-/// Keys that a put reads where other contenders are expected. Where there are more, a later read finds out.
+/// The most keys that a put reads where others are expected. If there are more, a later read returns them.
 const MANY: u32 = 256;
 
-/// Names in one read, two operations each, or keys whose records are written together. The last contender may add 31.
+/// The most contenders in a read, two operations each, or records in a write.
 pub const READS: usize = 32;
 
 /// A key to put below a name.
@@ -22,13 +22,14 @@ pub struct Placement {
     pub lease: LeaseId,
     pub family: Key,
     pub record: Arc<[u8]>,
-    /// Read all contenders of the name (up to [`MANY`]), not only the oldest one: others are expected.
+    /// True to read up to [`MANY`] contenders of the name, because others are expected; false to read only the oldest.
     pub all: bool,
 }
 
-/// Puts all these keys unless one of their sessions was barred since: `fences` are the keys of these as they were, and are read if
-/// nothing is put (rules P6, P8, P10). A single try puts them only if no key at all is below any of their names, and else reads who
-/// owns these too (rule P11). `txn` has the [`delete`] of other keys that goes first, so that the ranges do not show those.
+/// Puts all these keys, unless one of their sessions was barred meanwhile. `fences` are their session keys with the expected mod
+/// revisions; if nothing is put, they are read (rules P6, P8, P10). A single try puts its keys only if no key exists below any of
+/// the names. Otherwise it also reads who owns them (rule P11). `txn` already contains the [`delete`] of other keys. That runs
+/// first, so the ranges do not return those.
 pub fn put(fences: Vec<(Key, Revision)>, keys: &[Placement], tries: bool, mut txn: Txn) -> Txn {
     for (session, modified) in fences {
         txn.or_else.push(get(&session));
@@ -47,8 +48,8 @@ pub fn put(fences: Vec<(Key, Revision)>, keys: &[Placement], tries: bool, mut tx
     txn
 }
 
-/// Reads the answer to a put of this many keys that was applied. Returns for each key the oldest keys of its family, its own included;
-/// none, for a single try: no other was there.
+/// Parses the response to a put that was applied. Returns the oldest keys of each family, the new one included. For a single try
+/// it returns none, because no others exist.
 pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = Vec<Kv>> {
     let count = answer.answers.len();
     let tried = count == keys;
@@ -60,8 +61,8 @@ pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = Vec<Kv>> {
     })
 }
 
-/// Bars the session: what was sent while its key was `modified` at an earlier revision can no longer apply. Without a revision it
-/// creates the session key (rule P10). It may read another key too.
+/// Bars the session: puts that compare an earlier revision of its key can no longer apply. With `None` it creates the session key
+/// (rule P10). It may also read another key.
 pub fn barrier(
     session: &Key,
     modified: Option<Revision>,
@@ -80,7 +81,7 @@ pub fn barrier(
     }
 }
 
-/// Reads the answer to a barrier: the session key's mod revision, if it is under this lease, and the other key's create revision.
+/// Parses the response to a barrier: the mod revision of the session key under this lease, and the other key's create revision.
 pub fn barred(answer: TxnAnswer, lease: LeaseId) -> (Option<Revision>, Option<Revision>) {
     let barrier = answer.succeeded.then_some(answer.revision);
     let mut answers = answer.firsts();
@@ -89,17 +90,17 @@ pub fn barred(answer: TxnAnswer, lease: LeaseId) -> (Option<Revision>, Option<Re
     (barrier.or(found.map(|kv| kv.mod_revision)), read)
 }
 
-/// A contender's key to delete, guarded so that a late delete harms no later incarnation (rule P24).
+/// A deletion of a contender's key. Its guard keeps a late delete from removing a later incarnation (rule P24).
 #[derive(Debug, Clone)]
 pub struct Deletion {
     pub contender: ContenderId,
     pub session: SessionId,
     pub key: Key,
-    /// `None`: nothing is known but that no put of it can apply any more (rules P10, P34).
+    /// `None`: it is not known whether the key exists, but no put of it can apply any more (rules P10, P34).
     pub created: Option<Revision>,
 }
 
-/// Deletes these keys if each whose create revision is known is there, and no other is; else reads them.
+/// Deletes these keys if all known incarnations exist and the other keys do not. Otherwise reads them.
 pub fn delete(deletions: &[Deletion]) -> Txn {
     let mut txn = Txn::default();
     for Deletion { key, created, .. } in deletions {
@@ -107,14 +108,14 @@ pub fn delete(deletions: &[Deletion]) -> Txn {
             Some(created) => txn.when.push(Compare::Created(key.clone(), *created)),
             None => txn.when.push(Compare::Absent(key.clone())),
         }
-        // Of a key that is not there it makes a write too, which no member that lags can answer (rule P20).
+        // The delete of a missing key turns the transaction into a write, to which no lagging member can respond (rule P20).
         txn.then.push(Op::Delete(key.clone()));
         txn.or_else.push(get(key));
     }
     txn
 }
 
-/// Reads the response to a [`delete`]: takes out the keys that are gone.
+/// Parses the response to a [`delete`]. Removes and returns the deletions whose keys are gone.
 pub fn deleted(deletions: &mut Vec<Deletion>, answer: TxnAnswer) -> Vec<Deletion> {
     let succeeded = answer.succeeded;
     let mut found = answer.firsts();
@@ -127,18 +128,18 @@ pub fn deleted(deletions: &mut Vec<Deletion>, answer: TxnAnswer) -> Vec<Deletion
     deletions.extract_if(.., is_gone).collect()
 }
 
-/// A key whose record is to be written again.
+/// A held key whose record is to be written again.
 #[derive(Debug)]
 pub struct Description {
     pub contender: ContenderId,
     pub key: Key,
-    /// The mod revision of our own last write: so its incarnation and its lease are ours.
+    /// The mod revision of this process's last write. As long as it matches, the key's incarnation and lease are ours.
     pub modified: Revision,
     pub lease: LeaseId,
     pub record: Arc<[u8]>,
 }
 
-/// Writes the records of these keys if all are as they were last written here, else reads them.
+/// Writes the records of these keys if none was modified since this process's last write. Otherwise reads the keys.
 pub fn describe(keys: &[Description]) -> Txn {
     let mut txn = Txn::default();
     for Description { key, modified, lease, record, .. } in keys {
@@ -149,7 +150,7 @@ pub fn describe(keys: &[Description]) -> Txn {
     txn
 }
 
-/// Reads the response to a [`describe`], if there is one: the mod revision of each key, if this process wrote that.
+/// Parses the response to a [`describe`], if there is one. Returns each key's mod revision, if this process's write set it.
 pub fn described(
     keys: &[Description],
     answer: Option<TxnAnswer>,
@@ -166,7 +167,7 @@ fn get(key: &Key) -> Op {
     Op::Get { key: key.clone(), values: false }
 }
 
-/// Reads the oldest keys that begin with this.
+/// Reads the oldest keys with this prefix.
 pub fn oldest(family: &Key, limit: u32, values: bool) -> Op {
     Op::Range { prefix: family.clone(), limit: Some(limit), values, up_to: None }
 }

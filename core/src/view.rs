@@ -1,6 +1,6 @@
-//! View: which contenders are to be read, and which keys are watched for a name (rules P14 to P18).
+//! View: the contenders to read, and the watches that are open (rules P14 to P18).
 //!
-//! What is read goes together in one transaction, as much as fits.
+//! Reads share a transaction as far as they fit.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,37 +12,37 @@ use crate::outbox::Line;
 use crate::output::Output;
 use crate::request::{Kv, Op};
 
-/// While a watch is younger than this, the name is read too: etcd may serve such a watch 100 ms late (rule P15).
+/// While a watch is younger than this, the name is read too, because etcd may serve such a watch 100 ms late (rule P15).
 const FRESH: Duration = Duration::from_millis(150);
 
-/// When the first of these reads goes; each later one goes when the watch is about twice as old.
+/// The age of the watch at the first of these reads. It about doubles with each later one.
 const EARLY: Duration = Duration::from_millis(5);
 
-/// How long a waiter relies on its watch before its first read, which learns who owns the name.
+/// How long a waiter relies on its watch before its first read, which shows who owns the name.
 pub const FIRST_READ: Duration = Duration::from_secs(1);
 
-/// The shortest pause between two reads of a waiter whose watch is not fresh.
+/// The shortest pause between two reads for a waiter whose watch is no longer fresh.
 pub const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often a contender that waits is read although its watch is silent (rule P17).
+/// How often a waiting contender is read while its watch is silent (rule P17).
 pub const READ_AGAIN: Duration = Duration::from_secs(5);
 
 /// How long a watch stays open after its name was last wanted (rule P15).
 pub const WARM: Duration = Duration::from_secs(5);
 
-/// What is asked about one contender.
+/// A read for one contender.
 #[derive(Debug)]
 pub struct Read {
     pub contender: ContenderId,
-    /// It waits: only keys up to its create revision are asked for. `None`: it is held.
+    /// For a waiter: the last create revision to read, which is its own. `None`: it is held, and all keys are read.
     pub up_to: Option<Revision>,
     family: Key,
-    /// The key whose value and lease are asked for too.
+    /// The key that is read with its value and lease.
     whole: Option<Vec<u8>>,
 }
 
 impl Read {
-    /// How a contender is to be read, if it waits or calls hold it.
+    /// Returns the read for a contender that waits or is held.
     pub fn of(id: ContenderId, contender: &Contender) -> Option<Self> {
         let up_to = match contender.state {
             State::Waiting => contender.created,
@@ -53,17 +53,17 @@ impl Read {
         Some(Self { contender: id, up_to, family: contender.family.clone(), whole })
     }
 
-    /// Its operations: one for the family, and one for the key that is read with its value.
+    /// Returns its operations: one for the family, and one for the key that is read with its value.
     pub fn ops(&self) -> impl Iterator<Item = Op> + '_ {
         let under = |prefix, values| Op::Range { prefix, limit: None, values, up_to: self.up_to };
         let keys = under(self.family.clone(), false);
-        // A range, because a get has no bound on create revisions, and a foreign key need not be text.
+        // Not a get, because that cannot limit create revisions. A key of another client may not be text.
         let text = self.whole.as_ref().and_then(|key| key.utf8_chunks().next());
         let whole = text.map(|text| under(text.valid().into(), true));
         std::iter::once(keys).chain(whole)
     }
 
-    /// Takes its part out of a response: the keys, the oldest first, one of them with its value and lease.
+    /// Takes its part of a response: the keys, the oldest first, one of them with its value and lease.
     pub fn seen(&self, answers: &mut impl Iterator<Item = Vec<Kv>>) -> Vec<Kv> {
         let mut keys = answers.next().unwrap_or_default();
         let Some(key) = &self.whole else { return keys };
@@ -75,12 +75,12 @@ impl Read {
     }
 }
 
-/// For whom a name is watched.
+/// What a watch of a name is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Whose {
-    /// The contender in line: deletions of what is ahead of it.
+    /// The contender in line: deletions of the keys ahead of it.
     Waits,
-    /// What calls hold under this session: deletions and puts of its keys (rule P18).
+    /// The keys held under this session: their deletions and puts (rule P18).
     Holds(SessionId),
 }
 
@@ -93,12 +93,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Whether it is on all keys of the name's family.
+    /// Returns true if it covers the whole family of the name.
     pub fn is_whole(&self) -> bool {
         self.prefix.ends_with('/')
     }
 
-    /// Returns after how long a waiter is read again because the watch is fresh; `None` once it is not.
+    /// Returns the pause before a waiter is read again because the watch is fresh; `None` if it is not.
     pub fn early(&self, now: Moment) -> Option<Duration> {
         let age = now - self.opened;
         let early = if self.is_whole() { EARLY + age } else { FRESH };
@@ -106,13 +106,13 @@ impl Watch {
     }
 }
 
-/// What is read and watched.
+/// The reads that are wanted, and the open watches.
 #[derive(Debug, Default)]
 pub struct View {
-    /// Contenders to be read.
+    /// The contenders to read.
     pub reads: Line<ContenderId>,
     watches: BTreeMap<(NameId, Whose), Watch>,
-    /// The name that each watch is for, and for whom.
+    /// The name and the purpose of each watch.
     pub names: BTreeMap<WatchId, (NameId, Whose)>,
     last: u64,
 }
@@ -131,7 +131,7 @@ impl View {
         all.map_while(move |((watched, whose), _)| (*watched == name).then_some(*whose))
     }
 
-    /// Watches all keys that begin with this, in place of what was watched for the same contenders. Returns the outputs.
+    /// Opens a watch on a prefix, in place of the earlier one with this purpose. Returns the outputs for that.
     pub fn open(&mut self, now: Moment, of: (NameId, Whose), on: (Key, Revision)) -> Vec<Output> {
         let ((name, whose), (prefix, from)) = (of, on);
         if self.get(name, whose).is_some_and(|watch| watch.prefix == prefix) {
@@ -146,7 +146,7 @@ impl View {
         outputs
     }
 
-    /// Closes the watches of a name that `of` picks. Returns the outputs for that.
+    /// Closes the watches of a name that `of` selects. Returns the outputs for that.
     pub fn close(&mut self, name: NameId, of: impl Fn(Whose) -> bool) -> Vec<Output> {
         let closed: Vec<Whose> = self.watches_of(name).filter(|whose| of(*whose)).collect();
         let close = |whose| {

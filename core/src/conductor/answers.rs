@@ -1,4 +1,4 @@
-//! Answers: what etcd's responses and events mean for contenders, and what is read and watched because of them.
+//! Answers: the effects of etcd's responses and events on contenders, and the reads and watches that follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::replace;
@@ -20,7 +20,7 @@ use crate::view::{FIRST_READ, READ_AGAIN, Read, SHORTEST_PAUSE, Watch, Whose};
 
 /// Puts and deletes.
 impl Core {
-    /// Sends the puts that are ready. Those of a session that is not open wait there until it is.
+    /// Sends the puts that are ready. If a session is not open, its puts wait there until it is.
     pub(super) fn flush_puts(&mut self) {
         while !self.waits_for_more(self.outbox.puts.is_ready()) {
             let narrow = self.outbox.puts.is_narrow();
@@ -59,7 +59,7 @@ impl Core {
         }
     }
 
-    /// Takes the deletions that go with this number of puts (rule P7), up to one that may fail, and so void the puts.
+    /// Takes the deletions that go with this number of puts (rule P7), up to the first that may fail and so void the puts.
     fn deletions_with_puts(&mut self, puts: usize) -> Vec<Deletion> {
         let alive = |id| self.sessions.all.get(&id).is_some_and(|it| !it.is_lost());
         let likely = |it: &&Deletion| it.created.is_some() && alive(it.session);
@@ -69,7 +69,7 @@ impl Core {
         line.pending.drain(..likely).collect()
     }
 
-    /// What is put for a contender.
+    /// Returns what to put for a contender.
     fn placement(&self, id: ContenderId) -> Option<Placement> {
         let name = self.names.get(id.name)?;
         let contender = name.contenders.get(&id.number)?;
@@ -78,7 +78,7 @@ impl Core {
             lease: contender.lease()?,
             record: self.value_of(contender, &contender.record),
             family: name.family.clone(),
-            // Of the contenders of nested calls only the oldest is read, once it is that.
+            // Only the oldest of nested contenders is read, in a separate read once it is the oldest.
             all: match contender.seat {
                 Seat::Nested { .. } => false,
                 Seat::Exclusive => self.view.is_watched(id.name) && name.rests_until.is_none(),
@@ -87,7 +87,7 @@ impl Core {
         })
     }
 
-    /// A transaction of puts, and perhaps of deletions, was answered, or not (rules P8 to P11).
+    /// Takes in the result of a transaction of puts, with or without deletions (rules P8 to P11).
     pub(super) fn put(
         &mut self,
         units: Vec<Unit>,
@@ -113,7 +113,7 @@ impl Core {
                 }
                 return self.are_gone(deletions);
             }
-            // Because of a put, or of a deletion: sent again apart, they show which (rule P9).
+            // A put or a deletion is the reason. Sent again separately, they show which (rule P9).
             Ok(_) | Err(Failure::Refused(Refusal::PermissionDenied | Refusal::Other, _))
                 if !deletions.is_empty() =>
             {
@@ -138,7 +138,7 @@ impl Core {
                     contender.state = State::Unsettled;
                     match self.sessions.wake(contender.session) {
                         Some(session) => session.doubt(self.now, id),
-                        None => self.remove(id), // it goes with its lease
+                        None => self.remove(id), // its key is deleted with its lease
                     }
                 }
             }
@@ -146,11 +146,11 @@ impl Core {
                 self.put_again(units, None);
                 sessions.into_iter().for_each(|id| self.leave_session(id, Some(LossCause::Gone)));
             }
-            // One bad name fails all: they go in smaller transactions, but no group is torn (rules P9, P13).
+            // One bad name fails all. They are sent in smaller transactions, without splitting groups (rules P9, P13).
             Err(Failure::Refused(kind, _)) if units.len() > 1 && kind != Refusal::NoSpace => {
                 if kind == Refusal::LeaseNotFound {
                     let hurry = |id| self.sessions.wake(id).map_or((), |it| it.hurry(self.now));
-                    sessions.into_iter().for_each(hurry); // a renewal shows whose
+                    sessions.into_iter().for_each(hurry); // a renewal shows which lease
                 }
                 let half = units.len() / 2;
                 self.put_again(units, Some(half));
@@ -158,7 +158,7 @@ impl Core {
             Err(failure @ Failure::Refused(kind, _)) => {
                 let calls: Vec<_> = ids.iter().filter_map(|id| self.served_by(*id)).collect();
                 for id in ids {
-                    // Nothing comes later, but the keys may be there (rule P34).
+                    // Nothing will be applied later, but the keys may exist (rule P34).
                     match self.names.contender_mut(id).filter(|_| kind == Refusal::NoSpace) {
                         Some(contender) => {
                             contender.state = State::Unsettled;
@@ -174,8 +174,8 @@ impl Core {
         self.outbox.deletions.again(deletions, None);
     }
 
-    /// A single try has met keys below its names (rule P11). It is refused if one of them is an owner's: not a deeper
-    /// key, and not one of this process that goes.
+    /// Takes in the keys that a single try found below its names (rule P11). It is refused if one of them owns a name: neither a
+    /// deeper key, nor one of this process that is about to go.
     fn tried(&mut self, ids: &[ContenderId], found: impl Iterator<Item = Option<Kv>>) {
         let mut owner = None;
         for (at, (id, found)) in ids.iter().zip(found).enumerate() {
@@ -193,13 +193,13 @@ impl Core {
         }
     }
 
-    /// The call that a contender in line would serve.
+    /// Returns the call that a contender in line would serve.
     fn served_by(&self, id: ContenderId) -> Option<CallId> {
         let name = self.names.get(id.name)?;
         name.serves(name.contenders.get(&id.number).filter(|it| !it.detached)?, &self.calls)
     }
 
-    /// Nothing of these puts was applied: those that are still wanted are put again, with at most `room` keys in a transaction.
+    /// Puts these keys again if they are still wanted. `room`: the most keys of the next transaction.
     fn put_again(&mut self, units: Vec<Unit>, room: Option<usize>) {
         let mut wanted = Vec::new();
         for unit in units {
@@ -217,7 +217,7 @@ impl Core {
         self.outbox.puts.again(wanted, room);
     }
 
-    /// Deletes were answered, or not (rules P24, P34).
+    /// Takes in the result of deletions (rules P24, P34).
     pub(super) fn deleted(
         &mut self,
         mut deletions: Vec<Deletion>,
@@ -232,7 +232,7 @@ impl Core {
             Err(failure @ Failure::Refused(..)) => failure,
             Err(_) => return self.outbox.deletions.again(deletions, None),
         };
-        // Keys go with their lease.
+        // The keys of an ended session are deleted with its lease.
         let is_over = |it: &mut Deletion| !self.sessions.all.contains_key(&it.session);
         let gone = deletions.extract_if(.., is_over).collect();
         self.are_gone(gone);
@@ -248,7 +248,7 @@ impl Core {
             *refused = Some(Refused::by(failure));
         }
         if is_denied && deletion.created.is_none() {
-            // Probably the put was denied too. If it was applied, the key goes with its lease.
+            // Probably the put was denied too. If it was applied, the key is deleted with its lease.
             self.leave_session(deletion.session, None);
             return self.are_gone(vec![deletion]);
         }
@@ -257,7 +257,7 @@ impl Core {
         self.outbox.retry_at.get_or_insert(self.now + pause);
     }
 
-    /// The keys of these are gone.
+    /// Removes the contenders of these deletions, because their keys are gone.
     fn are_gone(&mut self, deletions: Vec<Deletion>) {
         for Deletion { contender: id, .. } in deletions {
             self.names.get_mut(id.name).into_iter().for_each(|name| name.answered = Some(self.now));
@@ -271,7 +271,7 @@ impl Core {
 impl Core {
     /// Sends the reads that are wanted.
     pub(super) fn flush_reads(&mut self) {
-        // As two keys: each is read by two operations.
+        // Counted as two keys, because each read has two operations.
         let keys = |names: &Names, id| names.contender(id)?.to_read.then_some(2);
         while let Some(ids) = self.view.reads.next(|id| keys(&self.names, *id)) {
             let read = |id: ContenderId| {
@@ -287,7 +287,7 @@ impl Core {
         }
     }
 
-    /// Has a contender read as soon as may be; of a name with very many keys below it, at most once a second.
+    /// Has a contender read as soon as possible, but the contenders of a crowded name at most once a second.
     pub(super) fn want_read(&mut self, id: ContenderId) {
         let Some(name) = self.names.get_mut(id.name) else { return };
         if let Some(at) = name.rests_until.filter(|at| *at > self.now) {
@@ -296,7 +296,7 @@ impl Core {
         let Some(contender) = name.contenders.get_mut(&id.number) else { return };
         let waits = match &contender.state {
             State::Waiting => true,
-            State::Held(it) => it.asked.is_some(), // the next call of this process does
+            State::Held(it) => it.asked.is_some(), // the next call of this process waits for that read
             _ => return,
         };
         if !replace(&mut contender.to_read, true) {
@@ -305,10 +305,10 @@ impl Core {
         }
     }
 
-    /// Does what a contender needs to know about its name, and writes its record if that is due.
+    /// Gets what a contender needs to know about its name, and writes its record if that is due.
     pub(super) fn attend(&mut self, id: ContenderId) {
         let Some(name) = self.names.get_mut(id.name) else { return };
-        // It waits for no older one of this process, or single tries have to know who owns the name.
+        // No older contender of this process is ahead of it, or single tries need to know the owner of the name.
         let observed = !name.tries.is_empty() || name.fronts().any(|(of, _)| of == id.number);
         let Some(contender) = name.contenders.get_mut(&id.number) else { return };
         let guarded = self.view.get(id.name, Whose::Holds(contender.session)).is_some();
@@ -326,7 +326,7 @@ impl Core {
         self.touch(id);
     }
 
-    /// A contender is to be read, or begins to be watched, at this moment.
+    /// Schedules when a contender is read, or starts to be watched.
     pub(super) fn read_at(&mut self, id: ContenderId, at: Moment) {
         if let Some(contender) = self.names.contender_mut(id) {
             contender.read_at = Some(at);
@@ -334,11 +334,11 @@ impl Core {
         }
     }
 
-    /// Watches what matters of a contender's name, unless that is watched. Closes the watches of the name that no contender needs
-    /// any more. One that waits is read all the same: early beside a fresh watch, and in time for its call to learn who owns the name.
+    /// Opens the watch that a contender needs, and closes watches of the name that no contender needs. A waiter is also read:
+    /// early if its watch is fresh, and in time for its call to report the owner of the name.
     fn watch(&mut self, id: ContenderId) {
         let Some(name) = self.names.get(id.name) else { return };
-        // A watch on all keys of a crowded name would bring an event for each key below it.
+        // A watch of a whole crowded name would bring an event for each key below it.
         let near = if name.rests_until.is_some() { 0 } else { self.settings.near };
         let Some(contender) = name.contenders.get(&id.number) else { return };
         let Some(watched) = contender.watched(near) else { return };
@@ -358,7 +358,7 @@ impl Core {
         let early = self.view.get(id.name, whose).and_then(|watch| watch.early(self.now));
         let head = name.head(&self.calls).map(|(_, head)| head);
         let until = head.and_then(|head| head.until);
-        // A single try is refused once nothing was read for the connect time-out, which may be shorter than the pause of others.
+        // A single try is refused if nothing was read within the connect time-out, which may be shorter than the usual pause.
         let owned = name.owner.is_some() && !head.is_some_and(Call::is_try);
         let known = owned || contender.admitted.is_some();
         let half = until
@@ -369,7 +369,7 @@ impl Core {
         }
     }
 
-    /// Reads were answered, or not.
+    /// Takes in the result of reads.
     pub(super) fn read(&mut self, reads: Vec<Read>, result: Result<TxnAnswer, Failure>) {
         let (stale, failures) = match result {
             Ok(answer) if !answer.stale => {
@@ -389,7 +389,7 @@ impl Core {
             let session = self.names.contender(read.contender).map(|it| it.session);
             let session = session.filter(|_| stale).and_then(|id| self.sessions.wake(id));
             if let Some(session) = session.filter(|it| !it.is_lost()) {
-                // The member lags, or etcd has lost its history: a write finds out which (rules P20, P35).
+                // The member lags, or etcd has lost its history. A write finds out which (rules P20, P35).
                 session.bar(self.now, true);
             }
             let pause = self.jitter.pause(failures);
@@ -397,7 +397,7 @@ impl Core {
         }
     }
 
-    /// Takes in what a read shows of a contender.
+    /// Takes in what a read returned for a contender.
     fn saw(&mut self, read: &Read, seen: Vec<Kv>, revision: Revision) {
         let id = read.contender;
         let Some(name) = self.names.get_mut(id.name) else { return };
@@ -407,7 +407,7 @@ impl Core {
         }
         let Some(contender) = name.contenders.get_mut(&id.number) else { return };
         let waits = matches!(contender.state, State::Waiting);
-        // Else it is the moment at which what is held begins to be watched.
+        // If it is held without a watch, this is the time at which its watch opens.
         if waits || self.view.get(id.name, Whose::Holds(contender.session)).is_some() {
             contender.read_at = None;
         }
@@ -420,27 +420,27 @@ impl Core {
         if contender.modified.is_none() {
             return self.want_read(id);
         }
-        // Else it was granted after the read was sent, so the rest of the read is about another state.
+        // If it was granted after the read was sent, the rest of the read does not apply to its new state.
         if waits == read.up_to.is_some() {
             name.read(self.now, id.number, (revision, seen), &self.sessions);
         }
     }
 
-    /// A key of this process is gone, or was put by another client.
+    /// Takes in that a key of this process is gone, or was put by another client.
     fn own_key_gone(&mut self, id: ContenderId, cause: LossCause) {
         let Some(contender) = self.names.contender(id) else { return };
         let session = contender.session;
         match &contender.state {
             State::Held(ownership) if !ownership.lost => self.lose_contender(id, cause),
-            // What is left of it is in the way: out with it before the queue goes on.
+            // Its group or its key must go before the queue moves on.
             State::Waiting => self.give_up(id),
             _ => return,
         }
-        // Perhaps the whole lease is gone: the sooner that is known, the sooner the others go on.
+        // The whole lease may be gone. The sooner that is known, the sooner the other calls continue.
         self.sessions.wake(session).into_iter().for_each(|it| it.hurry(self.now));
     }
 
-    /// A watch reported something.
+    /// Takes in the report of a watch.
     pub(super) fn watch_event(&mut self, watch: WatchId, event: Option<Event>) {
         let Some((id, whose)) = self.view.names.get(&watch).copied() else { return };
         match event {
@@ -456,13 +456,13 @@ impl Core {
         }
     }
 
-    /// A key of a name changed.
+    /// Takes in a change of a key below a name.
     fn changed(&mut self, id: NameId, event: &Event) {
         let Some(name) = self.names.get(id) else { return };
         let (Event::Put(Kv { key, .. }) | Event::Delete { key, .. }) = event;
         let at = |number| ContenderId { name: id, number };
         let own = name.by_key(key).map(at);
-        // A key of this process that is being put may be gone before its put is answered: that is kept in mind.
+        // A key of this process may be deleted before the response to its put. Its contender must remember that.
         let in_line = name.in_line().map(|(number, _)| at(number)).chain(own);
         let in_line: Vec<ContenderId> = in_line.collect();
         self.names.touch(id);
@@ -470,7 +470,7 @@ impl Core {
             let watched_whole = self.view.get(id, Whose::Waits).is_some_and(Watch::is_whole);
             for id in in_line {
                 step();
-                // That a predecessor has gone does not admit a contender, only that all have (rule P14).
+                // The deletion of one predecessor does not admit a contender, only the deletion of all does (rule P14).
                 let contender = self.names.contender_mut(id);
                 let waits =
                     |it: &mut Contender| it.deleted(key, *revision) && it.admitted.is_none();
@@ -488,10 +488,10 @@ impl Core {
 
 /// Records of held keys (rule P18).
 impl Core {
-    /// Sends the records of held keys that are to be written.
+    /// Sends the records of held keys that must be written.
     pub(super) fn flush_descriptions(&mut self) {
         while let Some(ids) = self.outbox.records.next(|_| Some(2)) {
-            // One that was read meanwhile may stand there twice.
+            // A contender that was read meanwhile may be in the line twice.
             let contenders: BTreeSet<&ContenderId> = ids.iter().collect();
             let mut keys: Vec<Description> = Vec::new();
             for id in contenders {
@@ -513,7 +513,7 @@ impl Core {
         }
     }
 
-    /// What a contender's key is to say of its first holder; `None`: it was handed over, or its guard is unknown.
+    /// Returns the record to write for the first holder; `None`: the key was handed over, or its mod revision is unknown.
     fn description(&self, id: ContenderId) -> Option<Description> {
         let contender = self.names.contender(id)?;
         let ownership = contender.held().filter(|it| it.named == it.first())?;
@@ -523,9 +523,10 @@ impl Core {
         Some(Description { contender: id, key, modified, lease, record })
     }
 
-    /// Records were written, or not. Where one key has changed, the others of its transaction are written again.
+    /// Takes in the result of writing records. If one key has changed, the other records of the transaction are written again.
     pub(super) fn described(&mut self, keys: &[Description], result: Result<TxnAnswer, Failure>) {
-        // It only informs: what etcd refuses is not sent again for the same holder. At its quota it may have written it (rule P34).
+        // A record only informs, so a refused one is not written again for this holder. At its quota etcd may have written it
+        // (P34).
         let over = match &result {
             Ok(answer) => answer.succeeded,
             Err(Failure::Refused(Refusal::NoSpace, _)) => true,

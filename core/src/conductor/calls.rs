@@ -1,4 +1,4 @@
-//! Calls: the way of a call, from its arrival through its names to its grant, and back through its release.
+//! Calls: the path of a call from its arrival through its names to its grant, and through its release.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::view::WARM;
 /// How long a release waits for its confirmation (rule P25).
 const CONFIRM: Duration = Duration::from_secs(2);
 
-/// How long at least a released key lingers for the next call of this process. Other processes wait for that.
+/// How long a released key lingers at least for the next call of this process. Other processes wait meanwhile.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// From arrival to grant, or refusal.
+/// From arrival to grant or refusal.
 impl Core {
-    /// A call has come.
+    /// Accepts a new call.
     pub(super) fn acquire(&mut self, acquire: Acquire) {
         let id = acquire.call;
         let holds = |id: &CallId| self.calls.get(*id).is_some_and(|it| !it.holding().is_empty());
@@ -38,21 +38,21 @@ impl Core {
             return self.turn_down(id, Refused::ShuttingDown);
         }
         let tries = acquire.wait == Wait::Once;
-        // A nested call is let in, though it counts: other calls wait for its task, whose work would be in vain.
+        // A nested call may wait even then, though it counts: other calls wait for its task, whose work would be lost.
         let most = self.settings.max_waiters.filter(|_| !tries && !nested);
         if most.is_some_and(|most| self.calls.waiters >= most) {
             return self.turn_down(id, Refused::Overloaded);
         }
         let until = match acquire.wait {
             Wait::For(wait) => Some(self.now + wait),
-            // It waits for no holder, only for etcd.
+            // A single try waits only for etcd.
             Wait::Once => Some(self.now + self.settings.connect_timeout),
             Wait::Forever => None,
         };
         let names: Arc<[NameId]> =
             acquire.names.iter().map(|name| self.names.intern(name)).collect();
         let ticket = self.names.ticket();
-        // A wait for permits is not followed (rule P38).
+        // Waits for permits do not appear in searches for cycles (rule P38).
         let is_shown = nested && !tries && !matches!(acquire.mode, Mode::Permits(_));
         let call = Call {
             names: names.clone(),
@@ -89,7 +89,7 @@ impl Core {
         }
     }
 
-    /// Sets the one timer of a call.
+    /// Sets the only timer of a call.
     pub(super) fn set_call_timer(&mut self, id: CallId) {
         let due = |call: &Call| call.until.into_iter().chain(call.search_at).min();
         self.timers.set(Timer::Call(id), self.calls.get(id).and_then(due));
@@ -99,7 +99,7 @@ impl Core {
         self.outputs.push_back(Output::Refused { call, why });
     }
 
-    /// Refuses a waiting call.
+    /// Refuses a call if it waits.
     pub(super) fn refuse(&mut self, call: CallId, why: Refused) {
         if self.calls.waiting(call).is_some() {
             self.stop_waiting(call, None);
@@ -107,7 +107,7 @@ impl Core {
         }
     }
 
-    /// A waiting call goes on to a stage, or is over: it leaves its queues, and what was put for it alone goes unless it holds that.
+    /// Ends the wait of a call. It leaves its queues, and gives up the contenders put for it, unless it now holds them.
     pub(super) fn stop_waiting(&mut self, id: CallId, next: Option<Stage>) {
         let Some(call) = self.calls.waiting(id) else { return };
         let (names, own) = (call.names.clone(), call.own.clone());
@@ -127,7 +127,7 @@ impl Core {
         self.refuse(call, Refused::Held { name, owner });
     }
 
-    /// The wait of a call, or for its release, is over; or a nested call is to look for a cycle.
+    /// Ends the wait of a call, or its wait for the release, if that is over. Otherwise continues its search for a cycle.
     pub(super) fn call_due(&mut self, id: CallId) {
         let Some(call) = self.calls.get_mut(id) else { return };
         if call.until.is_none_or(|until| until > self.now) {
@@ -139,7 +139,7 @@ impl Core {
             return self.released(id, Err(why));
         }
         let (since, tries) = (call.since, call.is_try());
-        // A single try waits for no holder, so etcd was too slow.
+        // A single try does not wait for holders, so etcd was too slow.
         let why = match self.obstacle(id, Some(since)).filter(|_| !tries) {
             Some((name, owner)) => Refused::Timeout { name, owner, waited: self.now - since },
             None => self.silence(),
@@ -147,20 +147,20 @@ impl Core {
         self.refuse(id, why);
     }
 
-    /// The names of a call, with the place of each.
+    /// Returns the names of a call with their indices.
     pub(super) fn names_of(&self, id: CallId) -> impl Iterator<Item = (usize, &Name)> {
         let names = self.calls.get(id).into_iter().flat_map(|call| call.names.iter());
         names.enumerate().filter_map(|(at, name)| Some((at, self.names.get(*name)?)))
     }
 
-    /// The name that keeps a call waiting, of those that etcd has answered about: the first with a known owner, or any.
+    /// Returns the name that blocks a call, among those about which etcd has responded. A name with a known owner comes first.
     fn obstacle(&self, id: CallId, since: Option<Moment>) -> Option<(usize, Option<Owner>)> {
-        // A name of which etcd has said nothing is not reported as held. The response to a put counts, though lately nothing came.
+        // Without a response about a name, it is not reported as held. The response to a put suffices, even if it is not recent.
         let answered = |name: &Name| {
             name.answered >= since || name.in_line().all(|(_, it)| it.created.is_some())
         };
         let names = || self.names_of(id).filter(|(_, name)| answered(name));
-        // A call of this process that has not lost it, or another process.
+        // The owner is a call of this process that has not lost the name, or another process.
         let owner = |name: &Name| {
             let own = name.held().find_map(|(_, it)| self.record_of(it.held()?));
             let own = own.map(|record| Owner { record, unleased: None });
@@ -170,7 +170,7 @@ impl Core {
         owned.or_else(|| Some((names().next()?.0, None)))
     }
 
-    /// The record of the first holder; once that call has held its lock for a second, it says since when.
+    /// Returns the record of the first holder. After a second of holding, it contains `held_since`.
     pub(super) fn record_of(&self, ownership: &Ownership) -> Option<Arc<[u8]>> {
         let call = self.calls.get(ownership.first()?)?;
         Some(match self.now - ownership.since < SETTLED {
@@ -179,7 +179,7 @@ impl Core {
         })
     }
 
-    /// Carries out the next step of a name. What that changes is looked at again.
+    /// Carries out the next step of a name. Whatever that changes gets its own next step.
     pub(super) fn serve(&mut self, id: NameId) {
         let Some(name) = self.names.get(id) else { return };
         let at = |number| ContenderId { name: id, number };
@@ -192,7 +192,7 @@ impl Core {
                 let unread = contender.is_unread();
                 if contender.ownership_mut().is_none_or(|it| it.ask(self.now)) {
                     self.want_read(at(number));
-                    // Others may have come to the front with it, and go in the same transaction.
+                    // Others may have become fronts with it. They are read in the same transaction.
                     self.names.dirty.extend(unread.then_some(id));
                 }
             }
@@ -200,7 +200,7 @@ impl Core {
                 let tries: Vec<CallId> = name.tries.values().copied().collect();
                 tries.into_iter().for_each(|call| self.refuse_try(call));
             }
-            // It is forgotten a little later, with its watch.
+            // The name is forgotten a little later, when its watch closes.
             Step::Retire if self.view.is_watched(id) => {
                 self.timers.set(Timer::Rest(id), Some(self.now + WARM));
             }
@@ -209,7 +209,7 @@ impl Core {
         }
     }
 
-    /// Puts contenders for a call unless it waits by others, or for a seat. `beside`: on seats of nested calls.
+    /// Adds contenders for a call, unless it already waits by others or must wait for a seat. `beside`: on seats of nested calls.
     pub(super) fn claim(&mut self, id: CallId, beside: bool) {
         let Some(call) = self.calls.get(id) else { return };
         let mode = call.wish.mode;
@@ -217,7 +217,7 @@ impl Core {
         let waits = |id: &ContenderId| self.names.contender(*id).is_some_and(Contender::is_in_line);
         let seats: Option<Vec<Seat>> = call.names.iter().map(seat_of).collect();
         let Some(seats) = seats.filter(|_| !call.own.iter().any(waits)) else { return };
-        // Those of a nested call are for it alone, as their values list what its task holds.
+        // Contenders of a nested call serve only that call, because their values list what its task holds.
         let bound = (call.is_group() || call.is_shown).then_some(id);
         let outer = self.calls.outer(id).filter(|_| call.is_shown);
         let lists = outer.flat_map(|(_, it)| it.holding().iter().copied()).take(HELD);
@@ -229,7 +229,7 @@ impl Core {
             let family = self.names.get(*name)?.family.clone();
             let mut contender = Contender::new(family, session, call.wish, seat);
             contender.record = call.record.clone();
-            // Readers and permits may be beside others of their kind: the response to a plain put shows which (rule P11).
+            // Readers and permits may hold beside others. They use a plain put, whose response shows whether they do (rule P11).
             contender.tries = call.is_try() && mode == Mode::Exclusive;
             (contender.bound, contender.is_group) = (bound, call.is_group());
             contender.lists.clone_from(&lists);
@@ -243,7 +243,7 @@ impl Core {
         }
     }
 
-    /// A call gets its locks, by its own contenders or another call's; if the session is fresh, else later (rule P12).
+    /// Grants a call its locks, by its own contenders or by another call's; later, if the session is not fresh (rule P12).
     fn grant(&mut self, id: ContenderId, call_id: CallId) {
         let Some(call) = self.calls.waiting(call_id) else { return };
         let Some(contender) = self.names.contender(id) else { return };
@@ -284,7 +284,7 @@ impl Core {
 
 /// From release to the end.
 impl Core {
-    /// The body of a call is gone: now its keys may go, to the next call in this process or for good (rules P22, P23, P26).
+    /// Releases the keys of a call whose body is gone: to the next call in this process, or for good (rules P22, P23, P26).
     pub(super) fn release(&mut self, id: CallId, how: Release, fenced: bool) {
         let stage = self.calls.get(id).map(|call| &call.stage);
         let Some(Stage::Holding { contenders, handover, lost }) = stage else { return };
@@ -297,9 +297,9 @@ impl Core {
             let is_last = self.names.release(self.now, *of, holder, stays);
             left += usize::from(is_last);
             if !is_last {
-                self.attend(*of); // its record names another reader from now on
+                self.attend(*of); // its record will name another reader
             } else if how == Release::Moved {
-                // No delete follows, and the name stays closed here: a new key of this process would replace the moved one.
+                // No delete follows. The name stays closed here, because a new key of this process would replace the moved one.
                 self.part(*of);
             }
         }
@@ -310,7 +310,7 @@ impl Core {
         self.confirm(Some(id), 0);
     }
 
-    /// This many contenders of a released call are gone, or go on with others. After the last one its caller is notified.
+    /// Notes that contenders of a released call are gone or were handed over. After the last one its caller is notified.
     fn confirm(&mut self, call: Option<CallId>, gone: usize) {
         let Some(id) = call else { return };
         let stage = self.calls.get_mut(id).map(|call| &mut call.stage);
@@ -327,7 +327,7 @@ impl Core {
         self.outputs.push_back(Output::Released { call, result });
     }
 
-    /// A holding call has lost its locks, or is to stop relying on them. Its caller is notified once, and again if a shutdown ends its body.
+    /// Notifies a holder that it has lost its locks, or must stop. Does so once, and again if a shutdown ends its body.
     pub(super) fn lose_call(&mut self, id: CallId, cause: LossCause) {
         let stage = self.calls.get_mut(id).map(|call| &mut call.stage);
         if let Some(Stage::Holding { lost, .. }) = stage
@@ -337,7 +337,7 @@ impl Core {
         }
     }
 
-    /// The calls that hold a contender have lost it, and with it their others (rule P13).
+    /// Ends the ownership of a contender. Its holders lose all their other contenders too (rule P13).
     pub(super) fn lose_contender(&mut self, id: ContenderId, cause: LossCause) {
         let ownership = self.names.contender(id).and_then(Contender::ownership);
         let holders: Vec<CallId> = ownership.into_iter().flat_map(Ownership::holders).collect();
@@ -350,7 +350,7 @@ impl Core {
         self.names.touch(id.name);
     }
 
-    /// No call wants a contender any more: its key goes, and so do all that were put for its call, if that waits.
+    /// Gives up a contender that no call wants, and with it all that were put for its call, if that waits.
     pub(super) fn give_up(&mut self, id: ContenderId) {
         let bound = self.names.contender(id).and_then(|it| self.calls.waiting(it.bound?));
         let own = bound.map_or_else(|| [id].into(), |call| call.own.clone());
@@ -364,26 +364,26 @@ impl Core {
         }
     }
 
-    /// Returns true if the call that a contender is for alone waits no more, or has lost another one.
+    /// Returns true if the call that a contender serves exclusively no longer waits, or has lost another contender.
     pub(super) fn is_unwanted(&self, id: ContenderId) -> bool {
         let broken = |it: &Contender| self.names.standing(it, &self.calls) == Standing::Broken;
         self.names.contender(id).is_none_or(broken)
     }
 
-    /// Looks again at the name of a contender, and at the others of the call that it is for alone.
+    /// Marks the name of a contender as changed, and the other names of the call that it serves exclusively.
     pub(super) fn touch(&mut self, id: ContenderId) {
         self.names.touch(id.name);
         let call = self.names.contender(id).and_then(|it| self.calls.get(it.bound?));
         call.into_iter().for_each(|call| call.names.iter().for_each(|of| self.names.touch(*of)));
     }
 
-    /// A contender's key is to be deleted, if it may be there.
+    /// Deletes a contender's key, if it may exist.
     pub(super) fn delete(&mut self, id: ContenderId) {
         let deletion = self.part(id);
         self.outbox.deletions.pending.extend(deletion);
     }
 
-    /// A contender neither waits any more nor is held. Returns how its key is deleted, if that may be there.
+    /// Ends the wait or the ownership of a contender. Returns the deletion of its key, if that may exist.
     fn part(&mut self, id: ContenderId) -> Option<Deletion> {
         self.touch(id);
         let name = self.names.get_mut(id.name)?;
@@ -397,14 +397,14 @@ impl Core {
         if is_held {
             self.sessions.drop_body(session);
             if self.sessions.all.get(&session).is_some_and(Session::is_lost) {
-                // Best effort will do: the next contender has another session, and so another key.
+                // The deletion is best effort: the next contender has another session, and so another key.
                 self.names.detach(id);
             }
         }
         Some(deletion)
     }
 
-    /// A contender is gone for good.
+    /// Removes a contender whose key is gone.
     pub(super) fn remove(&mut self, id: ContenderId) {
         self.touch(id);
         self.names.unlist(id);

@@ -1,4 +1,4 @@
-//! Checks: what a core has, for those that check it. Nothing here decides anything.
+//! Checks: read-only views of a core, for tests and the simulator.
 
 use super::{Core, Exchange};
 #[cfg(feature = "simulation")]
@@ -8,7 +8,7 @@ use crate::ids::{CallId, Incarnation, Key, RequestId};
 use crate::session::Session;
 
 impl Core {
-    /// The contenders, each with its name.
+    /// Returns the contenders, each with its name.
     #[cfg(feature = "simulation")]
     pub fn contenders(&self) -> impl Iterator<Item = (&Key, &Contender)> {
         let all = self.names.iter();
@@ -17,19 +17,18 @@ impl Core {
         })
     }
 
-    /// The sessions.
     #[cfg(feature = "simulation")]
     pub fn sessions(&self) -> impl Iterator<Item = &Session> {
         self.sessions.all.values()
     }
 
-    /// The calls that wait for a name, in order.
+    /// Returns the calls that wait for a name, in order.
     pub fn waiters(&self, name: &str) -> Vec<CallId> {
         let mut names = self.names.iter().filter(|(_, it)| &*it.text == name);
         names.next().into_iter().flat_map(|(_, it)| it.waiters.values().copied()).collect()
     }
 
-    /// The victim and the keys of a cycle that this request is to cut, if it is to.
+    /// Returns the victim and the keys of the cycle that this request is to break, if it is an abort.
     pub fn abort_under_way(&self, request: RequestId) -> Option<(CallId, Vec<Incarnation>)> {
         match self.under_way.get(&request)? {
             Exchange::Abort(call, _, cycle) => Some((*call, cycle.keys.clone())),
@@ -37,12 +36,12 @@ impl Core {
         }
     }
 
-    /// How many timers are set, and how many exchanges are under way.
+    /// Returns the number of timers and of exchanges under way.
     pub fn pending(&self) -> (usize, usize) {
         (self.timers.len(), self.under_way.len())
     }
 
-    /// What is left although no call wants anything; `None`: nothing.
+    /// Describes what is left although no call wants anything; `None`: nothing.
     pub fn leftovers(&self) -> Option<String> {
         let names: Vec<&Key> = self.names.iter().map(|(_, name)| &name.text).collect();
         let is_idle = self.view.is_idle()

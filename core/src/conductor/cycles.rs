@@ -1,4 +1,4 @@
-//! Cycles: carries out what the search for deadlocks wants (rule P38).
+//! Cycles: runs the searches for deadlocks, and aborts calls (rule P38).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::output::{Blocker, Output, Refused};
 use crate::request::{Failure, Request, TxnAnswer};
 
 impl Core {
-    /// A nested call has waited for another second: it puts a key, by which others see its wait; then it looks for a cycle.
+    /// Goes on after another second of a nested call's wait: puts a key that shows the wait, and later searches for a cycle.
     pub(super) fn look_for_cycle(&mut self, id: CallId) {
         let nested = self.calls.is_nested(id);
         let Some(call) = self.calls.get_mut(id) else { return };
@@ -31,13 +31,13 @@ impl Core {
         }
     }
 
-    /// What the key of a contender lists as held by its task, and is held still.
+    /// Returns the keys that a contender lists and that its task still holds.
     fn holds_of(&self, contender: &Contender) -> impl Iterator<Item = Incarnation> {
         let listed = contender.lists.iter().filter_map(|of| self.names.contender(*of));
         listed.filter(|it| it.held().is_some()).filter_map(Contender::incarnation)
     }
 
-    /// The value of a contender's key, which lists the other keys of its call, and what its task holds.
+    /// Returns the value of a contender's key: the record, the other keys of its call, and those that its task holds.
     pub(super) fn value_of(&self, contender: &Contender, record: &Arc<[u8]>) -> Arc<[u8]> {
         let call = contender.bound.and_then(|call| self.calls.get(call));
         let group = call.into_iter().flat_map(|call| call.own.iter());
@@ -48,7 +48,7 @@ impl Core {
         ids::value_of(record, &keys)
     }
 
-    /// Reads of searches were answered, or not. Takes the call of a cycle out of it by one transaction, which proves that it stands.
+    /// Takes in reads of searches. Each cycle found is broken by one transaction, which also proves that it exists.
     pub(super) fn searched(
         &mut self,
         reads: Vec<(CallId, Key)>,
@@ -79,7 +79,7 @@ impl Core {
         }
     }
 
-    /// The transaction that was to cut a cycle was answered, or not.
+    /// Takes in the result of an abort.
     pub(super) fn aborted(
         &mut self,
         id: CallId,
@@ -93,14 +93,14 @@ impl Core {
                 own.iter().for_each(|of| self.remove(*of));
                 self.refuse_deadlocked(id, cycle.blocked_by(answer));
             }
-            // Nothing was deleted.
+            // No key was deleted.
             Ok(_) | Err(Failure::Refused(..) | Failure::Unavailable(_)) => {}
-            // Its keys may be gone. The call waits on by others.
+            // Its keys may be gone. The call goes on with other keys.
             Err(Failure::Unknown(_)) => own.iter().for_each(|of| self.give_up(*of)),
         }
     }
 
-    /// Refuses a call of a cycle.
+    /// Refuses a call because it is part of a cycle.
     pub(super) fn refuse_deadlocked(&mut self, id: CallId, cycle: Arc<[Blocker]>) {
         let Some(first) = cycle.first().map(|blocker| blocker.key.clone()) else { return };
         let is_of = |it: &Name| it.text == first || contends(&it.family, first.as_bytes());

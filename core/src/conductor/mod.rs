@@ -1,8 +1,8 @@
-//! Conductor: routes each input to the machine it is about, and looks at every machine that has changed.
+//! Conductor: routes each input to the machine that it concerns, then gives every changed machine its next step.
 //!
-//! It is the only one that changes several machines. This file has the state, the loop, and the dispatch of responses; [`calls`] has
-//! the way of a call through its names, [`answers`] what responses and events mean, [`sessions`] what sessions need. Nothing
-//! recurses: a name that has changed is looked at from one list.
+//! Only the conductor changes several machines. This file contains the state, the loop, and the dispatch of responses. [`calls`]
+//! contains the path of a call through its names, [`answers`] the effects of responses and events, [`sessions`] the requests of
+//! sessions. Nothing recurses: changed names wait in one list.
 
 mod answers;
 mod calls;
@@ -32,23 +32,23 @@ use crate::timers::{Jitter, Timer, Timers};
 use crate::transactions::{self, Deletion, Description, LOCKS};
 use crate::view::{Read, View};
 
-/// Timers that one input fires at most, so that a step takes a few milliseconds. What is left is due at once.
+/// The most timers that one input fires, so that it takes a few milliseconds at most. The others stay due.
 const BUDGET: usize = 256;
 
-/// What a request is for.
+/// What a request was sent for.
 #[derive(Debug)]
 enum Exchange {
-    /// What a session has asked for, and when.
+    /// The request of a session, and when it was sent.
     Session(SessionId, (Moment, Asked)),
     Revocation(LeaseId),
-    /// Puts, and deletions of others in the same transaction (rule P7).
+    /// Puts, and deletions of other keys in the same transaction (rule P7).
     Put(Vec<Unit>, Vec<Deletion>),
     Delete(Vec<Deletion>),
     Read(Vec<Read>),
     Describe(usize, Vec<Description>),
-    /// Ranges that searches for cycles want.
+    /// Ranges for the searches for cycles.
     Search(Vec<(CallId, Key)>),
-    /// The call that is to be taken out of a cycle, and the contenders by which it waits.
+    /// The call that aborts to break a cycle, and the contenders by which it waits.
     Abort(CallId, Arc<[ContenderId]>, Cycle),
 }
 
@@ -56,14 +56,14 @@ enum Exchange {
 #[derive(Debug)]
 pub struct Core {
     settings: Settings,
-    /// The moment of the input that is being handled.
+    /// The time of the present input.
     now: Moment,
-    /// It is a command, on a caller's thread, which does no work for others.
+    /// True for a command. It runs on a caller's thread, and must not do work for other calls.
     is_command: bool,
-    /// Timers that it may still fire.
+    /// The number of timers that the present input may still fire.
     budget: usize,
     jitter: Jitter,
-    /// A name with very many keys below it was reported.
+    /// True once a crowded name was reported.
     has_met_crowd: bool,
     calls: Calls,
     names: Names,
@@ -72,21 +72,21 @@ pub struct Core {
     view: View,
     searches: Searches,
     timers: Timers,
-    /// Requests without an answer.
+    /// Requests without a response.
     under_way: BTreeMap<RequestId, Exchange>,
     last_request: u64,
-    /// Until then nothing but what sessions need is sent: etcd did not take a transaction (rule P34).
+    /// Until this moment, only requests of sessions are sent, because etcd could not accept a transaction (rule P34).
     rests_until: Option<Moment>,
-    /// How many transactions in a row it did not take, each after a pause.
+    /// The number of transactions in a row that etcd could not accept, each followed by a pause.
     refusals: u32,
-    /// Since when etcd is lost, if it is, and why.
+    /// Since when etcd is lost, and why.
     lost: Option<(Moment, Option<Cause>)>,
     shutdown: Shutdown,
     outputs: VecDeque<Output>,
 }
 
 impl Core {
-    /// A core that has no locks.
+    /// Makes a core without locks.
     pub fn new(settings: Settings) -> Self {
         Self {
             now: Moment::after_boot(Duration::ZERO),
@@ -112,7 +112,7 @@ impl Core {
         }
     }
 
-    /// Takes one input in; `now` never goes back.
+    /// Takes in an input. `now` must not go back.
     pub fn handle(&mut self, now: Moment, input: Input) {
         self.now = now;
         self.rests_until.take_if(|until| *until <= now);
@@ -150,12 +150,12 @@ impl Core {
         self.finish_shutdown();
     }
 
-    /// What to do next, if anything.
+    /// Returns the next output, if any.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When to call `handle` again at the latest; a moment that has passed if timers are due that the last input has left.
+    /// Returns when to call `handle` again. The moment has passed if the last input left timers that are due.
     pub fn next_timeout(&self) -> Option<Moment> {
         let ready = self.outbox.is_ready() || !self.sessions.awake.is_empty();
         let of_all = [
@@ -170,7 +170,7 @@ impl Core {
         of_all.into_iter().flatten().min()
     }
 
-    /// Does what is due for many calls: ends waits for a silent etcd, lingering, pauses, and the grace of a shutdown.
+    /// Does what is due for many calls: silence of etcd, lingering keys, refused deletions, and the grace period of a shutdown.
     fn tick(&mut self) {
         let now = self.now;
         let is_due = |due: Option<Moment>| due.is_some_and(|due| due <= now);
@@ -192,7 +192,7 @@ impl Core {
         }
     }
 
-    /// Looks at all names that have changed, and fires the timers that are due, as far as the budget goes.
+    /// Gives each changed name its next step, and fires due timers within the budget.
     fn settle(&mut self) {
         loop {
             step();
@@ -224,11 +224,11 @@ impl Core {
         }
     }
 
-    /// etcd answered a request, or did not.
+    /// Takes in the result of a request.
     fn answer(&mut self, request: RequestId, result: Result<Response, Failure>) {
         let Some(exchange) = self.under_way.remove(&request) else { return };
         match &result {
-            _ if matches!(exchange, Exchange::Session(..)) => {} // it has pauses of its own
+            _ if matches!(exchange, Exchange::Session(..)) => {} // it has its own pauses
             Err(Failure::Unavailable(_)) if self.rests_until.is_none() => {
                 self.rests_until = Some(self.now + self.jitter.pause(self.refusals));
                 self.refusals += 1;
@@ -245,7 +245,7 @@ impl Core {
             Exchange::Revocation(lease) => {
                 let unanswered =
                     matches!(result, Err(Failure::Unavailable(_) | Failure::Unknown(_)));
-                // It is sent again: its keys would stand in the way for a TTL (rule P36).
+                // It is sent again, because its keys would block their names for a TTL (rule P36).
                 let again = unanswered && self.shutdown != Shutdown::Finished;
                 self.sessions.revocations.extend(again.then_some(lease));
             }
@@ -272,14 +272,14 @@ impl Core {
         }
     }
 
-    /// Sends what is ready, as much in one transaction as fits, and as many as the windows allow: first what others wait for.
+    /// Sends what is ready, in as few transactions as possible, within the windows. What other processes wait for goes first.
     fn flush(&mut self) {
         self.flush_sessions();
         if !self.may_send() || self.rests_until.is_some() {
             return;
         }
         if self.outbox.puts.is_ready() && !self.waits_for_more(true) {
-            // What has lingered would soon be deleted in a transaction of its own: a commit more.
+            // Lingering keys join these puts. Deleted a moment later in a separate transaction, they would cost one more commit.
             self.names.end_lingering(self.now, LOCKS);
             self.settle();
             self.flush_sessions();
@@ -301,12 +301,12 @@ impl Core {
         }
     }
 
-    /// Whether what is ready waits for what other calls bring, until the next tick.
+    /// Returns true if what is ready waits until the next tick, so that other calls can add to it.
     fn waits_for_more(&self, ready: bool) -> bool {
         self.settings.defers && self.is_command && ready
     }
 
-    /// etcd answers again. What it was sent before holds nothing back. Renewals go first: they show whether it was wiped.
+    /// Takes in that etcd responds again. Earlier requests no longer count. Renewals go first, to show whether it was wiped.
     fn back(&mut self) {
         (self.lost, self.rests_until) = (None, None);
         for (id, session) in &mut self.sessions.all {
@@ -324,7 +324,7 @@ impl Core {
         self.lost.is_none()
     }
 
-    /// What a call learns that etcd does not serve.
+    /// Returns the refusal of a call that etcd does not serve.
     fn silence(&self) -> Refused {
         let cause = self.lost.as_ref().and_then(|(_, cause)| cause.as_ref());
         Refused::Backend(cause.unwrap_or(&self.settings.silence).clone())
@@ -337,23 +337,23 @@ impl Core {
         self.outputs.push_back(Output::Send { id, request });
     }
 
-    /// When those are refused that have waited for longest for an etcd that is lost (rule P32).
+    /// Returns when the call that has waited longest is refused because etcd is lost (rule P32).
     fn silence_due(&self) -> Option<Moment> {
         let (since, _) = self.lost.as_ref()?;
         Some(self.calls.first_waiting()?.max(*since) + self.settings.connect_timeout)
     }
 
-    /// Returns true if calls wait: then the transport finds out whether etcd is silent.
+    /// Returns true if calls wait. The transport then checks whether etcd is silent.
     pub fn has_waiters(&self) -> bool {
         self.calls.first_waiting().is_some()
     }
 
-    /// Returns true if there is a session: then calls hold locks, or may soon.
+    /// Returns true if there is a session, so that calls hold locks or soon may.
     pub fn has_sessions(&self) -> bool {
         !self.sessions.all.is_empty()
     }
 
-    /// Whether any key is to be deleted that etcd has not refused to delete.
+    /// Returns true if a deletion is pending or under way that etcd has not refused.
     fn has_deletes(&self) -> bool {
         let is_delete = |it: &Exchange| match it {
             Exchange::Delete(_) => true,
@@ -363,7 +363,7 @@ impl Core {
         !self.outbox.deletions.pending.is_empty() || self.under_way.values().any(is_delete)
     }
 
-    /// Refuses calls that have waited since then: at most this many, and those of tasks that hold a lock only if `nested`.
+    /// Refuses up to `most` calls that have waited since `then`. Nested calls are refused only if `nested`.
     fn turn_away(&mut self, then: Moment, most: usize, nested: bool, why: &Refused) {
         for call in self.calls.waiting_since(then, most) {
             if nested || !self.calls.is_nested(call) {
@@ -372,7 +372,7 @@ impl Core {
         }
     }
 
-    /// Once no body is left that can rely on a session, or the grace is over, ends the sessions; once that is done, reports it.
+    /// Ends the sessions once no body relies on one, or the grace period is over. Reports when that is done.
     fn finish_shutdown(&mut self) {
         if matches!(self.shutdown, Shutdown::Not | Shutdown::Finished) || self.has_waiters() {
             return;
@@ -383,7 +383,7 @@ impl Core {
         }
         let over = self.now >= self.shutdown.bid_farewell(self.now);
         if over || !self.has_deletes() {
-            // One whose body does not end is left to run out.
+            // A session whose body does not end is left to expire.
             let idle = self.sessions.all.iter().filter(|(_, session)| session.bodies == 0);
             for id in idle.map(|(id, _)| *id).collect::<Vec<_>>() {
                 self.meet(id, Need::End);

@@ -1,4 +1,4 @@
-//! Sessions: what they need is sent, and what follows from etcd's answers is carried out.
+//! Sessions: sends their requests, and carries out what follows from responses.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::transactions::READS;
 use crate::view::Whose;
 
 impl Core {
-    /// Sends what sessions need: renewals even while etcd is not reached.
+    /// Sends the requests of sessions. While etcd is lost, these are only renewals.
     pub(super) fn flush_sessions(&mut self) {
         for call in self.sessions.warmed(self.now, |call| self.calls.waiting(call).is_some()) {
             self.calls.go_on(call, None, None);
@@ -24,7 +24,7 @@ impl Core {
             let Some(id) = self.sessions.awake.first().copied() else { return };
             step();
             match self.need_of(id) {
-                // What is lost with a session is many calls'. Its timer is due, and a hand-over looks at its stop time too.
+                // The loss of a session affects many calls, so it is left to the session's timer. Hand-overs check the stop time.
                 Some(Need::Leave(Some(_))) if self.is_command => {
                     self.sessions.awake.remove(&id);
                 }
@@ -80,14 +80,14 @@ impl Core {
             Need::Leave(lost) => self.leave_session(id, lost),
             Need::GiveUp(why) => self.give_up_session(id, &why),
             Need::End => {
-                // What is there goes with the lease.
+                // Their keys are deleted with the lease.
                 let ended = self.sessions.end(id).into_iter();
                 ended.flat_map(|it| it.ambiguous).for_each(|of| self.remove(of));
             }
         }
     }
 
-    /// The contenders of a session that count.
+    /// Returns the contenders of a session that `counts` accepts.
     fn under(
         &self,
         id: SessionId,
@@ -102,13 +102,13 @@ impl Core {
         contenders.filter(counts).collect()
     }
 
-    /// etcd was wiped, or restored from a snapshot (rule P35): all ownership that is older is lost.
+    /// Takes in that etcd was wiped, or restored from a snapshot: all ownership is lost (rule P35).
     pub(super) fn lose_history(&mut self) {
         let opened = self.sessions.all.iter().filter(|(_, it)| it.has_opened());
         for id in opened.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.leave_session(id, Some(LossCause::Wiped));
         }
-        // Watches wait for revisions that the new history may not reach for days.
+        // The watches wait for revisions that the new history may not reach for days.
         let watched = self.view.names.values().map(|(name, _)| *name);
         for name in watched.collect::<BTreeSet<_>>() {
             self.outputs.extend(self.view.close(name, |_| true));
@@ -116,7 +116,7 @@ impl Core {
         }
     }
 
-    /// A session cannot be had: refuses all calls of its TTL that wait for it, or for the names of its contenders.
+    /// Ends a session that cannot be opened. Refuses the calls with its TTL that wait for it, or for the names of its contenders.
     fn give_up_session(&mut self, id: SessionId, why: &Refused) {
         let Some(session) = self.sessions.end(id) else { return };
         let warming = self.sessions.warming.iter().filter(|(of, _)| *of == session.ttl_secs);
@@ -130,11 +130,11 @@ impl Core {
         calls.into_iter().for_each(|call| self.refuse(call, why.clone()));
     }
 
-    /// The session takes no acquisitions any more (rule P10). If it is lost, bodies stop, and waiters queue again (rule P28).
+    /// Stops acquisitions under a session (rule P10). If it is lost, its bodies stop, and its waiters queue again (rule P28).
     pub(super) fn leave_session(&mut self, id: SessionId, lost: Option<LossCause>) {
         let lease = self.sessions.wake(id).and_then(|session| session.leave(lost.is_some()));
         let Some(lease) = lease else { return };
-        // What a body has seen first stands.
+        // If a body has already seen another cause, that one stands.
         let lost = lost.map(|cause| lease.deadline.lose(cause));
         self.sessions.note_room(id);
         for id in self.under(id, |_, _| true) {
@@ -144,13 +144,14 @@ impl Core {
                 (State::Putting | State::Unsettled, _) | (State::Parting, Some(_)) => {
                     self.names.detach(id);
                 }
-                // It must not stand in the way of the next one; its lease may live on, with its bodies or because it was lost only here.
+                // Otherwise it would block its successor. Its lease may still exist, for bodies or because only this process lost
+                // it.
                 (State::Waiting, _) => {
                     self.names.detach(id);
                     self.delete(id);
                 }
                 (State::Held(_), Some(cause)) => self.lose_contender(id, cause),
-                // Bodies and deletes go on under a retired session.
+                // Bodies and deletes continue under a retired session.
                 (State::Held(_) | State::Parting, None) => {}
             }
         }
