@@ -2,8 +2,7 @@
 //!
 //! The head of the queue gets a contender (rules P3, P4). So does each nested call that has waited for a second (rule P38). Calls
 //! of all modes wait in one queue; their seats decide which of them may hold the name together (rule P37). [`Name::step`] derives
-//! the next step from the state alone. It runs after every change of the name, so no code has to remember why a name needs a
-//! step.
+//! the next step from the state alone. It runs after every change of the name, so nothing has to remember why.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::mem::{replace, take};
@@ -363,8 +362,7 @@ fn list<T: Ord>(all: &mut BTreeSet<T>, item: T, belongs: bool) {
     };
 }
 
-/// Returns the kind of a call. Calls of kind 1 or 2 may share a name with their own kind, those of kind 0 only if they are
-/// groups.
+/// Returns the kind of a call. Calls of kind 1, or of kind 2, may share a name; those of kind 0 may only if they are groups.
 fn kind(call: &Call) -> usize {
     match call.wish.mode {
         Mode::Shared if !call.is_group() => 1,

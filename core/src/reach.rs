@@ -170,7 +170,7 @@ impl Reach {
         self.news.push_back(Input::Wiped);
     }
 
-    /// Returns the beginning of an outage, if an exchange has failed that began after the outage was noticed: its member may have died.
+    /// Returns the beginning of an outage, if an exchange has failed that began after it was noticed: a member may have died.
     pub fn is_lost_since(&self) -> Option<Moment> {
         self.silent.filter(|_| self.outage.as_ref().is_some_and(|outage| outage.failures > 0))
     }

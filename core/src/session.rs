@@ -21,7 +21,7 @@ use crate::request::{Failure, Refusal, Request, Response};
 use crate::timers::{Jitter, LONGEST_PAUSE};
 use crate::transactions;
 
-/// The assumed drift between the clocks of this process and etcd, as a share of the TTL (rule P28).
+/// The tolerated drift between the clocks of this process and etcd, as a share of the TTL (rule P28).
 const DRIFT: f64 = 0.01;
 
 /// How long a renewal may take, with two other limits: half the TTL, and the stop time. etcd's gRPC proxy responds at its own
@@ -401,7 +401,7 @@ impl Session {
         }
     }
 
-    /// Renews it now, even if a renewal is under way: that one cannot show what happened after it was sent.
+    /// Renews it now, or right after a renewal under way: that one cannot show what happened after it was sent.
     pub fn hurry(&mut self, now: Moment) {
         self.renewal.due = now;
     }
