@@ -1,4 +1,4 @@
-//! Commands of the simulator: schedules, one schedule in words, and the exhaustive search.
+//! Command line of the simulator: random schedules, one schedule step by step, and the exhaustive search.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,33 +10,33 @@ use crate::search::{SEARCHES, Search};
 use crate::series::play_all;
 use crate::world::schedules::play;
 
-/// Steps printed of a schedule that failed.
+/// The number of steps printed of a failed schedule.
 const TAIL: usize = 40;
-/// Failures printed.
+/// The number of failures printed.
 const SHOWN: usize = 5;
 
-/// Plays random schedules of the production core against an etcd in process. `cargo xtask sim` builds it optimised.
+/// Plays random schedules of the production core against a model of etcd. `cargo xtask sim` builds it with optimisations.
 #[derive(Debug, Parser)]
 #[command(name = "etcd-locked-sim")]
 struct Options {
-    /// How many schedules
+    /// The number of schedules
     #[arg(long, value_name = "N", default_value_t = 10_000, group = "what")]
     seeds: u64,
-    /// The first of them
+    /// The first seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     from: u64,
-    /// Play one, every step in words
+    /// Play one schedule and print every step
     #[arg(long, value_name = "N", group = "what")]
     seed: Option<u64>,
-    /// Play every schedule of a few clients, as far as so many choices lead
+    /// Play every schedule of a few clients, up to a fixed number of choices
     #[arg(long, group = "what")]
     search: bool,
-    /// Write the figures there, as Markdown
+    /// Write the figures to this file, as Markdown
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
 
-/// Carries out what the command line asks for.
+/// Runs what the command line selects.
 pub fn command() -> ExitCode {
     let options = Options::parse();
     let report = options.report.as_deref();
@@ -47,7 +47,7 @@ pub fn command() -> ExitCode {
     }
 }
 
-/// Plays one schedule, and prints all of it.
+/// Plays one schedule, and prints all its steps.
 fn replay(seed: u64) -> ExitCode {
     let played = play(seed, usize::MAX);
     for step in &played.trace {
@@ -76,7 +76,7 @@ fn run(from: u64, seeds: u64, file: Option<&Path>) -> ExitCode {
     ExitCode::from(u8::from(!series.violations.is_empty()))
 }
 
-/// Plays every schedule of a few clients, as far as a fixed number of choices leads.
+/// Plays every schedule of a few clients, up to a fixed number of choices.
 fn exhaust(file: Option<&Path>) -> ExitCode {
     let searches = SEARCHES.map(|(opening, depth)| {
         let searched = Search { opening, depth }.run();
@@ -90,7 +90,7 @@ fn exhaust(file: Option<&Path>) -> ExitCode {
     ExitCode::from(u8::from(!(holds && written)))
 }
 
-/// Prints a report, and writes it to a file if there is to be one.
+/// Prints a report, and writes it to a file if one is given.
 fn write_report(report: &str, file: Option<&Path>) -> bool {
     print!("{report}");
     let Some(file) = file else { return true };

@@ -1,6 +1,6 @@
-//! The simulator: production cores against an etcd, a network and a nemesis that one seed decides.
+//! Simulator: runs production cores against a model of etcd and a network, with faults and their timing decided by a seed.
 //!
-//! `cargo xtask sim` builds and runs it; [`command`] is all of that. The rule tests of the core use its [`etcd`] and its [`transport`] alone.
+//! `cargo xtask sim` builds and runs [`command`]. The rule tests of the core use only its [`etcd`] and its [`transport`].
 
 mod commands;
 mod report;

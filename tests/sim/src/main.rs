@@ -1,4 +1,4 @@
-//! The simulator's command: see [`etcd_locked_sim`].
+//! Command of the simulator; see [`etcd_locked_sim`].
 
 use std::process::ExitCode;
 

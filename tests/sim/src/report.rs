@@ -1,4 +1,4 @@
-//! What a series came to, as Markdown that a terminal can show.
+//! Report of a series of schedules, as Markdown that is readable in a terminal.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ pub(crate) fn schedules(series: &Series) -> String {
         series.steps,
         series.violations.len(),
     );
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     for (what, many) in &series.tally.happened {
         let _ = writeln!(text, "| {what:?} | {many} |");
     }
@@ -33,7 +33,6 @@ pub(crate) fn searches(searches: &[(Opening, usize, Searched)]) -> String {
         let (states, ways) = (searched.states, searched.ways);
         let violations = u8::from(searched.violation.is_some());
         let seconds = searched.took.as_secs_f64();
-        // Writing to a string does not fail.
         let _ = writeln!(
             text,
             "| {opening} | {depth} | {states} | {ways} | {violations} | {seconds:.1} |"

@@ -1,4 +1,4 @@
-//! Many schedules, on all processors of the machine.
+//! Series: many schedules, on all processors of the machine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,22 +9,22 @@ use crate::world::schedules::play;
 use crate::world::tally::Tally;
 use crate::world::violation::Violation;
 
-/// How often it is looked how far it is, and after which share of the work it is shown.
+/// How often progress is checked, and at how many shares of the work it is shown.
 const TICK: Duration = Duration::from_millis(100);
 const SHARES: u64 = 10;
 
-/// What a series came to.
+/// The results of a series.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     pub(crate) schedules: u64,
     pub(crate) steps: u64,
     pub(crate) tally: Tally,
-    /// Lowest seed first.
+    /// The lowest seed first.
     pub(crate) violations: Vec<(u64, Violation)>,
     pub(crate) took: Duration,
 }
 
-/// Plays seeds `from .. from + count`.
+/// Plays the seeds `from .. from + count`.
 pub(crate) fn play_all(from: u64, count: u64) -> Series {
     let began = Instant::now();
     let next = AtomicU64::new(from);
@@ -69,7 +69,7 @@ impl Series {
     }
 }
 
-/// Shows how far it is until all is over: a row now and then.
+/// Prints progress until all schedules are done: one line for each share of the work.
 fn show(count: u64, done: impl Fn() -> u64, is_over: impl Fn() -> bool) {
     let began = Instant::now();
     let mut shown = 0;

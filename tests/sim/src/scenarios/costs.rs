@@ -1,4 +1,4 @@
-//! Costs: work on twice as much takes about twice the steps of the core (invariant I12).
+//! Costs: twice the work takes about twice the steps of the core (invariant I12).
 
 use std::num::NonZeroU16;
 use std::thread;
@@ -13,14 +13,14 @@ use crate::world::tally::{Happened, Tally};
 use crate::world::violation::must;
 use crate::world::{CallId, view};
 
-/// How long bodies may run on in a shutdown, and how long its last exchanges may take.
+/// The grace period of a shutdown, and the time for its last exchanges.
 const GRACE: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// Name of a work, and the steps that it takes for n.
+/// The name of a task, and the steps that it takes for `n` items.
 type Work = (&'static str, fn(usize) -> u64);
 
-/// Runs each work for n and for 2n. Twice as much work may take 2.5 times the steps: double, plus a constant.
+/// Runs each task for n and for 2n. Twice the items may take 2.5 times the steps: double, plus a constant.
 fn grow(n: usize, works: &[Work]) {
     plays(|| {
         for (what, work) in works {
@@ -35,14 +35,14 @@ fn grow(n: usize, works: &[Work]) {
     });
 }
 
-/// The steps that cores take while this happens.
+/// Returns the steps of all cores while `act` runs.
 fn steps_of(stage: &mut Bench, act: impl FnOnce(&mut Bench)) -> u64 {
     let before = view::steps_taken();
     act(stage);
     view::steps_taken() - before
 }
 
-/// Locks that the second process holds.
+/// Takes locks in the second process.
 fn held(stage: &mut Bench, locks: usize) -> Vec<CallId> {
     let calls: Vec<_> = (0..locks).map(|lock| stage.ask(1, call(&format!("own-{lock}")))).collect();
     let held = stage.until(SOON, |stage| calls.iter().all(|call| stage.has(*call)));
@@ -50,7 +50,7 @@ fn held(stage: &mut Bench, locks: usize) -> Vec<CallId> {
     calls
 }
 
-/// So many tasks hold a lock each, and each then asks as `ask` says. What each input costs, the crowds show.
+/// Lets each of these tasks hold a lock, then make the nested call `ask`. The crowds check the cost of each input.
 fn cost_no_lock(tasks: usize, ask: impl Fn(usize) -> Call) {
     let mut stage = stage(2);
     stage.take_lock(0, "hot");
@@ -61,14 +61,14 @@ fn cost_no_lock(tasks: usize, ask: impl Fn(usize) -> Call) {
     let all = steps_of(&mut stage, |stage| stage.run(Duration::from_secs(6)));
     let lost = own.iter().find(|call| !stage.has(**call));
     must!(Progress, lost.is_none(), "{lost:?} has lost its lock");
-    // A search of a chain goes through 16 waits.
+    // A search follows a chain for 16 waits.
     must!(Cost, all / 6 <= 150 * tasks as u64, "{all} steps in six seconds");
 }
 
 #[test]
 fn thousand_nested_calls_cost_no_lock() {
     plays(|| {
-        // One call after the other waits for what the next task holds; the last for a name of another process.
+        // Each call waits for the lock of the next task, and the last one for a name of another process.
         cost_no_lock(1_000, |task| match task {
             999 => call("hot"),
             _ => call(&format!("own-{}", task + 1)),
@@ -82,7 +82,7 @@ fn thousand_nested_calls_cost_no_lock() {
     });
 }
 
-/// A search of each waiter reads only what its own task holds, and 32 of them share a transaction.
+/// The search of each waiter reads only what its own task holds, and 32 searches share a transaction.
 #[test]
 fn searches_share_transactions() {
     plays(|| {
@@ -99,7 +99,7 @@ fn searches_share_transactions() {
     });
 }
 
-/// A process that holds so many locks shuts down as `end` says (rule P26).
+/// Shuts down a process that holds these locks, while `end` ends their bodies (rule P26).
 fn shutdown(locks: usize, end: impl FnOnce(&mut Bench, &[CallId])) -> u64 {
     let mut stage = stage(2);
     let calls = held(&mut stage, locks);
@@ -110,7 +110,7 @@ fn shutdown(locks: usize, end: impl FnOnce(&mut Bench, &[CallId])) -> u64 {
         end(stage, &calls);
         let finished = stage.run_until(limit, |stage| stage.processes[1].finished);
         must!(Progress, finished, "the process does not end");
-        // Bodies that were stopped in the last moment are dropped in the next.
+        // Bodies that were stopped in the last millisecond are dropped in the next.
         stage.run(Duration::from_millis(1));
         let kept = calls.iter().find(|call| stage.has(**call));
         must!(Truth, kept.is_none(), "call {kept:?} has a lock after the end");
@@ -142,20 +142,20 @@ fn shutdown_costs_the_same_for_each_lock() {
     );
 }
 
-/// Tries for five permits, all at once.
+/// Makes these tries for five permits, all at once.
 fn permit_tries(many: usize) -> u64 {
     let mut stage = stage(2);
     stage.take_lock(1, "warm");
     tries(stage, Mode::Permits(NonZeroU16::new(5).expect("not zero")), many)
 }
 
-/// Readers that try once, behind a writer that waits behind a reader.
+/// Makes readers try once, behind a writer that waits for a reader.
 fn shared_tries(many: usize) -> u64 {
     let mut stage = stage(2);
     let reader = stage.ask(1, Call { mode: Mode::Shared, ..call("busy") });
     stage.serve(reader);
     stage.ask(0, call("busy"));
-    // By then what the process knows of others is stale, so it reads again.
+    // By then the process's knowledge of other processes is stale, so it reads again.
     stage.run(Duration::from_secs(1));
     tries(stage, Mode::Shared, many)
 }
@@ -175,19 +175,19 @@ fn single_tries_cost_the_same_each() {
     grow(500, &[("permits", permit_tries), ("readers", shared_tries)]);
 }
 
-/// A stack overflow would abort this test process.
+/// If the stack overflows, the test process aborts.
 #[test]
 fn single_tries_fit_on_a_small_stack() {
     let tries = || {
         permit_tries(3_000);
         shared_tries(3_000);
     };
-    // As small as an engine's thread may have.
+    // The smallest stack that an engine's thread may have.
     let small = thread::Builder::new().stack_size(256 << 10).spawn(tries);
     small.expect("a thread").join().expect("a scenario that holds");
 }
 
-/// As etcd's user, a process has very many sessions: here one for each lock.
+/// A process with an etcd user has very many sessions: here one for each lock.
 #[test]
 fn work_on_sessions_is_linear() {
     let work: Work = ("locks, each with a session", |locks| {

@@ -1,4 +1,4 @@
-//! Faults that random schedules hardly meet: a refusal that is taken back, a restore, a compaction.
+//! Faults that random schedules rarely produce: a refusal that ends, a restore, a compaction.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::world::bench::Bench;
 use crate::world::clients::Call;
 use crate::world::violation::must;
 
-/// For how long etcd's user may not write.
+/// How long etcd's user may not write.
 const DENIED: Duration = Duration::from_secs(5);
 /// How long the name may stay blocked after that.
 const FREE: Duration = Duration::from_secs(30);
-/// How long a lock may take to pass to a process whose watch works.
+/// How long a lock may take to pass to a process with a working watch.
 const QUICK: Duration = Duration::from_millis(300);
-/// How soon a holder learns that an operator has deleted its key.
+/// How soon a holder must be notified that an operator has deleted its key.
 const SOON: Duration = Duration::from_secs(2);
 
-/// A put without an answer, and a barrier that etcd refuses for a while (rules P10, P34). Another process has the name in time,
-/// though the session of the first one lives on.
+/// A put gets no response, and etcd then refuses the barrier for a while (rules P10, P34). Another process gets the name in time,
+/// although the session of the first one still exists.
 #[test]
 fn refused_barrier_is_sent_again() {
     plays(|| {
@@ -41,7 +41,7 @@ fn refused_barrier_is_sent_again() {
     });
 }
 
-/// How long a waiter takes to be served whose watch is older than a restore, if its lock is released so long after that.
+/// Returns how long a waiter waits whose watch is older than a restore, if the lock is released this long after the restore.
 fn served_after(released: Duration) -> Duration {
     let mut stage = stage(2);
     let take = |stage: &mut Bench, name: &str| {
@@ -53,7 +53,7 @@ fn served_after(released: Duration) -> Duration {
     let waiter = stage.ask(1, call("passed on"));
     stage.run(Duration::from_secs(1));
     let snapshot = stage.store.snapshot();
-    // Many revisions: a watch that waits for the next of them waits for long.
+    // Many revisions, so that a watch from the next one would wait long.
     for n in 0..500 {
         let other = take(&mut stage, &format!("other-{n}"));
         stage.drop_body(other);
@@ -67,12 +67,12 @@ fn served_after(released: Duration) -> Duration {
     stage.now - since
 }
 
-/// etcd is restored from a snapshot: keys and revision go back, while the leases of the snapshot are still there (rule P35). Watches
-/// are older than the restore, which a write has proved.
+/// etcd is restored from a snapshot: keys and revision go back, while the leases of the snapshot still exist (rule P35). The
+/// watches are older than the restore, which a write has proved.
 #[test]
 fn watches_work_again_after_a_restore() {
     plays(|| {
-        // By then each process has renewed, and written. At some of these moments a read of the waiter is not near.
+        // By then each process has sent a renewal and a write. Some of these moments are not close to a read of the waiter.
         let moments = (0..10).map(|n| Duration::from_millis(12_000 + n * 700));
         let slowest = moments.map(served_after).max().unwrap_or_default();
         must!(InTime, slowest < QUICK, "long after a restore a lock takes {slowest:?} to pass on");
@@ -86,7 +86,7 @@ fn holder_learns_of_its_deleted_key_after_a_compaction() {
         let held = stage.take_lock(0, "name");
         stage.take_lock(1, "other");
         stage.store.compact();
-        // What is held for a second is watched.
+        // After one second of holding, the key is watched.
         stage.run(Duration::from_secs(4));
         let below = |kv: &&Kv| kv.key.starts_with(b"locks/name/");
         let keys: Vec<_> = stage.store.kvs().filter(below).map(|kv| kv.key.clone()).collect();

@@ -1,6 +1,6 @@
-//! Scenarios: what the random schedules are too small, too short or too fair to show. One promise a test.
+//! Scenarios for which random schedules are too small, too short or too fair. Each test checks one promise.
 //!
-//! They drive cores by inputs, outputs and requests alone, on the [`stage`]; work is counted in steps, never in time.
+//! They use only inputs, outputs and requests of cores, on the [`stage`]. Work is counted in steps, never in time.
 
 mod costs;
 mod faults;

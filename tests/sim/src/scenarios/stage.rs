@@ -1,4 +1,4 @@
-//! Stage of the scenarios: a bench without faults, whose calls are made by hand.
+//! Stage of the scenarios: a bench without faults, where the scenario makes the calls.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -10,30 +10,30 @@ use crate::world::violation::{Violation, must};
 
 /// A seed whose cores have sessions with room, as in production.
 const SEED: u64 = 2;
-/// How long a call of a stage in order may take.
+/// How long a call may take.
 pub(super) const SOON: Duration = Duration::from_secs(5);
 
-/// Plays a scenario, and says in words what it has violated.
+/// Runs a scenario, and panics with the promise that it violates.
 pub(super) fn plays(scenario: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(scenario)) {
         panic!("{}", Violation::caught(payload));
     }
 }
 
-/// Processes around one etcd. What holds at every step is checked by the schedules: for so many calls it would take long.
+/// Makes processes around one etcd. They skip the checks after every step, which would be slow with this many calls.
 pub(super) fn stage(processes: usize) -> Bench {
     let mut bench = Bench::new(SEED, processes, 0);
     bench.check_every = 0;
     bench
 }
 
-/// A call that waits for ever, and holds until the scenario ends it.
+/// Returns a call that waits without limit, and holds until the scenario ends it.
 pub(super) fn call(name: &str) -> Call {
     Call::of(&format!("locks/{name}"), 9)
 }
 
 impl Bench {
-    /// A process asks for a lock.
+    /// Submits a call of a process.
     pub(super) fn ask(&mut self, machine: usize, call: Call) -> CallId {
         let id = self.calls.len() as CallId + 1;
         self.calls.insert(id, Call { machine, ..call });
@@ -41,20 +41,20 @@ impl Bench {
         id
     }
 
-    /// A call that is served soon, and holds until the scenario ends it.
+    /// Makes a call that is granted soon and holds until the scenario ends it.
     pub(super) fn take_lock(&mut self, machine: usize, name: &str) -> CallId {
         let id = self.ask(machine, call(name));
         self.serve(id);
         id
     }
 
-    /// Runs until a call has its lock, which is soon.
+    /// Runs until a call has its lock. Fails if that takes long.
     pub(super) fn serve(&mut self, id: CallId) {
         let served = self.until(SOON, |bench| bench.has(id));
         must!(Progress, served, "call {id} waits: {:?}", self.calls[&id]);
     }
 
-    /// The call has been granted, and its body runs.
+    /// Returns true if the call was granted and its body runs.
     pub(super) fn has(&self, id: CallId) -> bool {
         matches!(self.calls[&id].stage, Stage::Holding(_))
     }
@@ -63,7 +63,7 @@ impl Bench {
         self.until(time, |_| false);
     }
 
-    /// Runs for so long at most, until this is so; whether it is.
+    /// Runs until `so` is true, at most for this time. Returns whether it became true.
     pub(super) fn until(&mut self, time: Duration, so: impl Fn(&Self) -> bool) -> bool {
         self.run_until(self.now + time, so)
     }

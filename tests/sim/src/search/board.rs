@@ -1,4 +1,4 @@
-//! Bench whose every message waits until the search chooses it.
+//! Board: a bench whose messages all wait until the search selects them.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::{self, Write as _};
@@ -13,17 +13,17 @@ use crate::world::etcd::{revision_of, unknown};
 use crate::world::network::may_arrive_twice;
 use etcd_locked_core::{Input, Mode, Moment, RequestId, WatchId};
 
-/// The only name there is.
+/// The only name.
 const NAME: &str = "locks/a";
-/// The shortest TTL etcd grants, in seconds.
+/// The shortest TTL that etcd grants, in seconds.
 const TTL: i64 = 2;
 
-/// How a search begins: so many clients, of which so many have the lock or wait for it.
+/// The initial state of a search: the number of clients, and how many of them hold the lock or wait for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opening {
     pub(crate) clients: usize,
     pub(crate) queued: usize,
-    /// Whether time goes on. Without it there are fewer choices, so the search goes deeper.
+    /// True if time passes. If it does not, there are fewer choices, so the search goes deeper.
     pub(crate) time: bool,
     pub(crate) modes: Modes,
 }
@@ -36,14 +36,14 @@ impl fmt::Display for Opening {
     }
 }
 
-/// What the calls want of the name.
+/// The modes of the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Modes {
-    /// Each to be alone.
+    /// All are exclusive.
     Exclusive,
-    /// Every other one shares it.
+    /// Every second call is a reader.
     Shared,
-    /// There are two permits.
+    /// All want one of two permits.
     Permits,
 }
 
@@ -57,31 +57,31 @@ impl Modes {
     }
 }
 
-/// What may happen next.
+/// A choice of what happens next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// A request reaches etcd.
     Arrive(usize),
-    /// An answer reaches its process.
+    /// A response reaches its process.
     Deliver(usize),
-    /// A request arrives now, and once more later; its first answer counts.
+    /// A request arrives now, and once more later. The first response counts.
     Twice(usize),
-    /// A request is given up, though it is still under way.
+    /// A process gives up a request, which is still under way.
     GiveUp(usize),
-    /// A request is given up, and never arrives; or an answer is lost.
+    /// A request is given up and never arrives, or a response is lost.
     Lose(usize),
     /// The next event of a watch.
     Event(usize, WatchId),
     Begin(CallId),
     Cancel(CallId),
     End(CallId),
-    /// Time goes on to the next timer.
+    /// Time passes until the next timer.
     Tick,
-    /// Time goes on to the end of the next lease, and no process notices before.
+    /// Time passes until the next lease expires, and no process notices that before.
     Sleep,
 }
 
-/// How often the search may still make these choices: without limits it would hardly end.
+/// How often the search may still make these choices. Without limits it would hardly end.
 #[derive(Debug)]
 struct Budget {
     faults: usize,
@@ -101,7 +101,7 @@ impl Board {
     pub(crate) fn new(opening: Opening) -> Self {
         let mut bench = Bench::new(0, opening.clients, 0);
         bench.by_hand = Some(Vec::new());
-        // Each client asks once, the first one twice.
+        // Each client makes one call, the first one two.
         let calls = opening.clients as u64 + 1;
         for call in 0..calls {
             let machine = (call as usize) % opening.clients;
@@ -125,7 +125,7 @@ impl Board {
         }
     }
 
-    /// All there is under way arrives.
+    /// Delivers everything that is under way.
     fn settle(&mut self) {
         while let Some(first) = self.under_way().first() {
             let is_request = matches!(first, Message::Request { .. });
@@ -164,7 +164,7 @@ impl Board {
         }
         for id in 0..self.calls {
             match self.bench.calls[&id].stage {
-                // One after the other on each machine.
+                // The calls of one machine follow each other.
                 Stage::Idle if !self.busy(id) => choices.push(Choice::Begin(id)),
                 Stage::Waiting if self.budget.cancels > 0 => choices.push(Choice::Cancel(id)),
                 Stage::Holding(_) => choices.push(Choice::End(id)),
@@ -176,7 +176,7 @@ impl Board {
         choices
     }
 
-    /// Whether an earlier call of the same client is not over.
+    /// Returns true if an earlier call of the same client is not over.
     fn busy(&self, id: CallId) -> bool {
         let clients = self.bench.machines.len() as u64;
         id >= clients && !matches!(self.bench.calls[&(id - clients)].stage, Stage::Done)
@@ -227,7 +227,7 @@ impl Board {
                 self.until(self.bench.store.next_expiry(), false);
             }
         }
-        // Sorted, so that boards which differ only in the order of sending have one digest.
+        // Sorted, so that boards that differ only in the order of sending have the same digest.
         self.messages().sort_by_key(Message::order);
         self.bench.check();
     }
@@ -282,11 +282,11 @@ impl Board {
         self.bench.by_hand.as_mut().expect("a bench by hand")
     }
 
-    /// Returns one number for all boards from which the same states follow.
+    /// Returns a digest: boards with the same digest lead to the same states.
     pub(crate) fn digest(&self) -> u64 {
         let mut digest = Digest(DefaultHasher::new());
         let bench = &self.bench;
-        // A hasher takes whatever it is given.
+        // Writing to a hasher cannot fail.
         let _ = write!(digest, "{:?}{:?}", bench.now, self.budget);
         for process in &bench.processes {
             let _ = write!(digest, "{:?}", process.core);
@@ -303,7 +303,7 @@ impl Board {
     }
 }
 
-/// Hashes what is written to it.
+/// A hasher that accepts text.
 struct Digest(DefaultHasher);
 
 impl fmt::Write for Digest {

@@ -1,15 +1,15 @@
-//! Deadlock detection as a model: every order of the steps of a few tasks, without the core (rule P38).
+//! Model of deadlock detection: plays every order of the steps of a few tasks, without the core (rule P38).
 //!
-//! A search reads one wait at a time, so what it has found may mix many moments. Its abort may come at any later one. A call that was
-//! cancelled or refused may leave its key for any time, and its task may release or hand over what it holds meanwhile.
+//! A search reads one wait at a time, so its result may combine many moments. Its abort may come at any later moment. A call that
+//! was cancelled or refused may leave its key for any time, and its task may meanwhile release or hand over what it holds.
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
-/// The process of a task, what it holds when the model begins, and what it then wants: names, each in one letter; small for readers.
+/// The process of a task, the names that it holds at first, and those that it then wants. A lower-case name is read only.
 #[derive(Debug)]
 struct Task(usize, &'static str, &'static str);
 
-/// A key of etcd, and what the process that put it knows of it.
+/// A key in etcd, with what its process knows about it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {
     name: char,
@@ -17,7 +17,7 @@ struct Key {
     created: u8,
     task: usize,
     waits: bool,
-    /// Keys that the value lists.
+    /// The keys that its value lists.
     holds: Vec<Id>,
 }
 
@@ -27,9 +27,9 @@ type Id = (char, u8, bool);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct State {
     keys: Vec<Key>,
-    /// Tasks whose call is over: they release all they have.
+    /// True for a task whose call is over. It releases everything.
     ends: Vec<bool>,
-    /// What each task's search has followed.
+    /// The path that each task's search has followed.
     paths: Vec<Vec<Id>>,
     revision: u8,
     cancels: u8,
@@ -42,35 +42,35 @@ struct State {
 enum Action {
     Put(usize),
     Grant(usize),
-    /// A call takes over a key of one that is over: one that is held, or one that waits.
+    /// A call takes over a held or waiting key of a call that is over.
     HandOver(Id, usize),
     Remove(Vec<Id>),
-    /// A search has followed this path; an empty one is given up.
+    /// A search has followed this path. An empty path means that it was given up.
     Search(usize, Vec<Id>),
-    /// The abort reaches etcd, and its answer the process, or not.
+    /// The abort reaches etcd. True if the response reaches the process.
     Abort(usize, bool),
     Cancel(usize),
 }
 
-/// A rule that a broken variant lacks.
+/// A rule that a broken variant of the model lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// A listed key is handed over only once the key that lists it is gone.
+    /// A listed key is handed over only once the key that lists it is deleted.
     HandOver,
-    /// A waiting key of a nested call is never inherited, and a nested call inherits none.
+    /// A nested call's waiting key is never inherited, and a nested call never inherits one.
     Inherit,
     /// The abort compares the keys that tasks hold.
     CompareHeld,
     /// The abort compares the keys that wait.
     CompareWaiting,
-    /// A nested call puts a key although another of its process waits.
+    /// A nested call puts a key even if another one of its process waits.
     OwnKey,
 }
 
 #[derive(Debug, Clone)]
 struct Deadlocks {
     tasks: &'static [Task],
-    /// Cycles that may come about, each with a victim.
+    /// The number of possible cycles, each with one victim.
     cycles: u8,
     cancels: u8,
     lost: u8,
@@ -104,7 +104,7 @@ impl State {
         !self.ends[task] && self.of(task, true).next().is_some()
     }
 
-    /// A task puts keys that wait, which list what it holds.
+    /// Puts a task's waiting keys, which list what the task holds.
     fn put(&mut self, task: usize, names: &str) {
         self.revision += 1;
         let (created, holds) = (self.revision, self.ids(task, false));
@@ -122,24 +122,24 @@ impl State {
         self.keys.retain(|key| !ids.contains(&key.id()));
     }
 
-    /// What a key that waits shows its task to have: itself, its group, and what it lists.
+    /// Returns what a waiting key shows its task to have: the key itself, its group, and the listed keys.
     fn shown(&self, waiting: &Key) -> Vec<Id> {
         let group = self.keys.iter().filter(|key| key.created == waiting.created).map(Key::id);
         group.chain(waiting.holds.iter().copied()).collect()
     }
 
-    /// What the search of a task may follow next.
+    /// Returns the next steps that a task's search may take.
     fn ways(&self, from: Id) -> Vec<(Id, Id)> {
         let behind = self.keys.iter().filter(|key| key.waits && excludes(from, key.id()));
         behind.flat_map(|key| self.shown(key).into_iter().map(|to| (key.id(), to))).collect()
     }
 
-    /// Whether a key is ahead of one by which the task waits: then the path to it is a cycle.
+    /// Returns true if a key is ahead of one by which the task waits. Its path is then a cycle.
     fn closes(&self, task: usize, last: Id) -> bool {
         self.waits(task) && self.of(task, true).any(|own| excludes(last, own.id()))
     }
 
-    /// Whether a search that nothing disturbs finds a cycle of the task.
+    /// Returns true if an undisturbed search would find a cycle through the task.
     fn finds(&self, task: usize) -> bool {
         let mut next = self.ids(task, false);
         let mut seen = next.clone();
@@ -157,7 +157,7 @@ impl State {
         false
     }
 
-    /// Whether each call on a path waits, or its key is on its way out, and its task has what the key lists.
+    /// Returns true if each call on a path waits, or its key is about to go, and its task has the keys that the key lists.
     fn stands(&self, task: usize) -> bool {
         let path = &self.paths[task];
         let has = |id: Id, task: usize| self.key(id).is_some_and(|key| key.task == task);
@@ -176,7 +176,7 @@ impl Deadlocks {
         !self.tasks[task].1.is_empty()
     }
 
-    /// Whether the conditions of an abort hold.
+    /// Returns true if the conditions of an abort hold.
     fn compares(&self, state: &State, task: usize) -> bool {
         let mut path = state.paths[task].iter().enumerate();
         path.all(|(at, id)| {
@@ -185,7 +185,7 @@ impl Deadlocks {
         })
     }
 
-    /// Whether calls wait though no step, search or fault brings any of them further.
+    /// Returns true if calls wait, and no step, search or fault helps any of them.
     fn is_stuck(&self, state: &State) -> bool {
         let mut steps = Vec::new();
         self.steps(state, &mut steps);
@@ -194,7 +194,7 @@ impl Deadlocks {
         steps.is_empty() && !found && tasks.any(|task| !state.ends[task])
     }
 
-    /// The steps that no fault takes, and that bring some call further.
+    /// Adds the steps that are not faults and that help some call.
     fn steps(&self, state: &State, actions: &mut Vec<Action>) {
         for (task, Task(process, _, wants)) in self.tasks.iter().enumerate() {
             let own = state.ids(task, true);
@@ -307,7 +307,7 @@ impl Model for Deadlocks {
                 next.ends[task] = true;
             }
         }
-        // A search ends with its call's wait.
+        // A search ends when the wait of its call ends.
         for task in 0..self.tasks.len() {
             if !next.waits(task) {
                 next.paths[task].clear();
@@ -332,13 +332,13 @@ mod tests {
     use super::{Checker, Deadlocks, HasDiscoveries, Model, Rule, Task};
 
     const RING: [Task; 2] = [Task(0, "A", "B"), Task(1, "B", "A")];
-    /// Behind the ring a call of the first process wants what its task holds.
+    /// Two tasks form a ring. A third call, of the first process, wants what the first task holds.
     const HELD: [Task; 3] = [Task(0, "A", "B"), Task(1, "B", "A"), Task(0, "", "A")];
     /// The second call of a process waits behind the first.
     const BEHIND: [Task; 3] = [Task(0, "A", "C"), Task(0, "B", "C"), Task(1, "C", "B")];
     const FEIGNED: [Task; 3] = [Task(0, "C", "A"), Task(0, "", "A"), Task(1, "A", "C")];
 
-    /// The properties that some order of steps violates.
+    /// Returns the properties that some order of steps violates.
     fn violated(model: &Deadlocks) -> Vec<&'static str> {
         let checker = model.clone().checker().finish_when(HasDiscoveries::Any);
         let checker = checker.spawn_bfs().join();
@@ -347,7 +347,7 @@ mod tests {
         violated.into_keys().collect()
     }
 
-    /// With so many cycles, calls that are cancelled, and answers that are lost.
+    /// Checks a model with these numbers of cycles, cancelled calls and lost responses.
     fn holds(tasks: &'static [Task], cycles: u8, cancels: u8, lost: u8) {
         let model = Deadlocks { tasks, cycles, cancels, lost, without: None };
         let violated = violated(&model);
@@ -375,7 +375,7 @@ mod tests {
         holds(&[Task(0, "A", "B"), Task(1, "", "AB")], 1, 1, 1);
         holds(&[Task(0, "A", "B"), Task(0, "", "AB"), Task(1, "", "AB")], 1, 1, 1);
         holds(&[Task(0, "C", "AB"), Task(1, "A", "B"), Task(2, "B", "C")], 2, 0, 0);
-        // A writer between a reader and an older one.
+        // A writer is between a reader and an older one.
         holds(&[Task(0, "a", "B"), Task(1, "", "A"), Task(2, "B", "a")], 1, 1, 1);
         holds(&[Task(0, "a", "b"), Task(1, "b", "A"), Task(2, "", "B")], 1, 1, 1);
     }
@@ -384,13 +384,13 @@ mod tests {
     fn model_shows_what_each_rule_is_for() {
         let cut = "an abort cuts a cycle";
         let broken: [(Rule, &[Task], u8, &str); 5] = [
-            // The key of a cancelled wait is still listed.
+            // The key of a cancelled wait still lists it.
             (Rule::HandOver, &HELD, 1, cut),
-            // A waiting key does not say what its new call's task holds.
+            // A waiting key does not list what its new call's task holds.
             (Rule::Inherit, &FEIGNED, 1, cut),
             (Rule::CompareHeld, &RING, 1, cut),
             (Rule::CompareWaiting, &RING, 1, cut),
-            // No key shows the call behind another of its process.
+            // No key shows the call behind another one of its process.
             (Rule::OwnKey, &BEHIND, 0, "a cycle does not last"),
         ];
         for (rule, tasks, cancels, property) in broken {

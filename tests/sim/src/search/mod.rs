@@ -1,6 +1,6 @@
-//! Every schedule of a few clients, one name and short leases, as far as so many choices lead.
+//! Search: plays every schedule of a few clients with one name and short leases, up to a number of choices.
 //!
-//! A state is the choices that lead to it: it is rebuilt by playing them again. Two of the same digest are one.
+//! A state is the list of choices that leads to it, and is rebuilt by playing them again. A digest identifies it.
 
 pub(crate) mod board;
 #[cfg(test)]
@@ -15,7 +15,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 use crate::search::board::{Board, Choice, Modes, Opening};
 use crate::world::violation::Violation;
 
-/// Where searches begin, and how many choices deep they go.
+/// The openings of the searches, and their depths.
 pub(crate) const SEARCHES: [(Opening, usize); 9] = [
     (opening(2, 0, true), 5),
     (opening(2, 1, true), 5),
@@ -39,25 +39,25 @@ impl Opening {
     }
 }
 
-/// What is searched.
+/// The search of one opening.
 #[derive(Clone)]
 pub(crate) struct Search {
     pub(crate) opening: Opening,
-    /// Choices after the opening.
+    /// The number of choices after the opening.
     pub(crate) depth: usize,
 }
 
-/// Where some choices lead.
+/// The state after some choices.
 #[derive(Debug, Clone)]
 pub(crate) struct State {
     choices: Vec<Choice>,
-    /// What may be chosen next.
+    /// The choices that are possible next.
     open: Vec<Choice>,
     digest: u64,
     violation: Option<Violation>,
 }
 
-/// The only property: everything the bench checks.
+/// The only property. It covers all checks of the bench.
 const HOLDS: &str = "nothing is violated";
 
 impl PartialEq for State {
@@ -72,13 +72,13 @@ impl Hash for State {
     }
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug)]
 pub(crate) struct Searched {
-    /// Different ones, and how many ways led to them.
+    /// The number of different states, and of the paths to them.
     pub(crate) states: usize,
     pub(crate) ways: usize,
-    /// A shortest way to a violation.
+    /// A shortest path to a violation.
     pub(crate) violation: Option<(Vec<Choice>, Violation)>,
     pub(crate) took: Duration,
 }

@@ -1,4 +1,4 @@
-//! Some processes, one etcd, a clock and a network between them. The seed decides everything that happens.
+//! Bench: some processes, one etcd, a clock, and a network between them. A seed decides everything that happens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -20,11 +20,11 @@ use etcd_locked_core::{
     Settings, WatchId,
 };
 
-/// More outputs than this for one input, or more steps than this for one seed, and something runs in cycles.
+/// An input with more outputs than this, or a seed with more steps than this, is taken for an endless loop.
 const OUTPUTS: usize = 20_000;
 const STEPS: u64 = 1_000_000;
 
-/// A fencing token: the revision of its key, and how often the key was handed over.
+/// A fencing token: the revision of its key, and the number of hand-overs.
 type Token = (Revision, u16);
 
 #[derive(Debug)]
@@ -34,49 +34,49 @@ pub(crate) struct Bench {
     pub(crate) faults: Faults,
     pub(crate) tally: Tally,
     pub(crate) processes: Vec<Process>,
-    /// The process that runs on each machine now.
+    /// The process that now runs on each machine.
     pub(crate) machines: Vec<usize>,
     pub(crate) store: Etcd,
-    /// Until then etcd has no leader.
+    /// Until this moment etcd has no leader.
     pub(crate) leaderless: Moment,
     pub(crate) calls: BTreeMap<CallId, Call>,
-    /// How many calls were submitted to cores.
+    /// The number of calls submitted to cores.
     pub(crate) submitted: u64,
     /// The calls that have a body.
     pub(crate) holding: BTreeSet<CallId>,
-    /// Which process a lease was granted to.
+    /// The process to which each lease was granted.
     pub(crate) owners: BTreeMap<LeaseId, usize>,
-    /// Incarnations an operator laid hands on: their holders may overlap with the next ones until their cores notice.
+    /// Incarnations that an operator changed. Their holders may overlap with the next ones until their cores notice.
     pub(crate) tainted: BTreeSet<Incarnation>,
-    /// Until then a process may find out that etcd was wiped or has come back from a snapshot, and give up all it has.
+    /// Until this moment a process may notice that etcd was wiped or restored, and lose everything.
     pub(crate) was_reset: Moment,
-    /// What keys were denied for a while.
+    /// The keys that were denied for a while.
     pub(crate) denied: BTreeSet<&'static str>,
-    /// The last token of each name, and the last of an exclusive holder.
+    /// The last token of each name, and the last one of an exclusive holder.
     pub(crate) tokens: BTreeMap<Key, (Option<Token>, Option<Token>)>,
-    /// When etcd came to each revision.
+    /// When etcd reached each revision.
     pub(crate) times: BTreeMap<Revision, Moment>,
     /// The key of each family, lease and seat.
     pub(crate) keys: BTreeMap<(Vec<u8>, LeaseId, Seat), Key>,
     pub(crate) trace: Trace,
-    /// The messages under way, where a search decides what arrives and when.
+    /// The messages under way, if a search decides what arrives when.
     pub(crate) by_hand: Option<Vec<Message>>,
-    /// Calls in a cycle whose refusal etcd has confirmed, and whose cores have no answer yet.
+    /// Calls whose abort etcd has carried out, and whose cores have no response yet.
     pub(crate) cut: BTreeSet<CallId>,
     /// Nothing goes wrong, except that messages may be a little late.
     pub(crate) peaceful: bool,
-    /// What must hold is checked once in so many steps; 0: never.
+    /// The invariants are checked once in this number of steps; 0: never.
     pub(crate) check_every: u64,
-    /// The revision up to which watches have been delivered what has happened.
+    /// The revision up to which watches have received events.
     pub(crate) delivered: Revision,
-    /// Each process has a clock of its own.
+    /// True if each process has its own clock.
     pub(super) drifts: bool,
     pub(crate) steps: u64,
-    /// When a call was last served, refused or over.
+    /// When a call was last granted, refused or over.
     pub(crate) progress: Moment,
     /// How long faults are injected.
     pub(crate) storm: Duration,
-    /// Since when there are no faults any more.
+    /// Since when there are no more faults.
     pub(crate) calm: Option<Moment>,
     agenda: BTreeMap<(Moment, u64), Happening>,
     sequence: u64,
@@ -88,19 +88,19 @@ pub(crate) struct Process {
     pub(crate) core: Core,
     pub(crate) transport: Transport,
     pub(crate) clock: Drift,
-    /// Until then nothing reaches the core; its bodies run on.
+    /// Until this moment nothing reaches the core, but its bodies run on.
     pub(crate) asleep: Moment,
-    /// Until then nothing of it reaches etcd; or nothing comes back.
+    /// Until this moment nothing from it reaches etcd; for `deaf`, nothing comes back.
     pub(crate) cut_off: Moment,
     pub(crate) deaf: Moment,
     pub(crate) dead: bool,
     pub(crate) finished: bool,
-    /// When the grace of its shutdown ends, on its clock.
+    /// When the grace period of its shutdown ends, on its own clock.
     pub(crate) grace: Option<Moment>,
     pub(crate) watches: BTreeMap<WatchId, Watch>,
-    /// The last request of it that reached etcd.
+    /// Its last request that reached etcd.
     pub(crate) arrived: RequestId,
-    /// The revisions of the transactions whose answers its core has taken in.
+    /// The revisions of the transactions whose responses its core has received.
     pub(crate) heard: Vec<Revision>,
 }
 
@@ -116,19 +116,19 @@ pub(crate) struct Watch {
     pub(crate) puts: bool,
     pub(crate) next: Revision,
     pub(crate) silent: Moment,
-    /// When its last event arrives: events keep their order.
+    /// When its last event arrives, because events keep their order.
     pub(crate) delivered: Moment,
 }
 
 impl Watch {
-    /// The events it has not delivered; `None`: etcd has compacted them.
+    /// Returns the events that it has not delivered; `None`: etcd has compacted them.
     pub(crate) fn events(&self, store: &Etcd) -> Option<Vec<Event>> {
         let mut events = store.events(&self.prefix, self.next)?;
         events.retain(|event| self.puts || matches!(event, Event::Delete { .. }));
         Some(events)
     }
 
-    /// The first of them, if there is one.
+    /// Returns the first of these events.
     pub(crate) fn next_event(&self, store: &Etcd) -> Option<Event> {
         self.events(store)?.into_iter().next()
     }
@@ -136,29 +136,29 @@ impl Watch {
 
 #[derive(Debug)]
 pub(crate) enum Happening {
-    /// A request reaches etcd; its answer, if any, is back at that moment.
+    /// A request reaches etcd. Its response, if any, arrives at `back`.
     Arrive {
         from: usize,
         id: RequestId,
         request: Request,
         back: Option<Moment>,
     },
-    /// An input reaches a core: it is put off while the process sleeps.
+    /// An input reaches a core. While the process sleeps, it is delayed.
     Submit {
         to: usize,
         input: Input,
     },
-    /// The call begins; is given up; its body has done its work; its body is dropped.
+    /// A call begins; is cancelled; its body has done its work; its body is dropped.
     Call(CallId),
     Cancel(CallId),
     End(CallId),
     Drop(CallId),
-    /// A new process on a machine.
+    /// A new process starts on a machine.
     Start(usize),
-    /// A request that no longer arrives.
+    /// A request no longer arrives.
     Broken,
     Promote,
-    /// etcd has room again; its user may write again; it comes back from a snapshot.
+    /// etcd has room again; its user may write again; etcd is restored from a snapshot.
     Room,
     Allow,
     Restore(Box<Snapshot>),
@@ -174,7 +174,7 @@ pub(crate) enum Message {
         from: usize,
         id: RequestId,
         request: Request,
-        /// Its sender has given it up.
+        /// True if its sender has given it up.
         given_up: bool,
     },
     Answer {
@@ -185,7 +185,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// The process, its request, and whether that is answered.
+    /// Returns the process, its request, and whether etcd has responded to it.
     pub(crate) fn order(&self) -> (usize, RequestId, bool) {
         match self {
             Message::Request { from, id, .. } => (*from, *id, false),
@@ -237,12 +237,12 @@ impl Bench {
         bench
     }
 
-    /// A process begins; answers which.
+    /// Starts a process. Returns its number.
     pub(crate) fn start(&mut self) -> usize {
         let n = self.processes.len();
         let settings = Settings {
             keys_per_session: self.seed.is_multiple_of(3).then_some(1),
-            // There are never as many here as it takes to be far back in a queue.
+            // Queues here are too short for the usual limit of 16, so some seeds use a smaller one.
             near: [0, 1, 16, 16, 16][self.seed as usize % 5],
             defers: n % 2 == 1,
             ..settings(self.seed * 31 + n as u64)
@@ -276,13 +276,13 @@ impl Bench {
         });
     }
 
-    /// The connections to etcd break: what is under way on them does not arrive.
+    /// Breaks the connections to etcd: what is under way on them does not arrive.
     pub(crate) fn break_connections(&mut self) {
         for happening in self.agenda.values_mut() {
             if let Happening::Arrive { from, id, back, .. } = happening {
                 let input = Input::Answer { request: *id, result: Err(unknown()) };
                 let answer = Happening::Submit { to: *from, input };
-                // A request without a way back has its failure on the agenda.
+                // If a request expects a response, its failure is scheduled.
                 *happening = match back {
                     Some(_) => answer,
                     None => Happening::Broken,
@@ -291,7 +291,7 @@ impl Bench {
         }
     }
 
-    /// Runs until `done`, at most until `limit`; whether it got done.
+    /// Runs until `done`, at most until `limit`. Returns whether it was done.
     pub(crate) fn run_until(&mut self, limit: Moment, done: impl Fn(&Self) -> bool) -> bool {
         while !done(self) {
             let there = self.processes.iter().enumerate().filter(|(_, p)| p.is_there());
@@ -342,7 +342,7 @@ impl Bench {
             Happening::Arrive { from, id, request, back } => self.arrive(from, id, request, back),
             Happening::Submit { to, input } if self.awake(to) => self.submit(to, input),
             Happening::Submit { to, .. } => {
-                // What comes for a process that sleeps keeps its order.
+                // Inputs for a process that sleeps keep their order.
                 self.agenda.insert((self.processes[to].asleep, order), happening);
             }
             Happening::Call(call) => self.begin(call),
@@ -372,7 +372,7 @@ impl Bench {
         self.processes[process].asleep <= self.now || self.processes[process].dead
     }
 
-    /// An input to a process that is awake, or, if it sleeps, for when it wakes.
+    /// Submits an input to a process; if it sleeps, for when it wakes.
     pub(crate) fn submit_soon(&mut self, to: usize, input: Input) {
         self.sequence += 1;
         self.happen(self.sequence, Happening::Submit { to, input });
@@ -398,7 +398,7 @@ impl Bench {
             transport.end(now, *request, result);
         }
         let probe = transport.probe(now);
-        // As in the runtime, a command waits for no news.
+        // As in the runtime, a command does not wait for reports of the transport.
         let command = matches!(input, Input::Acquire(_) | Input::Release { .. } | Input::Cancel(_));
         while !command && let Some(news) = self.processes[n].transport.news() {
             self.trace.note(self.now, Some(n), || format!("<- {news:?}"));

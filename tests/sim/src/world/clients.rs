@@ -1,4 +1,4 @@
-//! Calls of the bench, their bodies, and the answers they get.
+//! Calls of the bench, their bodies, and the results they get.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -14,26 +14,26 @@ use etcd_locked_core::{
     Response, Seat, Wait, admits,
 };
 
-/// The last one may not be written.
+/// The last one must not be written.
 pub(crate) const NAMES: [&str; 4] = ["locks/a", "locks/b", "locks/a/c", FORBIDDEN];
 pub(crate) const FORBIDDEN: &str = "locks/forbidden";
 
-/// What the calls of a schedule are like.
+/// The properties of the calls of a schedule.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
-    /// How many of the names are used.
+    /// The number of names in use.
     pub(crate) names: u64,
-    /// Bodies are short, so that keys are put, deleted and put again all the time.
+    /// Bodies are short, so that keys are put and deleted all the time.
     pub(crate) hasty: bool,
-    /// How many ask for several names.
+    /// The share of calls with several names.
     pub(crate) groups: f64,
-    /// How many bodies ask for another name.
+    /// The share of bodies that make another call.
     pub(crate) nested: f64,
-    /// They do so in any order, and so come to wait for each other.
+    /// They do so in any order, and so may wait for each other.
     pub(crate) inverted: bool,
-    /// No call gives up before its wait is over.
+    /// No call is cancelled before its wait is over.
     pub(crate) patient: bool,
-    /// How many share, and how many ask for one of a few permits.
+    /// The share of readers, and of calls for one of a few permits.
     pub(crate) shared: f64,
     pub(crate) permits: f64,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Crowd {
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) machine: usize,
-    /// The process it runs in.
+    /// The process in which it runs.
     pub(crate) process: usize,
     pub(crate) names: Vec<Key>,
     pub(crate) mode: Mode,
@@ -50,17 +50,17 @@ pub(crate) struct Call {
     pub(crate) wait: Wait,
     pub(crate) cancel_after: Option<Duration>,
     pub(crate) hold: Duration,
-    /// How long the body goes on after a loss: a poll that is under way.
+    /// How long the body continues after a loss, as a poll in progress would.
     pub(crate) reluctance: Duration,
     pub(crate) how: Release,
     pub(crate) fenced: bool,
-    /// The call whose body makes it, and the one its own body makes.
+    /// The call whose body makes it, and the call that its own body makes.
     pub(crate) outer: Option<CallId>,
     pub(crate) inner: Option<CallId>,
-    /// Its own work is done; it waits for the inner call.
+    /// True if its own work is done, and it waits for the inner call.
     pub(crate) due: bool,
-    /// Its rank among the calls submitted, and how many answers its core had taken in; the last rank when its core let it go; and
-    /// whether its caller has gone and the core does not know yet.
+    /// Its rank among the submitted calls, and the number of responses that its core had received then; the last rank when its
+    /// core let it go; whether its caller is gone and the core does not know that yet.
     pub(crate) known: Option<u64>,
     pub(crate) heard: usize,
     pub(crate) left: Option<u64>,
@@ -77,17 +77,17 @@ pub(crate) enum Stage {
     Done,
 }
 
-/// Mostly they agree on a number.
+/// Most calls use the same number.
 const PERMITS: [u16; 24] = [2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3];
 
-/// How long readers may join the holders before a key that waits: a read's age, and its way back.
+/// How long readers may join past a waiting key: the validity of a read, and the way back of its response.
 const JOINS: Duration = Duration::from_millis(50 + 4);
 const JOINS_LATE: Duration = Duration::from_secs(15);
 
 const RELEASES: [Release; 3] = [Release::Confirmed, Release::Unconfirmed, Release::Lingering];
 
 impl Call {
-    /// One for a name that waits for ever, and holds until its body is dropped.
+    /// Returns a call for a name that waits without limit, and holds until its body is dropped.
     pub(crate) fn of(name: &str, ttl_secs: i64) -> Self {
         Self {
             machine: 0,
@@ -117,17 +117,17 @@ impl Call {
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) grant: Grant,
-    /// The core has said that its lock is lost.
+    /// The loss that the core has reported.
     pub(crate) lost: Option<LossCause>,
-    /// Its deadline has said so; and whether before its time.
+    /// Whether its deadline is over, and whether that happened before its stop time.
     pub(crate) over: bool,
     pub(crate) early: bool,
-    /// The deadline as it last was.
+    /// The stop time as it was last.
     pub(crate) stop: Moment,
 }
 
 impl Bench {
-    /// Plans a random call; answers how many ids it took.
+    /// Plans a random call. Returns the number of ids it used.
     pub(crate) fn plan(&mut self, id: CallId, crowd: &Crowd, within: Duration) -> u64 {
         let call = self.draw(crowd, None);
         let at = self.now + self.random.micros(0, within.as_micros() as u64);
@@ -138,7 +138,7 @@ impl Bench {
             return 1;
         }
         let mut inner = self.draw(crowd, Some(id));
-        // Some give up about when a cycle is looked for, or cut.
+        // Some calls are cancelled at about the time of a search for a cycle, or of an abort.
         if crowd.inverted {
             inner.wait = match self.random.chance(0.4) {
                 true => Wait::Forever,
@@ -146,7 +146,7 @@ impl Bench {
             };
         }
         let outer = self.calls.get_mut(&id).expect("a call");
-        // Tasks that take names in another order deadlock, and one must be refused; most need not.
+        // Tasks that take names in another order deadlock, and one must be refused. Most need not.
         let last = &outer.names[outer.names.len() - 1];
         let mut names = inner.names.iter();
         let is_unfit = |name| match crowd.inverted {
@@ -202,7 +202,7 @@ impl Bench {
             let first = random.below(names.len() as u64) as usize;
             names.rotate_left(first);
         }
-        // Drawn only where it may be another, so that the other schedules stay what they are.
+        // Drawn only where the mode may differ, so that other schedules stay the same.
         let mode = match () {
             () if crowd.shared > 0.0 && random.chance(crowd.shared) => Mode::Shared,
             () if crowd.permits > 0.0 && random.chance(crowd.permits) => {
@@ -237,7 +237,7 @@ impl Bench {
         if !matches!(call.stage, Stage::Idle) {
             return;
         }
-        // What a body calls runs where the body runs.
+        // A call that a body makes runs where the body runs.
         let (process, holds) = match call.outer {
             Some(outer) => (self.calls[&outer].process, self.chain(Some(outer))),
             None => (self.machines[call.machine], Vec::new()),
@@ -264,7 +264,7 @@ impl Bench {
         }
     }
 
-    /// A core gets to know what its calls want, and what etcd has answered.
+    /// Notes what a core now knows of its calls, and of etcd's responses.
     pub(crate) fn note_input(&mut self, n: usize, input: &Input) {
         let (id, comes) = match input {
             Input::Acquire(acquire) => (acquire.call, true),
@@ -284,7 +284,7 @@ impl Bench {
         }
     }
 
-    /// The calls whose locks a task holds, the innermost of which is given.
+    /// Returns the calls whose locks a task holds, given the innermost one.
     pub(crate) fn chain(&self, innermost: Option<CallId>) -> Vec<CallId> {
         std::iter::successors(innermost, |call| self.calls[call].outer).collect()
     }
@@ -299,7 +299,7 @@ impl Bench {
         }
     }
 
-    /// The body has done its work: it ends once the call it made has.
+    /// Ends the work of a body. It is dropped once the call that it made is over.
     pub(crate) fn end_body(&mut self, id: CallId) {
         let call = self.calls.get_mut(&id).expect("a call");
         let inner = call.inner;
@@ -310,7 +310,7 @@ impl Bench {
         }
     }
 
-    /// The body is dropped, and before it what runs in it.
+    /// Drops a body, after those that run inside it.
     pub(crate) fn drop_body(&mut self, id: CallId) {
         let call = self.calls.get(&id).expect("a call");
         if !matches!(call.stage, Stage::Holding(_)) {
@@ -329,7 +329,7 @@ impl Bench {
         }
         let call = self.calls.get_mut(&id).expect("a call");
         if !matches!(call.stage, Stage::Holding(_)) {
-            return; // the end of the inner call was its own
+            return; // the end of the inner call has ended this one
         }
         let (process, how, fenced) = (call.process, call.how, call.fenced);
         call.stage = Stage::Releasing;
@@ -342,7 +342,7 @@ impl Bench {
         self.submit_soon(process, release);
     }
 
-    /// The call is over: the body that made it goes on.
+    /// Ends a call. The body that made it continues.
     fn over(&mut self, id: CallId) {
         let call = self.calls.get_mut(&id).expect("a call");
         call.stage = Stage::Done;
@@ -355,7 +355,7 @@ impl Bench {
         }
     }
 
-    /// Nothing comes any more of what a crashed process did.
+    /// Removes a crashed process, whose work has no further effect.
     pub(crate) fn bury(&mut self, process: usize) {
         let its = |call: &&mut Call| {
             call.process == process && !matches!(call.stage, Stage::Idle | Stage::Done)
@@ -367,7 +367,7 @@ impl Bench {
         self.holding.retain(|id| matches!(calls[id].stage, Stage::Holding(_)));
     }
 
-    /// Takes an output of a core.
+    /// Takes in an output of a core.
     pub(crate) fn take(&mut self, n: usize, output: Output) {
         match output {
             Output::Granted(grant) => self.granted(grant),
@@ -375,7 +375,7 @@ impl Bench {
                 let id = call.0;
                 let call = &self.calls[&id];
                 let stage = &call.stage;
-                // A call that was given up while its process slept is answered all the same.
+                // A call that was cancelled while its process slept still gets its result.
                 if call.given_up {
                     return;
                 }
@@ -408,7 +408,7 @@ impl Bench {
                 must!(Truth, !process.finished, "finished twice");
                 process.finished = true;
                 process.watches.clear();
-                // Its engine is gone, and refuses what still waits.
+                // Its engine is gone, and refuses the calls that wait.
                 for (id, call) in self.calls.iter().filter(|(_, c)| c.process == n) {
                     let waits = call.known.is_some() && matches!(call.stage, Stage::Waiting);
                     must!(Progress, !waits, "finished while call {id} waits");
@@ -426,7 +426,7 @@ impl Bench {
         let (id, now) = (grant.call.0, self.now);
         let call = &self.calls[&id];
         if call.given_up {
-            // A grant on its way to a caller that has gone: it goes back (rule P26).
+            // The caller is gone while its grant is on the way, so the lock is released (rule P26).
             let (process, fenced) = (call.process, false);
             let release = Input::Release { call: id.into(), how: Release::Unconfirmed, fenced };
             return self.at(now, Happening::Submit { to: process, input: release });
@@ -439,7 +439,7 @@ impl Bench {
                 key.strip_prefix(&**name).is_some_and(|rest| rest.starts_with('/'))
             });
         must!(Truth, asked, "call {id} asks for {:?} and gets {keys:?}", call.names);
-        // Readers join keys as they come.
+        // Readers may join several keys, which differ in age.
         let one_rank = call.mode == Mode::Shared
             || grant.owned.iter().all(|o| o.created == grant.owned[0].created);
         must!(Truth, one_rank, "the keys of call {id} were not put together: {:?}", grant.owned);
@@ -449,7 +449,7 @@ impl Bench {
                 && other.known.is_some_and(|at| Some(at) < call.known)
                 && call.names.iter().any(|name| other.names.contains(name))
         });
-        // A nested call that has waited for a second has a key of its own.
+        // A nested call that has waited for a second has its own key.
         let by_itself = |o: &OwnedKey| {
             let nested = matches!(Seat::of_key(o.key.as_bytes()), Seat::Nested { .. });
             nested && o.handover == 0
@@ -488,7 +488,7 @@ impl Bench {
         call.stage = Stage::Holding(body);
         let to = call.process;
         self.at(now + hold, Happening::End(id));
-        // One that holds until it is told to end is a scenario's.
+        // A call that holds until it is ended belongs to a scenario.
         if hold < Duration::MAX && self.random.chance(0.02) {
             let at = now + self.random.micros(0, hold.as_micros() as u64 + 1);
             self.at(at, Happening::Submit { to, input: Input::Kick(id.into()) });
@@ -499,7 +499,7 @@ impl Bench {
         }
     }
 
-    /// No older key at etcd excludes it; and a reader that joins others overtakes no key that they are known to keep waiting.
+    /// Checks that no older key at etcd excludes a call, and that a reader that joins does not overtake keys known to wait.
     fn check_admission(&self, id: CallId, call: &Call, name: &Key, owned: &OwnedKey) {
         let older = self.store.below(name).filter(|kv| kv.create_revision < owned.created);
         let admitted = admits(call.mode, older.clone().map(|kv| &*kv.key));
@@ -514,7 +514,7 @@ impl Bench {
             let since = self.times.range(kv.create_revision.get()..).next();
             let long = since.is_some_and(|(_, at)| self.now - *at > late);
             let excluded = call.mode.is_excluded_by(Seat::of_key(&kv.key));
-            // A key of its own process is going, or one of its calls is overtaken, which is seen above.
+            // A key of its own process is about to go, or a call there is overtaken, which is checked above.
             let own = self.process_of(kv) == Some(call.process);
             long && excluded && !own && kv.create_revision > owned.created
         };
@@ -527,7 +527,7 @@ impl Bench {
         let (now, was_reset) = (self.now, self.was_reset > self.now);
         let call = self.calls.get_mut(&id).expect("a call");
         let Stage::Holding(body) = &mut call.stage else {
-            // Its release is on the way to a core that was asleep.
+            // Its release is under way to a core that slept.
             let asleep = self.processes[n].asleep >= now;
             must!(Truth, asleep, "call {id} loses what it does not have: {cause:?}");
             return;

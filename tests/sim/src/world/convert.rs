@@ -1,4 +1,4 @@
-//! The core's requests in etcd's messages, and etcd's answers in the core's values.
+//! Conversion of the core's requests to etcd's messages, and of etcd's responses to the core's values.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ fn operation(op: &Op) -> PbTxnRequestOp {
     PbTxnRequestOp { request: Some(request) }
 }
 
-/// What reads in a transaction, as a range.
+/// Returns a read of a transaction as a range.
 pub(crate) fn range(op: &Op) -> PbRangeRequest {
     match op {
         Op::Get { key, values } => PbRangeRequest {
@@ -84,7 +84,7 @@ pub(crate) fn range(op: &Op) -> PbRangeRequest {
     }
 }
 
-/// The end of the range of all keys that begin with a prefix, which does not end in 0xff.
+/// Returns the end of the range of all keys with a prefix, which must not end in 0xff.
 pub(crate) fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     if let Some(last) = end.last_mut() {
@@ -112,7 +112,7 @@ pub(crate) fn answer(txn: &Txn, answer: PbTxnResponse) -> TxnAnswer {
     }
 }
 
-/// What a read has found: without values, it has no leases either.
+/// Converts what a read has found. Without values, it has no leases either.
 pub(crate) fn found(read: &Op, kvs: Vec<PbKeyValue>) -> Vec<Kv> {
     let values = !range(read).keys_only;
     let kvs = kvs.into_iter().map(kv);
@@ -138,7 +138,7 @@ pub(crate) fn event(event: PbEvent) -> Event {
     }
 }
 
-/// Nothing was applied: the store says so of all it refuses.
+/// Converts a refusal. The store applies nothing of what it refuses.
 pub(crate) fn failure(refusal: store::Refusal) -> Failure {
     let kind = match refusal.message.as_str() {
         "etcdserver: requested lease not found" => Refusal::LeaseNotFound,

@@ -1,4 +1,4 @@
-//! Crowds: schedules with hundreds of nested calls of one process, and what each input costs a core (invariant I12).
+//! Crowds: schedules with hundreds of nested calls in one process, which check the cost of each input (invariant I12).
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -10,30 +10,30 @@ use super::view;
 use super::violation::must;
 use etcd_locked_core::{Input, Mode, Response, Wait};
 
-/// One schedule in so many is a crowd, of so many tasks.
+/// One in [`RARE`] schedules is a crowd, with [`TASKS`] tasks.
 const RARE: u64 = 200;
 const TASKS: u64 = 500;
 
-/// Steps that an input may take: ten for each of the 64 locks of a transaction. As many as [`EACH`] more for each contender of its
-/// core, where one input may concern all of a session.
+/// The most steps of an input: ten for each of the 64 locks of a transaction. If an input may concern a whole session, it may
+/// take [`EACH`] more for each contender of its core.
 const MOST: u64 = 640;
 const EACH: u64 = 4;
 
-/// What each of the tasks wants while it holds a lock.
+/// What each task wants while it holds a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// A name that another process holds for a while; or one of its permits, each task of another number.
+    /// A name that another process holds for a while; or one of its permits, with another number for each task.
     Hot,
     Permits,
-    /// That name and another, the same for all or one for each.
+    /// That name and another, which all share; or with another one for each task.
     SameGroup,
     Groups,
-    /// The lock that the next one holds.
+    /// The lock that the next task holds.
     Chain,
 }
 
 impl Bench {
-    /// The crowd of a seed, if it has one.
+    /// Returns the crowd of a seed, if it has one.
     pub(super) fn crowd(seed: u64, loud: usize) -> Option<Self> {
         if seed % RARE != RARE - 1 {
             return None;
@@ -50,7 +50,7 @@ impl Bench {
         for task in 0..TASKS {
             bench.plan_task(shape, task);
         }
-        // All that the others wait for matters to it.
+        // Everything that the others wait for also affects this reader.
         let (reader, soon) = (2 * TASKS + 1, bench.now + Duration::from_secs(2));
         let mode = Mode::Shared;
         bench.calls.insert(reader, Call { mode, ..call("hot", Duration::from_millis(1)) });
@@ -88,7 +88,7 @@ impl Bench {
         self.at(at, Happening::Call(id));
     }
 
-    /// An input has cost a core so many steps.
+    /// Notes the cost of an input, and checks it.
     pub(super) fn note_cost(&mut self, n: usize, kind: &'static str, steps: u64, took: Duration) {
         self.tally.cost(kind, steps, took);
         let keys = view::size(&self.processes[n].core);
@@ -102,7 +102,7 @@ fn call(name: &str, hold: Duration) -> Call {
     Call { hold, ..Call::of(&format!("locks/{name}"), 9) }
 }
 
-/// What an input is, in a word.
+/// Returns the kind of an input, in a word.
 pub(super) fn name_of(input: &Input) -> &'static str {
     match input {
         Input::Acquire(_) => "acquire",

@@ -1,4 +1,4 @@
-//! Who really waits for whom, seen from above: over all processes and etcd, at one moment (rule P38).
+//! Real cycles: which calls wait for which, over all processes and etcd, at one moment (rule P38).
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::world::{CallId, Revision, revision};
 use etcd_locked_core::{Key, RequestId, Response, Seat};
 
 impl Bench {
-    /// A request that is to take a call out of a cycle has reached etcd: the call, and whether it is in one.
+    /// Returns the call that an abort, now at etcd, would refuse, and whether it really is in a cycle.
     pub(crate) fn stands(&self, from: usize, id: RequestId) -> Option<(CallId, bool)> {
         let (call, keys) = view::abort(&self.processes[from].core, id)?;
         let mut keys = keys.iter().filter_map(|key| Some((key, self.owner(key)?)));
@@ -21,7 +21,7 @@ impl Bench {
         self.waits(call).then(|| (call, excused || stands()))
     }
 
-    /// etcd has carried it out.
+    /// Checks an abort that etcd has carried out.
     pub(crate) fn check_abort(&mut self, call: CallId, stood: bool, answer: &Response) {
         if let Response::Txn(answer) = answer
             && answer.succeeded
@@ -31,7 +31,7 @@ impl Bench {
         }
     }
 
-    /// A core has refused a call because of a cycle: one that etcd has confirmed, or one inside the process.
+    /// Checks the refusal of a call for a cycle: one that etcd has confirmed, or one inside the process.
     pub(crate) fn check_deadlock(&mut self, id: CallId) {
         self.tally.count(Happened::Deadlock);
         if self.cut.remove(&id) {
@@ -44,14 +44,14 @@ impl Bench {
         must!(Truth, self.reaches(ahead, &held), "call {id} is refused, and is in no cycle");
     }
 
-    /// Whether the process is gone, or knows nothing of what happens: its keys stand for a while.
+    /// Returns true if the process is gone, or receives nothing, so that its keys remain for a while.
     fn is_excused(&self, n: usize) -> bool {
         let process = &self.processes[n];
         !process.is_there() || process.asleep > self.now
     }
 
-    /// Whether the process has given this key up, and etcd has not answered its delete, or its put: no call waits by it any more, and
-    /// no other process can know.
+    /// Returns true if the process has given up this key, and its delete or its put has no response: no call waits by it any
+    /// more, which no other process can know.
     fn is_going(&self, n: usize, key: &Key) -> bool {
         let core = &self.processes[n].core;
         let is_wanted = |of: &Contender| match of.call {
@@ -67,19 +67,19 @@ impl Bench {
         contenders.any(|of| of.key.as_ref() == Some(key))
     }
 
-    /// Whether it waits, as far as its process can know.
+    /// Returns true if it waits, as far as its process can know.
     fn waits(&self, call: CallId) -> bool {
         let call = &self.calls[&call];
         matches!(call.stage, Stage::Waiting) || call.given_up
     }
 
-    /// The process a key belongs to.
+    /// Returns the process of a key.
     pub(super) fn owner(&self, key: &str) -> Option<usize> {
         let lease = lease_of(key)?;
         self.owners.get(&lease).copied()
     }
 
-    /// Whether who waits for these calls waits for one of `ends`.
+    /// Returns true if a call that waits for these calls waits for one of `ends`.
     fn reaches(&self, mut next: Vec<CallId>, ends: &[CallId]) -> bool {
         let mut seen: BTreeSet<CallId> = next.iter().copied().collect();
         while let Some(call) = next.pop() {
@@ -91,8 +91,8 @@ impl Bench {
         false
     }
 
-    /// The calls that a call waits for: those ahead of it and the holders in its process, and those with an older key at etcd; if it
-    /// has its locks, the call its body has made.
+    /// Returns the calls for which a call waits: in its process those ahead of it and the holders, at etcd those with an older
+    /// key. If it has its locks: the call that its body has made.
     fn ahead_of(&self, id: CallId) -> Vec<CallId> {
         let call = &self.calls[&id];
         if self.waits(id) {
@@ -105,7 +105,7 @@ impl Bench {
         }
     }
 
-    /// The calls of its process that are ahead of it, or hold what it cannot hold with them.
+    /// Returns the calls of its process that are ahead of it, or hold what it cannot hold beside them.
     fn here(&self, id: CallId, call: &Call, name: &str) -> Vec<CallId> {
         let core = &self.processes[call.process].core;
         let waiters = view::waiters(core, name).into_iter();
@@ -125,7 +125,7 @@ impl Bench {
         let own = own.filter(|of| of.call.is_none_or(|call| call == id));
         let own = own.max_by_key(|of| of.call);
         let created = own.and_then(|of| of.created.or_else(|| self.arrived(&of)));
-        // One that is still to come is behind all that are there.
+        // A key that is still to be put will be behind all existing ones.
         let created = created.unwrap_or(revision(Revision::MAX));
         let children = self.store.below(name).filter(|kv| {
             let older = kv.create_revision < created && self.process_of(kv) != Some(call.process);
@@ -149,7 +149,7 @@ impl Bench {
         ahead
     }
 
-    /// The contender that counts on a key: a key that its process has given up is about to go.
+    /// Returns the contender of a key. A key that its process has given up is about to go, and has none.
     fn contender_of(&self, key: &str, created: etcd_locked_core::Revision) -> Option<Contender> {
         let process = &self.processes[self.owner(key)?];
         let (name, _) = key.rsplit_once('/')?;
@@ -161,7 +161,7 @@ impl Bench {
         view::contenders_of(&process.core, name).into_iter().find(is_it)
     }
 
-    /// The create revision of a key that is there although its process has no answer yet.
+    /// Returns the create revision of a key whose process has no response to the put yet.
     fn arrived(&self, contender: &Contender) -> Option<etcd_locked_core::Revision> {
         let kv = self.store.kv(contender.key.as_ref()?.as_bytes())?;
         Some(kv.create_revision)

@@ -1,4 +1,4 @@
-//! The clock of a process: it goes a little faster or slower than etcd's (rule P28).
+//! Clock of a process, which runs a little faster or slower than etcd's (rule P28).
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use super::bench::Bench;
 use super::random::Random;
 use etcd_locked_core::Moment;
 
-/// Thousandths of a thousandth by which it may be off: rule P28 allows for 10,000.
+/// The largest error of its rate, in millionths. Rule P28 allows for 10,000.
 const MOST: u64 = 4000;
 
 const MILLION: u128 = 1_000_000;
 
-/// What a clock shows, counted from when it was right.
+/// A clock, as it differs since the moment when it was right.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drift {
     since: Moment,
-    /// What it goes on by while etcd's does by a million.
+    /// How much it advances while etcd's clock advances by a million.
     rate: u128,
 }
 
@@ -29,12 +29,12 @@ impl Drift {
         Self { since, rate: rate - u128::from(MOST) }
     }
 
-    /// What it shows at this moment.
+    /// Returns what it shows at this moment.
     pub(crate) fn shown(&self, at: Moment) -> Moment {
         self.since + nanos((at - self.since).as_nanos() * self.rate / MILLION)
     }
 
-    /// The first moment at which it shows this.
+    /// Returns the first moment at which it shows this.
     pub(crate) fn when(&self, shown: Moment) -> Moment {
         let gone = (shown - self.since).as_nanos() * MILLION;
         self.since + nanos(gone.div_ceil(self.rate))
@@ -42,7 +42,7 @@ impl Drift {
 }
 
 impl Bench {
-    /// From here on the clocks of processes go at rates of their own.
+    /// Lets the clocks of processes run at different rates.
     pub(crate) fn drift(&mut self) {
         self.drifts = true;
         for n in 0..self.processes.len() {
@@ -50,7 +50,7 @@ impl Bench {
         }
     }
 
-    /// The clock of a process that begins now.
+    /// Returns the clock of a process that starts now.
     pub(super) fn clock_of(&self, process: usize) -> Drift {
         match self.drifts {
             true => Drift::drawn(self.now, &mut Random::new(self.seed * 37 + process as u64)),

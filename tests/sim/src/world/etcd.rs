@@ -1,4 +1,4 @@
-//! The etcd of the simulator: the embedded store, and what an operator and a member that lags make of it.
+//! Etcd of the simulator: the embedded store, with faults of an operator and of a member that lags.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,48 +17,48 @@ use etcd_locked_core::{
     TxnAnswer,
 };
 
-/// A key in one incarnation.
+/// A key with its create revision.
 pub type Incarnation = (Vec<u8>, etcd_locked_core::Revision);
 
-/// The id before the first lease.
+/// The id before that of the first lease.
 const LEASES: LeaseId = 0xa0;
 
-/// Whether etcd takes writes, or has reached its quota (rule P34).
+/// Whether etcd accepts writes, or has reached its quota (rule P34).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
     /// There is room.
     Enough,
-    /// etcd refuses writes; deletes, reads and renewals go on. The next so many writes it applies, though it answers that there is no space.
+    /// etcd refuses writes, but not deletes, reads and renewals. It applies this number of the next writes nevertheless.
     Crossing(u32),
 }
 
-/// What a backup of etcd holds.
+/// The content of a backup.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     store: Store,
     keys: BTreeMap<Vec<u8>, Kv>,
 }
 
-/// An etcd: the embedded store, with faults that a test can switch on.
+/// A model of etcd: the embedded store, with faults that a test can switch on.
 #[derive(Debug)]
 pub struct Etcd {
     store: Store,
-    /// The id of the last lease granted; kept over a wipe and a restore.
+    /// The id of the last lease. It is kept over a wipe and a restore.
     last_lease: LeaseId,
-    /// All keys, for the checker, as of the revision that was seen last.
+    /// All keys at the last revision that was seen, for the checker.
     keys: BTreeMap<Vec<u8>, Kv>,
     seen: Revision,
     /// When each lease was last renewed.
     pub renewed: BTreeMap<LeaseId, Moment>,
-    /// Incarnations that went, for the checker to take.
+    /// Incarnations that were deleted, for the checker to take.
     pub removed: Vec<Incarnation>,
-    /// All keys that went, each with the revision at which it did.
+    /// All keys that were deleted, with the revision of the deletion.
     pub gone: Vec<(Kv, Revision)>,
-    /// Keys with this in them may be neither put nor deleted.
+    /// Keys that contain this may be neither put nor deleted.
     pub forbidden: Option<&'static str>,
-    /// A second such word, which the nemesis sets.
+    /// A second such text, set by the nemesis.
     pub denied: Option<&'static str>,
-    /// Whether it takes writes.
+    /// Whether it accepts writes.
     pub space: Space,
 }
 
@@ -91,7 +91,7 @@ impl Etcd {
         }
     }
 
-    /// Carries a request out, and answers it.
+    /// Carries out a request. Returns the response.
     pub fn apply(&mut self, now: Moment, request: &Request) -> Result<Response, Failure> {
         self.expire(now);
         let no_space = self.writes(request);
@@ -137,7 +137,7 @@ impl Etcd {
         }
     }
 
-    /// A write at the quota: whether etcd applies it, though it refuses it. `None`: etcd carries it out and says so.
+    /// Returns, for a write at the quota, whether etcd applies it although it refuses it; `None`: etcd accepts it.
     fn writes(&mut self, request: &Request) -> Option<bool> {
         let puts = |txn: &Txn| {
             let mut ops = txn.then.iter().chain(&txn.or_else);
@@ -155,7 +155,7 @@ impl Etcd {
         }
     }
 
-    /// etcd's access control checks both branches.
+    /// Returns true if access control denies it. Like etcd's, it checks both branches.
     fn forbids(&self, txn: &Txn) -> bool {
         let words = [self.forbidden, self.denied];
         let forbidden = |key: &Key| words.iter().flatten().any(|word| key.contains(word));
@@ -168,7 +168,7 @@ impl Etcd {
     fn lease(&mut self, now: Moment, ttl: Duration) -> (LeaseId, Duration) {
         let request = PbLeaseGrantRequest {
             ttl: ttl.as_secs().try_into().expect("a TTL of some years"),
-            // A restored store would choose ids that were given out after the snapshot; etcd would not.
+            // A restored store would reuse ids that were granted after the snapshot. etcd would not.
             id: self.last_lease + 1,
         };
         let granted = self.store.lease_grant(now.since_boot(), &request).expect("a lease");
@@ -182,61 +182,59 @@ impl Etcd {
         self.lease(now, ttl).0
     }
 
-    /// The store's revision.
+    /// Returns the store's revision.
     pub fn revision(&self) -> Revision {
         self.store.revision()
     }
 
-    /// The key-value of a key.
+    /// Returns the key-value of a key.
     pub fn kv(&self, key: &[u8]) -> Option<&Kv> {
         self.keys.get(key)
     }
 
-    /// Returns true if this incarnation is there.
+    /// Returns true if this incarnation exists.
     pub fn has(&self, (key, created): &Incarnation) -> bool {
         self.kv(key).is_some_and(|kv| kv.create_revision == *created)
     }
 
-    /// All key-values, in the order of their keys.
+    /// Returns all key-values, ordered by key.
     pub fn kvs(&self) -> impl Iterator<Item = &Kv> + Clone {
         self.keys.values()
     }
 
-    /// The contenders for a name: its direct children, with no further `/` (rule P2).
+    /// Returns the contenders for a name, which are its direct children (rule P2).
     pub fn below<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Kv> + Clone {
         self.kvs().filter(|kv| contends(name, &kv.key))
     }
 
-    /// All leases.
+    /// Returns all leases.
     pub fn leases(&self) -> Vec<LeaseId> {
         let leases = self.store.lease_leases().leases;
         leases.into_iter().map(|lease| lease.id).collect()
     }
 
-    /// When the next lease runs out.
+    /// Returns when the next lease expires.
     pub fn next_expiry(&self) -> Option<Moment> {
         self.store.next_expiry().map(Moment::after_boot)
     }
 
-    /// Ends the leases that have run out.
+    /// Ends the leases that have expired.
     pub fn expire(&mut self, now: Moment) {
         self.store.expire(now.since_boot());
         self.track();
     }
 
-    /// A new leader: all leases have their whole time again (rule P31).
+    /// Elects a new leader, which extends all leases to their full TTL (rule P31).
     pub fn promote(&mut self, now: Moment) {
         self.store.promote(now.since_boot());
     }
 
-    /// Revokes a lease.
     pub fn revoke(&mut self, lease: LeaseId) {
-        // It may be gone, and that is as good.
+        // If the lease is gone already, nothing remains to be done.
         let _ = self.store.lease_revoke(&PbLeaseRevokeRequest { id: lease });
         self.track();
     }
 
-    /// Deletes a key.
     pub fn delete(&mut self, key: &[u8]) {
         let request = PbDeleteRequest { key: key.into(), ..PbDeleteRequest::default() };
         self.store.delete_range(&request).expect("a delete");
@@ -250,7 +248,7 @@ impl Etcd {
         self.track();
     }
 
-    /// Forgets everything and starts again at revision 1, as a fresh cluster under the old address would.
+    /// Deletes everything and restarts at revision 1, as a new cluster at the old address would.
     pub fn wipe(&mut self) {
         *self = Self {
             forbidden: self.forbidden,
@@ -265,7 +263,7 @@ impl Etcd {
         Snapshot { store: self.store.clone(), keys: self.keys.clone() }
     }
 
-    /// Goes back to a snapshot, revision and all. Leases have their whole time again.
+    /// Goes back to a snapshot and its revision. Leases get their full TTL again.
     pub fn restore(&mut self, now: Moment, snapshot: Snapshot) {
         self.store = snapshot.store;
         self.keys = snapshot.keys;
@@ -280,18 +278,18 @@ impl Etcd {
             revision: self.store.revision(),
             physical: false,
         };
-        // Nothing may have happened since the last time.
+        // There may be nothing to compact since the last time.
         let _ = self.store.compact(&request);
     }
 
-    /// What happened below a prefix from this revision on; `None`: that is compacted.
+    /// Returns the events below a prefix from this revision onwards; `None`: they are compacted.
     pub fn events(&self, prefix: &str, from: Revision) -> Option<Vec<Event>> {
         let end = convert::end_of(prefix.as_bytes());
         let events = self.store.events(prefix.as_bytes(), &end, from, false).ok()?;
         Some(events.into_iter().flatten().map(convert::event).collect())
     }
 
-    /// What a member that lags `back` revisions behind answers to a transaction that only reads.
+    /// Returns the response to a read-only transaction from a member that is `back` revisions behind.
     pub fn stale(&self, txn: &Txn, back: usize) -> TxnAnswer {
         let back = Revision::try_from(back).unwrap_or_default();
         let oldest = self.store.compacted().max(1);
@@ -332,18 +330,18 @@ impl Etcd {
     }
 }
 
-/// Whether `key` is a direct child of a name.
+/// Returns true if `key` is a direct child of a name.
 pub(crate) fn contends(name: &str, key: &[u8]) -> bool {
     let child = key.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"/"));
     child.is_some_and(|child| !child.contains(&b'/'))
 }
 
-/// The key of a lease on a seat of a name (rules P1, P37).
+/// Returns the key of a lease on a seat of a name (rules P1, P37).
 pub fn key_of(name: &str, lease: LeaseId, seat: Seat) -> String {
     format!("{name}/{lease:x}{seat}")
 }
 
-/// The revision at which something happened.
+/// Returns the revision of an event.
 pub fn revision_of(event: &Event) -> Revision {
     match event {
         Event::Put(kv) => kv.mod_revision.get(),
@@ -351,22 +349,22 @@ pub fn revision_of(event: &Event) -> Revision {
     }
 }
 
-/// A refusal of this kind.
+/// Returns a refusal of this kind.
 pub fn refused(kind: Refusal) -> Failure {
     Failure::Refused(kind, Arc::from(Box::from("refused")))
 }
 
-/// A request had no answer in time.
+/// Returns the failure of a request that had no response in time.
 pub fn unknown() -> Failure {
     Failure::Unknown(Arc::from(Box::from("timed out")))
 }
 
-/// No endpoint was reached.
+/// Returns the failure of a request that reached no endpoint.
 pub fn unavailable() -> Failure {
     Failure::Unavailable(Arc::from(Box::from("not reached")))
 }
 
-/// What a core around it is made with, unless a test wants something else.
+/// Returns the settings of a core, unless a test needs others.
 pub fn settings(seed: u64) -> Settings {
     Settings {
         prefix: "locks/".into(),
@@ -381,7 +379,7 @@ pub fn settings(seed: u64) -> Settings {
     }
 }
 
-/// What a record says of a call that holds its lock.
+/// Describes a call that holds its lock, for its record.
 fn described(record: &[u8], waited: Duration) -> Arc<[u8]> {
     let object = record.strip_suffix(b"}").unwrap_or(record);
     let field = format!(",\"waited\":{}}}", waited.as_millis());

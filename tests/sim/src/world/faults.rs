@@ -1,10 +1,10 @@
-//! How likely what goes wrong is, as the seed has drawn it.
+//! Faults: the probability of each, drawn from the seed.
 
 use std::time::Duration;
 
 use super::random::Random;
 
-/// All zero: fair weather. Each seed leaves some out, so that what hides behind one fault is not hidden by another.
+/// All zero: no faults. Each seed leaves some out, so that one fault does not hide the effects of another.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Faults {
     pub(crate) lost: f64,
@@ -13,7 +13,7 @@ pub(crate) struct Faults {
     pub(crate) late: f64,
     pub(crate) not_reached: f64,
     pub(crate) slow: f64,
-    /// How many of those by a part of a second only.
+    /// The share of these that take only a fraction of a second longer.
     pub(crate) brief: f64,
     pub(crate) twice: f64,
     pub(crate) stale: f64,
@@ -29,17 +29,17 @@ pub(crate) struct Faults {
     pub(crate) operator: f64,
     pub(crate) wipe: f64,
     pub(crate) compact: f64,
-    /// etcd reaches its quota: it applies what crosses it, and refuses it all the same.
+    /// etcd reaches its quota. It applies the writes that cross it, although it refuses them.
     pub(crate) full: f64,
-    /// etcd comes back from a snapshot.
+    /// etcd is restored from a snapshot.
     pub(crate) restore: f64,
     /// etcd's user may not write some keys for a while.
     pub(crate) denied: f64,
-    /// The sessions of a process that shuts down end before it has.
+    /// The sessions of a process end while it shuts down.
     pub(crate) ends: f64,
 }
 
-/// One exchange with etcd, as the network will have it.
+/// The fate of one exchange with etcd.
 #[derive(Debug)]
 pub(crate) struct Trip {
     pub(crate) there: Duration,
@@ -77,8 +77,7 @@ impl Faults {
         }
     }
 
-    /// Faults of backups, of shutdowns, of etcd's quota and its users: drawn apart, so that what else a seed decides does not
-    /// hang on them.
+    /// Draws the faults of backups, shutdowns, quota and users. Drawn separately, they leave a seed's other choices as they were.
     pub(crate) fn draw_others(&mut self, random: &mut Random) {
         let mut share = |of: &[f64]| random.one(of);
         self.restore = share(&[0.0, 0.0, 0.0, 0.1]);
@@ -87,7 +86,7 @@ impl Faults {
         self.denied = share(&[0.0, 0.0, 0.3]);
     }
 
-    /// Nothing but messages that are a little late.
+    /// Returns faults that only delay this share of messages a little.
     pub(crate) fn slow(share: f64) -> Self {
         Self { slow: share, brief: 1.0, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! What must hold at every step, and at the end.
+//! Invariants: what must hold at every step, and at the end of a schedule.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::violation::must;
 use crate::world::CallId;
 use etcd_locked_core::{Compare, Key, Kv, LossCause, Mode, Op, Request, Seat};
 
-/// How long nothing may move once the faults are over: twice the longest TTL and five seconds.
+/// How long nothing may move once faults have ended: twice the longest TTL and five seconds.
 const STUCK: Duration = Duration::from_secs(2 * 5 + 5);
 
 impl Bench {
-    /// What must hold at every step.
+    /// Checks what must hold at every step.
     pub(crate) fn check(&mut self) {
         let mut running: Vec<(&Key, CallId, Mode, etcd_locked_core::Revision)> = Vec::new();
         for id in &self.holding {
@@ -52,7 +52,7 @@ impl Bench {
                 running.push((name, id, call.mode, owned.created));
             }
         }
-        // A permit counts the keys that are older: those of calls with another number may come later.
+        // A permit counts only older keys. Calls with a larger number may come later.
         for (name, id, mode, created) in &running {
             let is_older = |(of, other, _, at): &&_| of == name && other != id && at < created;
             let older: Vec<_> = running.iter().filter(is_older).collect();
@@ -70,7 +70,7 @@ impl Bench {
         })
     }
 
-    /// Whether a body is polled, or a poll that began in time has not outlasted the margin before expiry.
+    /// Returns true if a body is polled, or a poll that began in time is within the margin before expiry.
     fn runs(&self, call: &Call, body: &Body) -> bool {
         if self.processes[call.process].dead || body.early {
             return false;
@@ -81,7 +81,7 @@ impl Bench {
         polled && self.now < body.stop + margin
     }
 
-    /// A process has at most one live key for a name and seat. At most one waits for a name, and one more for each nested call.
+    /// Checks that a process has one live key at most for a name and seat, and one that waits, plus one for each nested call.
     fn check_keys(&self) {
         for process in self.processes.iter().filter(|p| p.is_there()) {
             let leases = view::leases(&process.core);
@@ -98,7 +98,7 @@ impl Bench {
             let mut queued: Vec<(Key, Option<u64>)> = Vec::new();
             for contender in view::contenders(&process.core) {
                 if contender.is_queued() {
-                    // One in line, and one for each nested call.
+                    // One contender in line, and one for each nested call.
                     let nested = matches!(contender.seat, Seat::Nested { .. });
                     queued.push((contender.name, contender.call.filter(|_| nested)));
                 }
@@ -109,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// Once there are no faults, something moves as long as a call waits and no body works.
+    /// Checks that without faults, something moves as long as a call waits and no body works.
     fn check_progress(&self) {
         let Some(calm) = self.calm else { return };
         let since = self.progress.max(calm);
@@ -123,7 +123,7 @@ impl Bench {
         must!(Progress, works || waits.is_none(), "nothing moves, and one waits: {waits:?}");
     }
 
-    /// What is asked of etcd: never two acquisitions of a name in a transaction, one key for each name, lease and seat.
+    /// Checks a request: no two acquisitions of a name in a transaction, one key for each name, lease and seat.
     pub(crate) fn check_request(&mut self, request: &Request) {
         let Request::Txn(txn) = request else { return };
         let mut names: Vec<&str> = Vec::new();
@@ -137,7 +137,7 @@ impl Bench {
             if name.starts_with("locks%s") {
                 continue; // a session key
             }
-            // A key that is there may be written again together with others of its name: that acquires nothing.
+            // An existing key may be written again together with others of its name, because that acquires nothing.
             let again = |of: &Compare| matches!(of, Compare::Modified(of, _) if of == key);
             if !txn.when.iter().any(again) {
                 must!(I6, !names.contains(&name), "two acquisitions of {name} in a transaction");
@@ -149,7 +149,7 @@ impl Bench {
         }
     }
 
-    /// A process has removed keys: none that a body or core of any process still counts on.
+    /// Checks the keys that processes have removed: no body or core may still count on them.
     pub(crate) fn check_removals(&mut self) {
         for removed in std::mem::take(&mut self.store.removed) {
             for (id, call, body) in self.bodies() {
@@ -162,7 +162,7 @@ impl Bench {
         }
     }
 
-    /// The contender that waits, or is owned, by this incarnation.
+    /// Returns the contender that waits by this incarnation, or is held by it.
     pub(crate) fn counted_on(&self, (key, created): &Incarnation) -> Option<Contender> {
         let cores = self.processes.iter().filter(|p| !p.dead).map(|p| &p.core);
         cores.flat_map(view::contenders).find(|contender| {
@@ -172,7 +172,7 @@ impl Bench {
         })
     }
 
-    /// The calls that wait, hold or release, of processes that are there, and those not yet made, unless a body makes them.
+    /// Returns the calls that wait, hold or release in live processes, and those not yet made, except those that a body makes.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = (CallId, &Call)> {
         let open = |call: &Call| match call.stage {
             Stage::Done => false,
@@ -183,7 +183,7 @@ impl Bench {
         calls.filter(move |(_, call)| open(call))
     }
 
-    /// A core without calls holds on to nothing, and leaves nothing at etcd.
+    /// Checks that a core without calls keeps nothing, and leaves nothing at etcd.
     pub(crate) fn check_idle(&self) {
         for (n, process) in self.processes.iter().enumerate() {
             if !process.is_there() {
@@ -196,13 +196,12 @@ impl Bench {
         self.check_no_keys();
     }
 
-    /// The process whose lease a key is attached to.
+    /// Returns the process of the lease to which a key is attached.
     pub(crate) fn process_of(&self, kv: &Kv) -> Option<usize> {
         self.owners.get(&kv.lease?).copied()
     }
 
-    /// No key of ours is left below a name, nor a session key of a process that is gone; but session keys that an
-    /// operator took over may stay.
+    /// Checks that no key is left below a name, nor a session key of a process that is gone, unless an operator took it over.
     pub(crate) fn check_no_keys(&self) {
         let session = |kv: &Kv| kv.key.starts_with(b"locks%s/");
         let there = |kv: &Kv| {

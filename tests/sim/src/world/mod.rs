@@ -1,4 +1,4 @@
-//! Some processes, one etcd, a clock and a network between them; what goes wrong, and what must hold all the same.
+//! World of the simulator: processes, one etcd, a clock, a network and their faults, with the invariants to check.
 
 pub(crate) mod bench;
 pub(crate) mod clients;
@@ -20,13 +20,13 @@ pub mod transport;
 pub(crate) mod view;
 pub(crate) mod violation;
 
-/// A call, by its number: the simulator counts them.
+/// A call. The simulator numbers them.
 pub(crate) type CallId = u64;
 
-/// A revision, as the store counts it.
+/// A revision of the store.
 pub(crate) type Revision = i64;
 
-/// A revision of the core's.
+/// Converts a revision for the core.
 pub(crate) fn revision(number: Revision) -> etcd_locked_core::Revision {
     etcd_locked_core::Revision::new(number).expect("no revision is 0")
 }

@@ -1,4 +1,4 @@
-//! What goes wrong in the processes, in etcd, and by an operator's hand.
+//! Nemesis: faults of processes and of etcd, and actions of an operator.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::tally::Happened;
 use super::view;
 use etcd_locked_core::{Input, Kv, LeaseId, Moment};
 
-/// A process may find out so late that etcd was wiped, and give up what it has got since.
+/// How late a process may notice that etcd was wiped, and so lose what it has got since.
 const NOTICED: Duration = Duration::from_secs(15);
 
 impl Bench {
-    /// Does something nasty, and comes back later.
+    /// Causes a fault, and schedules the next one.
     pub(crate) fn strike(&mut self) {
         let (now, faults) = (self.now, self.faults.clone());
         if self.random.chance(faults.hard) {
@@ -37,7 +37,7 @@ impl Bench {
             let at = now + self.random.millis(1, 8000);
             self.at(at, Happening::Restore(snapshot));
         }
-        // Often alone, sometimes one upon the other.
+        // Often alone, sometimes several at once.
         let (from, to) = if self.random.chance(0.4) { (10, 400) } else { (100, 2500) };
         let next = now + self.random.millis(from, to);
         self.at(next, Happening::Nemesis);
@@ -94,7 +94,7 @@ impl Bench {
         }
     }
 
-    /// For a while there is no leader; the next one gives all leases their whole time again (rule P31).
+    /// Removes the leader for a while. The next one extends all leases to their full TTL (rule P31).
     fn depose(&mut self) {
         if self.leaderless > self.now {
             return;
@@ -113,7 +113,7 @@ impl Bench {
         self.taint(all);
     }
 
-    /// For a while etcd has no room: the first writes it applies all the same.
+    /// Fills etcd for a while. It still applies the first writes.
     fn fill(&mut self) {
         self.struck(Happened::Full, "");
         self.store.space = Space::Crossing(self.random.below(4) as u32);
@@ -121,7 +121,7 @@ impl Bench {
         self.at(at, Happening::Room);
     }
 
-    /// For a while etcd's user may not write some keys.
+    /// Denies etcd's user some keys for a while.
     fn deny(&mut self) {
         let words = [NAMES[0], NAMES[1], "locks%s"];
         let word = self.random.one(&words);
@@ -132,7 +132,7 @@ impl Bench {
         self.at(at, Happening::Allow);
     }
 
-    /// etcd comes back from a snapshot, and the operator deletes the keys that came back with it.
+    /// Restores etcd from a snapshot. The operator then deletes the keys that this has brought back.
     pub(crate) fn restore(&mut self, snapshot: Snapshot) {
         self.struck(Happened::Restored, "");
         self.break_connections();
@@ -147,7 +147,7 @@ impl Bench {
         self.taint(back);
     }
 
-    /// etcd comes back from a snapshot, and nothing else happens.
+    /// Restores etcd from a snapshot, and does nothing else.
     pub(crate) fn come_back(&mut self, snapshot: Snapshot) {
         self.was_reset = Moment::after_boot(Duration::MAX);
         self.store.restore(self.now, snapshot);
@@ -160,7 +160,7 @@ impl Bench {
         self.times.clear();
     }
 
-    /// An operator revokes all leases of a process.
+    /// Revokes all leases of a process, as an operator would.
     pub(crate) fn end_sessions(&mut self, n: usize) {
         if !self.processes[n].is_there() {
             return;
@@ -174,7 +174,7 @@ impl Bench {
         self.taint(Vec::new());
     }
 
-    /// An operator's hand; answers the keys it overwrote.
+    /// Changes keys as an operator would. Returns the keys that it overwrote.
     fn meddle(&mut self) -> Vec<Incarnation> {
         let now = self.now;
         let ours = |kv: &&Kv| self.process_of(kv).is_some();
@@ -188,7 +188,7 @@ impl Bench {
                 self.store.delete(&kv.key);
                 Happened::KeyDeleted
             }
-            // No process would delete a key that none knows of yet.
+            // A process would not delete a key that it does not know yet.
             (1, Some(kv)) if self.counted_on(&incarnation(kv)).is_some() => {
                 let lease = self.store.grant(now, Duration::from_secs(3600));
                 self.store.put(&kv.key, lease);
@@ -202,7 +202,7 @@ impl Bench {
                 }
                 None => return Vec::new(),
             },
-            // A contender of another kind, for a while; or keys further down, for good.
+            // A contender of another kind, for a while; or permanent keys further down.
             (3, _) => {
                 let ttl = 2 + self.random.below(3);
                 let lease = self.store.grant(now, Duration::from_secs(ttl));
@@ -220,18 +220,18 @@ impl Bench {
         Vec::new()
     }
 
-    /// What is not as the holders of these keys left it, and of those that have just gone.
+    /// Marks these keys, and those just deleted, as changed behind their holders' backs.
     fn taint(&mut self, touched: Vec<Incarnation>) {
         self.tainted.extend(touched);
         self.tainted.extend(std::mem::take(&mut self.store.removed));
     }
 
-    /// What an operator put under another lease does not go with its process: he clears it up himself.
+    /// Deletes what an operator put under another lease, which does not end with its process.
     pub(crate) fn clear_up(&mut self) {
         let ended = |kv: &&Kv| {
             let owner = std::str::from_utf8(&kv.key).ok().and_then(|key| self.owner(key));
             let process = owner.map(|n| &self.processes[n]);
-            // A process whose delete was refused gives it up with its session.
+            // If its delete was refused, a process gives up the key together with its session.
             let knows = |p: &Process| {
                 let mut contenders = view::contenders(&p.core).into_iter();
                 contenders.any(|of| of.key.is_some_and(|key| key.as_bytes() == kv.key))
@@ -246,7 +246,7 @@ impl Bench {
     }
 }
 
-/// The lease a key is named after.
+/// Returns the lease in a key's name.
 pub(crate) fn lease_of(key: &str) -> Option<LeaseId> {
     let (_, child) = key.rsplit_once('/')?;
     let hex = child.split('.').next()?;

@@ -1,4 +1,4 @@
-//! The way between the processes and etcd: what arrives, when, how often, and which answers come back.
+//! Network between the processes and etcd: what arrives, when and how often, and which responses return.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use etcd_locked_core::{
 };
 
 impl Bench {
-    /// The network's part: how long a request travels, whether it arrives, and what the process gets to know.
+    /// Sends a request: draws how long it travels, whether it arrives, and what its process receives.
     pub(crate) fn send(&mut self, n: usize, id: RequestId, request: Request) {
         self.check_request(&request);
         if let Some(under_way) = &mut self.by_hand {
@@ -52,7 +52,7 @@ impl Bench {
             self.fail(n, id, now + patience, unknown());
         }
         if matches!(request, Request::KeepAlive { .. }) && self.random.chance(self.faults.stops) {
-            // The worst moment to stop is when a renewal is under way.
+            // A pause is worst while a renewal is under way.
             let (asleep, cut_off) = (self.random.millis(50, 1700), self.random.millis(1000, 5000));
             self.tally.count(Happened::Paused);
             self.tally.count(Happened::CutOff);
@@ -72,7 +72,7 @@ impl Bench {
         self.at(at, arrival);
     }
 
-    /// There is no answer.
+    /// Schedules the failure of a request.
     fn fail(&mut self, to: usize, id: RequestId, at: Moment, failure: Failure) {
         let input = Input::Answer { request: id, result: Err(failure) };
         self.at(at, Happening::Submit { to, input });
@@ -95,7 +95,7 @@ impl Bench {
             }
             process.arrived = process.arrived.max(id);
         }
-        // How many writes a read is behind.
+        // The number of writes by which a read is behind.
         let stale =
             self.random.chance(self.faults.stale).then(|| self.random.below(4) as usize + 1);
         let stale = stale.filter(|_| matches!(&request, Request::Txn(txn) if txn.only_reads()));
@@ -128,7 +128,7 @@ impl Bench {
         if matches!(request, Request::KeepAlive { .. }) && self.random.chance(self.faults.lagging) {
             let lag = self.random.below(3) as i64 + 1;
             self.tally.count(Happened::LaggingKeepAlive);
-            // Where the lease is gone, the transport reads etcd's revision.
+            // If the lease is gone, the transport reads etcd's revision.
             if let Ok(Response::KeptAlive { ttl, revision, .. }) = &mut result
                 && !ttl.is_zero()
             {
@@ -142,7 +142,7 @@ impl Bench {
         self.at(at, Happening::Submit { to, input });
     }
 
-    /// While there is no leader a request is refused, or vanishes, or waits for one.
+    /// Handles a request without a leader: it is refused, or lost, or waits for one.
     fn no_leader(&mut self, from: usize, id: RequestId, request: Request, back: Option<Moment>) {
         match (self.random.below(3), back) {
             (0, Some(at)) => {
@@ -165,7 +165,7 @@ impl Bench {
     }
 
     pub(crate) fn watch(&mut self, n: usize, id: WatchId, prefix: Key, puts: bool, from: Revision) {
-        // A fresh watch may be 100 ms late even in fair weather (rule P15).
+        // A fresh watch may be 100 ms late even without faults (rule P15).
         let silence = match self.random.chance(self.faults.silent) {
             true => {
                 self.tally.count(Happened::SilentWatch);
@@ -179,11 +179,11 @@ impl Bench {
         must!(I10, before.is_none(), "watch {id} exists");
     }
 
-    /// Delivers to the watches what has happened since.
+    /// Delivers new events to the watches.
     pub(crate) fn deliver_events(&mut self) {
         let revision = self.store.revision();
         let mut due = Vec::new();
-        // Of hundreds of watches that are up to date, most are on none of the keys that have changed since.
+        // With hundreds of watches that are up to date, few concern the keys that have changed since.
         let last = std::mem::replace(&mut self.delivered, revision);
         let changed = match revision > last {
             true => self.store.events("locks", last + 1),
@@ -235,15 +235,14 @@ impl Bench {
     }
 }
 
-/// Whether it reads for a search for cycles.
+/// Returns true if it is a read of a search for cycles.
 fn is_search(request: &Request) -> bool {
     let many =
         |op: &Op| matches!(op, Op::Range { limit: Some(Search::CONTENDERS), values: true, .. });
     matches!(request, Request::Txn(txn) if txn.then.iter().any(many))
 }
 
-/// No layer repeats an acquisition; all else may be (rule P8), also what writes on a key that is held, as it says
-/// of which revision.
+/// Returns true if a request may be repeated (rule P8): all but acquisitions. A write of a held key names its revision.
 pub(crate) fn may_arrive_twice(request: &Request) -> bool {
     let txn = match request {
         Request::Grant(..) => return false,

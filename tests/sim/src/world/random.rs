@@ -1,8 +1,8 @@
-//! Chance, from a seed.
+//! Random numbers from a seed.
 
 use std::time::Duration;
 
-/// A splitmix64: the same numbers for the same seed, everywhere.
+/// A splitmix64: the same seed gives the same numbers on every machine.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -30,7 +30,7 @@ impl Random {
         self.micros(from * 1000, to * 1000)
     }
 
-    /// One of several.
+    /// Returns one of several.
     pub(crate) fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }

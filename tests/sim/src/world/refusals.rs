@@ -1,4 +1,4 @@
-//! Refusals: whether a name is taken that a core says is taken, as far as its process could know.
+//! Refusals: whether a name that a core reports as taken is taken, as far as its process could know.
 
 use std::cmp::Reverse;
 
@@ -10,8 +10,8 @@ use crate::world::{CallId, Revision};
 use etcd_locked_core::{Key, Kv, Owner, Refused, Seat};
 
 impl Bench {
-    /// A single try may be refused because of a call of its own process, or of another process's key. The call was there when the
-    /// try came; the key was there at the revision of an answer that the core has taken in since then, or later.
+    /// Checks a refusal. A call of its own process, or a key of another one, may refuse a single try: the call must have existed
+    /// when the try came, or the key at the revision of a response that the core has received since then, or later.
     pub(super) fn check_refusal(&self, id: CallId, why: &Refused) {
         let call = &self.calls[&id];
         let (name, owner) = match why {
@@ -37,10 +37,10 @@ impl Bench {
         let mut before: Vec<&Call> = self.calls.values().filter(before).collect();
         before.sort_by_key(|it| Reverse(it.known));
         let met = |it: &Call, known| it.left.is_none_or(|at| Some(at) >= known);
-        // Behind one of its own kind it waits for the same: for what was known when the first of them came.
+        // Behind a call of its own kind it waits for the same calls: those known when the first of them came.
         let first =
             before.iter().fold(call, |first, it| if met(it, first.known) { it } else { first });
-        // But a group waits for no group, and none counts otherwise than the one ahead.
+        // But groups do not wait together, and any group counts against the call behind it.
         let groups = |it: &Call| it.names.len().max(call.names.len()) > 1;
         let waits = |it: &Call| !matches!(it.stage, Stage::Holding(_));
         let calls = before.iter().filter(|it| met(it, call.known));
@@ -48,7 +48,7 @@ impl Bench {
         let heard = &self.processes[call.process].heard[first.heard..];
         let shown = heard.iter().min().zip(heard.iter().max());
         let counts = |kv: &Kv, gone: Revision| {
-            // A key of a nested call counts, though the call came later: it may overtake the try at etcd.
+            // The key of a nested call counts even if that call came later, because it may overtake the try at etcd.
             let nested = matches!(Seat::of_key(&kv.key), Seat::Nested { .. });
             let own = self.process_of(kv) == Some(call.process) && !nested;
             let shown =
@@ -64,7 +64,7 @@ impl Bench {
     }
 }
 
-/// The call that a record is of.
+/// Returns the call of a record.
 fn call_of(owner: &Owner) -> Option<CallId> {
     let digits = owner.record.strip_prefix(b"{\"call\":")?;
     let digits = digits.split(|byte| !byte.is_ascii_digit()).next()?;

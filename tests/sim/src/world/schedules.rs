@@ -1,4 +1,4 @@
-//! One schedule: a storm of calls and faults, then calm. Whatever happens, the invariants hold, and in the end nothing is left.
+//! Schedule: a storm of calls and faults, then calm. The invariants must hold throughout, and nothing may be left at the end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -12,17 +12,17 @@ use super::tally::Tally;
 use super::violation::{Violation, must};
 use etcd_locked_core::Input;
 
-/// How a schedule went.
+/// The result of a schedule.
 #[derive(Debug)]
 pub(crate) struct Played {
     pub(crate) steps: u64,
     pub(crate) tally: Tally,
     pub(crate) violation: Option<Violation>,
-    /// The last steps, as many as were asked for.
+    /// The last steps, as many as were requested.
     pub(crate) trace: Vec<String>,
 }
 
-/// Plays the schedule of a seed, and remembers its last `loud` steps.
+/// Plays the schedule of a seed, and keeps its last `loud` steps.
 pub(crate) fn play(seed: u64, loud: usize) -> Played {
     let mut bench = Bench::crowd(seed, loud).unwrap_or_else(|| Bench::drawn(seed, loud));
     let played = catch_unwind(AssertUnwindSafe(|| bench.play()));
@@ -36,7 +36,7 @@ pub(crate) fn play(seed: u64, loud: usize) -> Played {
 
 impl Bench {
     fn drawn(seed: u64, loud: usize) -> Self {
-        // Of its own, so that what it decides does not hang on what the bench draws first.
+        // A separate source, so that its choices do not depend on what the bench draws first.
         let mut random = Random::new(seed ^ 0x5eed);
         let machines = random.one(&[2, 3, 3, 3, 4]);
         let mut bench = Self::new(seed, machines, loud);
@@ -55,8 +55,8 @@ impl Bench {
             false => random.millis(8000, 20_000),
         };
         let calls = random.below(40) + 10;
-        // Bodies that ask for each other's names, often with nothing else to go wrong but late messages: then nothing excuses a
-        // core that sees a cycle where there is none.
+        // Bodies that want each other's names, often with no other fault than late messages. Then nothing excuses a core that
+        // sees a cycle where there is none.
         if crowd.names > 1 && random.chance(0.3) {
             crowd.inverted = true;
             crowd.nested = random.one(&[0.5, 0.9]);
@@ -67,11 +67,11 @@ impl Bench {
                 bench.faults = Faults::slow(random.one(&[0.0, 0.5, 0.5]));
             }
         }
-        // Names that are shared, in a third of all schedules: one way or, on the same name, all ways.
+        // Shared names, in a third of all schedules: in one mode, or in all modes on the same name.
         if random.chance(0.35) {
             (crowd.shared, crowd.permits) =
                 random.one(&[(0.5, 0.0), (0.8, 0.0), (0.0, 0.8), (0.4, 0.5)]);
-            // A call for a permit waits for no single holder, so no check can say whether it is in a cycle.
+            // A call for a permit does not wait for one particular holder, so no check can decide whether it is in a cycle.
             if crowd.inverted {
                 crowd.permits = 0.0;
             } else if random.chance(0.4) {
@@ -143,8 +143,8 @@ impl Bench {
 mod tests {
     use super::play;
 
-    /// In these seeds the core once overlooked a cycle: one through a group that readers kept waiting, three through a name and
-    /// another below it. In the last two it once left a waiter unread.
+    /// With these seeds, the core once overlooked a cycle: one through a group that readers kept waiting, three through a name
+    /// and another below it. With the last two, it once left a waiter unread.
     const ONCE_BROKEN: [u64; 6] = [89_183, 33_961, 41_974, 91_463, 22_925, 2_966];
 
     #[test]

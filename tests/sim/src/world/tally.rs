@@ -1,12 +1,12 @@
-//! Tally: how often each fault has happened, and what has become of calls.
+//! Tally: the number of injected faults of each kind, and the results of calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A fault that the simulator has injected, or what has become of a call.
+/// A fault that the simulator has injected, or the result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Happened {
-    /// A call was served; of these, without a word to etcd; shared or by permit.
+    /// Calls that were granted; of these, by a hand-over; with others, as readers or by permits.
     Served,
     HandedOver,
     Together,
@@ -47,7 +47,7 @@ pub(crate) enum Happened {
     Kicked,
 }
 
-/// How often each has happened, and what inputs have cost a core.
+/// The counts, and the costs of inputs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
     pub(crate) happened: BTreeMap<Happened, u64>,
@@ -69,7 +69,7 @@ impl Tally {
         }
     }
 
-    /// An input of this kind has cost a core so much.
+    /// Notes the cost of an input of this kind.
     pub(crate) fn cost(&mut self, kind: &'static str, steps: u64, took: Duration) {
         let most = self.costs.entry(kind).or_default();
         *most = (most.0.max(steps), most.1.max(took));

@@ -1,10 +1,10 @@
-//! The last steps of a schedule, in words.
+//! Trace: the last steps of a schedule, as text.
 
 use std::collections::VecDeque;
 
 use etcd_locked_core::{Compare, Moment, Op, Request};
 
-/// What happened last. Silent unless the seed has failed before: words cost more than steps.
+/// The last steps. Empty unless a failed seed is played again, because text is slower than the steps.
 #[derive(Debug)]
 pub(crate) struct Trace {
     limit: usize,
@@ -12,12 +12,12 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Remembers the last `limit` steps.
+    /// Keeps the last `limit` steps.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit, steps: VecDeque::new() }
     }
 
-    /// Something happened in a process, or around them all.
+    /// Adds an event of one process, or of all.
     pub(crate) fn note(
         &mut self,
         now: Moment,
@@ -42,7 +42,7 @@ impl Trace {
     }
 }
 
-/// A request in short.
+/// Returns a request in short form.
 pub(crate) fn brief(request: &Request) -> String {
     let Request::Txn(txn) = request else {
         return format!("{request:?}");

@@ -1,4 +1,4 @@
-//! Transport of one process, as far as it decides anything: it reports to the core whether etcd answers, and probes it.
+//! Transport of one process, reduced to its decisions: it reports whether etcd responds, and probes it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use etcd_locked_core::{
     Failure, Input, Key, Moment, Op, Reach, Request, RequestId, Response, Sent, Txn,
 };
 
-/// The id before the first probe's.
+/// The id before that of the first probe.
 const PROBES: u64 = 1 << 63;
 
 /// What a process knows of etcd, and its requests under way.
@@ -38,14 +38,14 @@ impl Transport {
         }
     }
 
-    /// Notes how a request ended, and marks a stale response.
+    /// Notes the result of a request, and marks a stale response.
     pub fn end(&mut self, now: Moment, id: RequestId, result: &mut Result<Response, Failure>) {
         if let Some(sent) = self.sent.remove(&id) {
             self.reach.end(now, sent, result);
         }
     }
 
-    /// Returns what the core does not know yet.
+    /// Returns the next input that the core has yet to receive.
     pub fn news(&mut self) -> Option<Input> {
         self.reach.news.pop_front()
     }

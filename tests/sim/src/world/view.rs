@@ -1,17 +1,17 @@
-//! Read-only view of a core: the only file of the simulator that knows how a core shows its state.
+//! Read-only view of a core. No other file of the simulator depends on how a core shows its state.
 
 use std::collections::BTreeSet;
 
 use etcd_locked_core::{Core, Key, LeaseId, RequestId, Revision, Seat, State};
 
-/// Timers and exchanges that a core without calls may have: those of the sessions it keeps for the next call.
+/// The most timers and exchanges of a core without calls. They belong to the sessions that it keeps for the next call.
 const TIMERS: usize = 20;
 const EXCHANGES: usize = 4;
 
-/// Where a contender is in its life.
+/// The state of a contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContenderState {
-    /// Its key was not put, or its put has no answer.
+    /// Its key was not put, or its put has no response.
     Pending,
     /// It waits.
     Waiting,
@@ -41,27 +41,27 @@ pub(crate) struct Contender {
     pub(crate) state: ContenderState,
     /// `None` until it is sent.
     pub(crate) key: Option<Key>,
-    /// Where the key is known to exist.
+    /// The create revision, if the key is known to exist.
     pub(crate) created: Option<Revision>,
-    /// The calls that have it, the first of them first.
+    /// The holders, the first granted first.
     pub(crate) holders: Vec<u64>,
     /// Its name goes on without it.
     pub(crate) detached: bool,
-    /// The call that it is for alone: a group, or a nested one.
+    /// The only call that it serves, which is a group or nested.
     pub(crate) call: Option<u64>,
-    /// It is being deleted to cut a cycle.
+    /// It is being deleted to break a cycle.
     pub(crate) aborts: bool,
 }
 
 impl Contender {
-    /// True while its key waits, or is about to.
+    /// Returns true while its key waits, or is about to.
     pub(crate) fn is_queued(&self) -> bool {
         let queued = matches!(self.state, ContenderState::Pending | ContenderState::Waiting);
         queued && !self.detached
     }
 }
 
-/// All contenders of a core; those of a name follow each other.
+/// Returns all contenders of a core, grouped by name.
 pub(crate) fn contenders(core: &Core) -> Vec<Contender> {
     let keys = core.contenders().map(|(name, of)| Contender {
         name: name.clone(),
@@ -79,31 +79,31 @@ pub(crate) fn contenders(core: &Core) -> Vec<Contender> {
     all
 }
 
-/// How many contenders a core has.
+/// Returns the number of contenders of a core.
 pub(crate) fn size(core: &Core) -> u64 {
     core.contenders().count() as u64
 }
 
-/// The contenders of one name.
+/// Returns the contenders of one name.
 pub(crate) fn contenders_of(core: &Core, name: &str) -> Vec<Contender> {
     let mut all = contenders(core);
     all.retain(|contender| &*contender.name == name);
     all
 }
 
-/// The wait queue of a name: its head first.
+/// Returns the wait queue of a name, with its head first.
 pub(crate) fn waiters(core: &Core, name: &str) -> Vec<u64> {
     let waiters = core.waiters(name);
     waiters.into_iter().map(|it| it.0).collect()
 }
 
-/// The leases under which a core may create keys.
+/// Returns the leases under which a core may create keys.
 pub(crate) fn leases(core: &Core) -> BTreeSet<LeaseId> {
     let sessions = core.sessions().filter(|it| it.accepts() && !it.is_lost());
     sessions.filter_map(|it| it.lease()).collect()
 }
 
-/// Answers what a core holds on to that has no calls any more, if anything.
+/// Fails with what a core without calls still keeps, if anything.
 pub(crate) fn is_idle(core: &Core) -> Result<(), String> {
     let (timers, exchanges) = core.pending();
     match core.leftovers() {
@@ -115,13 +115,13 @@ pub(crate) fn is_idle(core: &Core) -> Result<(), String> {
     }
 }
 
-/// The call that a request under way takes out of a cycle, and the keys of it: those that wait, and those that they wait for.
+/// Returns the call that this abort refuses, and the keys of the cycle: those that wait, and those for which they wait.
 pub(crate) fn abort(core: &Core, request: RequestId) -> Option<(u64, Vec<Key>)> {
     let (call, keys) = core.abort_under_way(request)?;
     Some((call.0, keys.into_iter().map(|(key, _)| key).collect()))
 }
 
-/// Steps that all cores of this thread have taken.
+/// Returns the steps of all cores on this thread.
 pub(crate) fn steps_taken() -> u64 {
     etcd_locked_core::taken()
 }

@@ -1,43 +1,43 @@
-//! What a schedule ends with when something does not hold.
+//! Violation: how a schedule ends if a promise does not hold.
 
 use std::any::Any;
 use std::fmt;
 
-/// A promise, by the number of the invariant in ARCHITECTURE.md that it helps to show; `Cost` is I12.
+/// A promise, named after the invariant in ARCHITECTURE.md that it helps to show. `Cost` is I12.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Promise {
-    /// Only bodies that may run together do.
+    /// Bodies run together only if they may.
     I1,
-    /// A lock is not granted after its stop time, and does not come back.
+    /// A lock is not granted after its stop time, and does not revive.
     I2,
-    /// Tokens rise.
+    /// Tokens increase.
     I3,
     /// Nothing is left.
     I4,
     /// A release deletes only its own incarnation.
     I5,
-    /// One waiting key a name and process, and never two acquisitions of it in a transaction.
+    /// One waiting key for each name and process, and never two acquisitions of a name in a transaction.
     I6,
     /// One key for each name, lease and seat.
     I7,
-    /// It does not panic, and does not run in cycles.
+    /// The core does not panic, and does not loop without end.
     I10,
-    /// A key goes after its body.
+    /// A key is deleted after its body.
     I11,
-    /// Work costs what it is about.
+    /// The cost of an input depends only on what it concerns.
     Cost,
-    /// An answer comes within its time.
+    /// A result comes within its time.
     #[cfg_attr(not(test), allow(dead_code))] // of scenarios
     InTime,
-    /// In a process, first come, first served.
+    /// In a process, calls are granted in the order of their arrival.
     Order,
-    /// Every call is served, or refused with a reason.
+    /// Every call is granted, or refused with a reason.
     Progress,
-    /// What a core answers is so.
+    /// Every report of a core is true.
     Truth,
 }
 
-/// What did not hold.
+/// The promise that was broken, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Violation {
     pub(crate) promise: Promise,
@@ -51,7 +51,7 @@ impl fmt::Display for Violation {
 }
 
 impl Violation {
-    /// From what unwound a schedule: a violation, or a panic of the core.
+    /// Converts a panic's payload: a violation, or a panic of the core.
     pub(crate) fn caught(payload: Box<dyn Any + Send>) -> Self {
         let panic = match payload.downcast::<Self>() {
             Ok(violation) => return *violation,
@@ -66,7 +66,7 @@ impl Violation {
     }
 }
 
-/// Ends the schedule. Not a panic for the hook to print: a schedule that fails is played again, with words.
+/// Ends the schedule. It skips the panic hook, because a failed schedule is played again with its trace.
 pub(crate) fn broken(promise: Promise, what: String) -> ! {
     std::panic::resume_unwind(Box::new(Violation { promise, what }))
 }
