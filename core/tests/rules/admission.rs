@@ -1,15 +1,15 @@
-//! Admission: no older contender excludes the key any more (rules P2, P11, P14, P15).
+//! Admission: a contender is admitted once no older one excludes it (rules P2, P11, P14, P15).
 
 use crate::*;
 
-/// A core that waits for `locks/a` behind `zy` and `zz`, and has read who is before it.
+/// A core that waits for `locks/a` behind `zy` and `zz`, and has read the keys ahead of it.
 fn third() -> Rig {
     let mut rig = Rig::warm();
     rig.contend("locks/a/zy").contend("locks/a/zz").queue(1, A);
     rig
 }
 
-/// A core that has had `locks/a` after others, released it, and still watches it. Now call 2 wants it behind `zx`: its put is under way.
+/// A core that has held `locks/a` after others, released it, and still watches it. The put of call 2, behind `zx`, is under way.
 fn watching() -> Rig {
     let mut rig = third();
     rig.delete("locks/a/zz").delete("locks/a/zy").granted(1);
@@ -25,35 +25,35 @@ fn predecessor_that_gives_up_proves_no_ownership() {
     assert_eq!(rig.owned(1).revision, rig.revision(), "nothing older was left in that state");
 }
 
-/// The watch is often ahead of the answer to a put (rule P14).
+/// A watch event often arrives before the response to a put (rule P14).
 #[test]
-fn event_ahead_of_the_answer_counts() {
+fn event_before_the_response_counts() {
     let mut rig = watching();
     let put = rig.applied(puts);
-    rig.delete("locks/a/zx").deliver(put).sends_nothing(); // nothing is read
+    rig.delete("locks/a/zx").deliver(put).sends_nothing(); // without a read
     assert_eq!(rig.granted(2).owned(2).revision, rig.revision());
 }
 
-/// The watch reports one predecessor; a read whose answer is of an earlier state misses the other (rule P21).
+/// The watch reports one predecessor. A read of an earlier state does not show that the other is gone (rule P21).
 #[test]
 fn token_is_of_the_state_in_which_the_last_key_was_gone() {
     let mut rig = third();
-    let read = rig.delete_unseen("locks/a/zy").pass(SOON).applied(reads); // zz is there
+    let read = rig.delete_unseen("locks/a/zy").pass(SOON).applied(reads); // the read still shows zz
     rig.delete("locks/a/zz").deliver(read);
     assert_eq!(rig.granted(1).owned(1).revision, rig.revision());
 }
 
-/// An operator deletes it, and the watch reports that before the put is answered: there must not be two owners.
+/// An operator deletes it, and the watch reports that before the response to the put. There must not be two owners.
 #[test]
-fn key_deleted_before_its_answer_owns_nothing() {
+fn key_deleted_before_its_response_owns_nothing() {
     let mut rig = watching();
     let put = rig.applied(puts);
     rig.delete("locks/a/a1").contend("locks/a/zz").deliver(put);
-    rig.delete("locks/a/zx").serve().nothing_about(2); // another is before it now
+    rig.delete("locks/a/zx").serve().nothing_about(2); // another key is ahead of it now
     rig.delete("locks/a/zz").serves(2);
 }
 
-/// The put of a call that has gone is no holder: its outcome decides, whatever the try wants.
+/// The put of a cancelled call does not hold the name. Its outcome decides, whatever the try wants.
 #[test]
 fn try_waits_for_the_outcome_of_a_cancelled_put() {
     for (mode, ttl_secs) in [(Mode::Exclusive, TTL + 1), (Mode::Shared, TTL)] {
@@ -76,7 +76,7 @@ fn try_waits_for_the_deletion_of_an_own_key() {
     rig.attempt(2, A).serve().carry_out(delete).live(SOON).granted(2);
 }
 
-/// Call 1 wants these names, of which `locks/a` has twenty older contenders.
+/// Call 1 wants these names. `locks/a` has twenty older contenders.
 fn far_back(names: &[&str]) -> (Rig, Vec<String>) {
     let mut rig = Rig::warm();
     let others: Vec<String> = (10..30).map(|n| format!("locks/a/z{n}")).collect();
@@ -85,22 +85,22 @@ fn far_back(names: &[&str]) -> (Rig, Vec<String>) {
     (rig, others)
 }
 
-/// These contenders go, and the watch reports the last of them.
+/// Deletes these contenders. The watch then reports the last deletion.
 fn after_the_last(rig: &mut Rig, gone: &[String]) {
     gone.iter().for_each(|key| _ = rig.delete_unseen(key));
     rig.report();
 }
 
-/// A watch on all contenders brings an event for each, so a waiter with many predecessors watches the last alone (rule P15).
+/// A watch of all contenders costs an event for each, so a waiter with many predecessors watches only the last one (rule P15).
 #[test]
 fn distant_waiter_watches_only_its_predecessor() {
     let (mut rig, others) = far_back(&[A]);
     assert_eq!(rig.watched(), ["locks/a/z29"]);
-    // The last gives up, which proves nothing (rule P14): the next is watched.
+    // The last one gives up, which proves nothing (rule P14), so the next one is watched.
     after_the_last(&mut rig, &others[19..]);
     rig.serve_one(any).nothing_about(1).sends_nothing();
     assert_eq!(rig.watched(), ["locks/a/z28"]);
-    // With the head near, all contenders are watched.
+    // Once the head is near, all contenders are watched.
     after_the_last(&mut rig, &[&others[..15], &others[18..19]].concat());
     rig.serve().nothing_about(1);
     assert_eq!(rig.watched(), ["locks/a/"]);
@@ -108,7 +108,7 @@ fn distant_waiter_watches_only_its_predecessor() {
     rig.granted(1);
 }
 
-/// Each range of the family goes through all its keys at etcd. The keys of a group are equally old, and stand in no order.
+/// etcd reads all keys of the family for each range. The keys of a group have the same age, and so no order.
 #[test]
 fn one_range_admits_a_distant_waiter() {
     for names in [&[A][..], &["locks/a/b", A]] {
@@ -116,7 +116,7 @@ fn one_range_admits_a_distant_waiter() {
         after_the_last(&mut rig, &others);
         let family = |op: &&Op| matches!(op, Op::Range { prefix, .. } if &**prefix == "locks/a/");
         assert_eq!(operations(rig.next()).iter().filter(family).count(), 1);
-        rig.serve_one(any).granted(1).sends_nothing(); // nothing is put anew
+        rig.serve_one(any).granted(1).sends_nothing(); // nothing is put again
     }
 }
 
@@ -137,7 +137,7 @@ fn read_of_an_earlier_incarnation_is_ignored() {
     let mut rig = Rig::waiting();
     let read = rig.pass(SOON).take(any);
     let read = rig.delete_unseen("locks/a/zz").apply(read);
-    // While the answer travels our key goes, another comes first, and ours comes again.
+    // While the response travels, our key is deleted, another one is put first, and ours is put again.
     rig.delete("locks/a/a1").contend("locks/a/zz").serve_one(deletes).serve_one(puts);
     rig.deliver(read).serve().nothing_about(1);
 }

@@ -1,8 +1,8 @@
-//! How many transactions are under way, and what goes in one (rule P7).
+//! Batches: the number of transactions under way, and the content of each (rule P7).
 
 use crate::*;
 
-/// `count` calls of a name each come at once.
+/// Makes this number of calls, each for a separate name, all at once.
 fn calls(count: u64) -> Rig {
     let mut rig = Rig::warm();
     rig.acquire_each(0..count);
@@ -10,7 +10,7 @@ fn calls(count: u64) -> Rig {
 }
 
 impl Rig {
-    /// The transactions that are under way put these numbers of keys.
+    /// Checks the numbers of keys that the transactions under way put.
     #[track_caller]
     fn travelling(&mut self, keys: &[usize]) -> &mut Self {
         let sent = self.sent.iter().map(|(_, request)| keys_put(request).len());
@@ -18,7 +18,7 @@ impl Rig {
         self
     }
 
-    /// The core wants a tick now; it comes.
+    /// Runs the tick that the core now wants.
     #[track_caller]
     fn tick(&mut self) -> &mut Self {
         assert!(self.is_due());
@@ -30,7 +30,7 @@ impl Rig {
         self.acquire(call, name).tick().serves(call)
     }
 
-    /// The only request puts one key and deletes another.
+    /// Checks that the only request puts one key and deletes another.
     #[track_caller]
     fn puts_and_deletes(&mut self) -> &mut Self {
         let keys = (keys_put(self.next()).len(), keys_deleted(self.next()).len());
@@ -40,7 +40,7 @@ impl Rig {
 }
 
 #[test]
-fn transaction_goes_once_it_carries_as_much_as_travels() {
+fn transaction_is_sent_once_as_large_as_all_under_way() {
     let mut rig = calls(64);
     rig.travelling(&[1, 1, 2, 4, 8, 16, 32]);
     rig.acquire_each(64..66);
@@ -50,7 +50,7 @@ fn transaction_goes_once_it_carries_as_much_as_travels() {
 }
 
 #[test]
-fn full_transaction_goes_whatever_travels() {
+fn full_transaction_does_not_wait_for_others() {
     let mut rig = calls(64 + 64 + 63);
     rig.travelling(&[1, 1, 2, 4, 8, 16, 32, 64]);
     rig.acquire_each(191..192).travelling(&[1, 1, 2, 4, 8, 16, 32, 64, 64]);
@@ -63,15 +63,15 @@ fn at_most_16_transactions_are_under_way() {
     rig.serve().granted_each(0..1_000);
 }
 
-/// A core with an open session, whose requests leave with the next tick.
+/// A core with an open session, whose requests leave at the next tick.
 fn deferring(keys_per_session: Option<usize>) -> Rig {
     Rig::with(Settings { keys_per_session, defers: true, ..settings(1) }).warmed()
 }
 
 #[test]
-fn what_comes_before_the_sending_thread_wakes_up_goes_together() {
+fn calls_share_a_request_until_the_sender_wakes_up() {
     let mut rig = deferring(None);
-    rig.pass(millis(2_500)); // a silence adds no request
+    rig.pass(millis(2_500)); // silence causes no extra request
     rig.acquire_each(0..5).sends_nothing().tick().travelling(&[5]).serve();
     for call in 0..5 {
         rig.granted(call).release(call);
@@ -82,14 +82,14 @@ fn what_comes_before_the_sending_thread_wakes_up_goes_together() {
 }
 
 #[test]
-fn no_thread_is_woken_where_nothing_can_be_sent() {
+fn no_thread_is_woken_if_nothing_can_be_sent() {
     let mut rig = deferring(None);
     rig.hold_deferred(1, A).acquire(2, A);
-    assert!(!rig.is_due(), "it waits for the first");
+    assert!(!rig.is_due(), "call 2 waits for call 1");
     rig.release(1).granted(2);
     assert!(!rig.is_due(), "it was handed over");
     rig.acquire(3, B).acquire(4, C).tick().acquire(5, "locks/d");
-    assert!(!rig.is_due(), "two travel");
+    assert!(!rig.is_due(), "two are under way");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn busy_etcd_gets_a_put_again_after_a_pause() {
     rig.pass(millis(60)).serves(1);
 }
 
-/// Those of other sessions in the same transaction go on (rules P9, P27).
+/// Puts of other sessions in the same transaction succeed (rules P9, P27).
 #[test]
 fn lease_that_is_gone_takes_only_its_own_puts_along() {
     let mut rig = deferring(Some(1));
@@ -122,24 +122,24 @@ fn lease_that_is_gone_takes_only_its_own_puts_along() {
 }
 
 #[test]
-fn stuck_transactions_hold_nothing_back_once_etcd_answers() {
+fn stuck_transactions_hold_nothing_back_once_etcd_responds() {
     let mut rig = calls(64);
     rig.answer(puts, Err(unknown())).pass(millis(200)).come_back();
     let barrier = rig.sent.pop_back().expect("a barrier");
     rig.carry_out(barrier);
     let before = rig.sent.len();
     rig.acquire(100, "locks/100");
-    assert_eq!(rig.sent.len(), before + 1, "63 travel, and may never arrive");
+    assert_eq!(rig.sent.len(), before + 1, "63 are under way, and may never arrive");
 }
 
-/// Call 1 gives `locks/a` back and call 2 wants `locks/b` before the same tick: one request carries both.
+/// Call 1 releases `locks/a` and call 2 wants `locks/b` before the same tick: one request does both.
 fn release_and_acquisition() -> Rig {
     let mut rig = deferring(None);
     rig.hold_deferred(1, A).release(1).acquire(2, B).tick().puts_and_deletes();
     rig
 }
 
-/// The reader's key is older, but goes in the transaction that puts the writer's: no watch would report that any more.
+/// The reader's key is older, but is deleted in the transaction that puts the writer's. A watch would not report that any more.
 #[test]
 fn put_does_not_wait_for_a_key_that_goes_with_it() {
     let mut rig = deferring(None);
@@ -149,7 +149,7 @@ fn put_does_not_wait_for_a_key_that_goes_with_it() {
 }
 
 #[test]
-fn put_goes_by_itself_where_a_key_to_delete_has_gone() {
+fn put_is_sent_alone_if_a_key_to_delete_is_gone() {
     release_and_acquisition().delete_unseen("locks/a/a1").serves(2).released(1);
 }
 
@@ -162,22 +162,22 @@ fn refused_deletion_refuses_no_put() {
 }
 
 #[test]
-fn deletion_without_an_answer_is_sent_again_by_itself() {
+fn deletion_without_a_response_is_sent_again_alone() {
     let mut rig = release_and_acquisition();
     rig.fail_all(unknown).live(SECOND).granted(2).released(1).lacks(&["locks/a/a1"]);
 }
 
 #[test]
-fn what_has_lingered_goes_with_the_next_put() {
+fn lingering_key_is_deleted_with_the_next_put() {
     let mut rig = Rig::holding();
     rig.pass(Duration::from_micros(500)).release_lingering(1);
-    rig.pass(Duration::from_micros(1_200)); // it would go by itself 300 µs later
+    rig.pass(Duration::from_micros(1_200)); // 300 µs later it would be deleted separately
     rig.sends_nothing().acquire(2, B).puts_and_deletes();
 }
 
-/// Found by review: while other calls gave locks back, a denied put never went alone, and its caller was never refused.
+/// Found by review: while other calls released locks, a denied put never travelled alone, so its caller was never refused.
 #[test]
-fn no_deletion_is_added_to_what_is_put_again() {
+fn no_deletion_joins_a_repeated_put() {
     let mut rig = deferring(None);
     rig.hold_deferred(3, C);
     rig.store.denied = Some("locks/b");

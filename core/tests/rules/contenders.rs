@@ -1,4 +1,4 @@
-//! Contenders: how a key comes into etcd and goes again (rules P4, P8–P10).
+//! Contenders: how their keys are put and deleted (rules P4, P8–P10).
 
 use crate::*;
 
@@ -12,7 +12,7 @@ fn unanswered_put_is_barred_before_the_next() {
     let barrier = rig.applied(any);
     rig.sends_nothing(); // nothing is put while the barrier is under way
     rig.store.apply(rig.now, &put).expect("a value");
-    rig.lacks(&["locks/a/a1"]); // the put arrives late, and applies no more
+    rig.lacks(&["locks/a/a1"]); // the put arrives late, and does not apply
     rig.deliver(barrier).serves(1).granted(2);
 }
 
@@ -45,7 +45,7 @@ fn late_delete_leaves_the_next_incarnation_alone() {
     rig.keeps(&["locks/a/a1"]);
 }
 
-/// The put of call 1 is under way, and will not apply: another client has put the session key.
+/// The put of call 1 is under way, and will not apply because another client has put the session key.
 fn outdated_put() -> Rig {
     let mut rig = Rig::putting();
     rig.store.put(b"locks%s/a1", 0xa1);
@@ -100,7 +100,7 @@ fn timers_do_not_pile_up_while_calls_come_and_go() {
     }
 }
 
-/// At its quota etcd applies the writes that cross it, and refuses them all the same (rule P34).
+/// At its quota etcd applies the writes that cross it, although it refuses them (rule P34).
 #[test]
 fn put_refused_at_the_quota_leaves_no_key() {
     for mode in [Mode::Exclusive, Mode::Shared, permits(2)] {
@@ -146,13 +146,13 @@ fn refused_delete_is_sent_again_slowly() {
     rig.live(SOON * 20).lacks(&["locks/a/a1"]).keeps(&["locks/b/a1"]);
 }
 
-/// It is over once its key is gone: what etcd refused first is not what became of it.
+/// It ends when its key is gone. An earlier refusal is not its result.
 #[test]
 fn release_is_confirmed_once_with_its_outcome() {
     for works_again in [true, false] {
         let mut rig = Rig::holding();
         rig.store.denied = Some("locks/a/");
-        rig.release(1).serve().nothing_about(1); // it may still go
+        rig.release(1).serve().nothing_about(1); // its key may still be deleted
         rig.store.denied = rig.store.denied.filter(|_| !works_again);
         rig.live(SOON * 6);
         let Some(Output::Released { result, .. }) = rig.output(1) else { panic!("no outcome") };
@@ -163,9 +163,9 @@ fn release_is_confirmed_once_with_its_outcome() {
     }
 }
 
-/// Two transactions found no leader; then the call of the first one goes away.
+/// Two transactions found no leader. Then the call of the first one is cancelled.
 #[test]
-fn put_behind_one_that_nobody_wants_any_more_is_sent() {
+fn put_behind_an_unwanted_one_is_sent() {
     let mut rig = Rig::putting();
     rig.acquire(2, B).fail_all(unavailable).cancel(1).pass(SOON).come_back();
     assert_eq!(keys_put(rig.next()), ["locks/b/a1"]);

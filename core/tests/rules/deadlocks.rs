@@ -1,11 +1,11 @@
-//! Deadlocks: of a cycle one call is refused, and none for a cycle that is not there (rule P38).
+//! Deadlocks: one call of each cycle is refused, and none without a cycle (rule P38).
 
 use crate::*;
 
-/// The call that closes a cycle is refused within this.
+/// The call that closes a cycle is refused within this time.
 const CUT: Duration = Duration::from_secs(5);
 
-/// Each process holds its own name, and its task asks for the next one's.
+/// Each process holds its own name, and its task wants the name of the next process.
 fn ring(processes: u64) -> Town {
     let names = ["n0", "n1", "n2", "n3"];
     let mut town = Town::holding(&names[..processes as usize]);
@@ -16,7 +16,7 @@ fn ring(processes: u64) -> Town {
     town
 }
 
-/// One call has been refused. Its task lets go; all others are served, one after the other.
+/// One call was refused. Its task releases its lock, and all others are granted, one after the other.
 fn unwinds(town: &mut Town, processes: u64) {
     let mut free = town.deadlocks_within(CUT) - 10;
     town.release(free);
@@ -36,7 +36,7 @@ fn both_inside() -> Town {
     town
 }
 
-/// Also if all processes of the cycle send their aborts at once.
+/// This holds even if all processes of the cycle send their aborts at once.
 #[test]
 fn one_call_of_a_cycle_is_refused_within_five_seconds() {
     for processes in 2..=4 {
@@ -51,7 +51,7 @@ fn one_call_of_a_cycle_is_refused_within_five_seconds() {
     }
 }
 
-/// The refusal with which call `call` learns of a cycle: the key and the record of each blocker.
+/// Returns the keys and records of the blockers in this call's refusal.
 #[track_caller]
 fn cycle_of(town: &Town, call: CallId) -> Vec<(&str, String)> {
     let refusals = town.refusals();
@@ -63,7 +63,7 @@ fn cycle_of(town: &Town, call: CallId) -> Vec<(&str, String)> {
 }
 
 #[test]
-fn youngest_call_is_refused_and_learns_the_whole_cycle() {
+fn youngest_call_is_refused_with_the_whole_cycle() {
     let mut town = ring(3);
     town.within(3 * SECOND, |town| !town.refusals().is_empty());
     let keys = ["locks/n0/a1", "locks/n1/a2", "locks/n2/a3"];
@@ -86,7 +86,7 @@ fn cycle_inside_a_process_is_refused_at_once() {
     town.release(1).live(SECOND).granted(&[10]);
 }
 
-/// The process was held up: the call comes before the timers are served that are due.
+/// The process was delayed, so the call arrives before due timers fire.
 #[test]
 fn wait_that_is_over_closes_no_cycle_in_a_process() {
     for (wait, held_up) in [(Wait::For(2 * SECOND), 5 * SECOND), (Wait::Forever, 40 * SECOND)] {
@@ -100,7 +100,7 @@ fn wait_that_is_over_closes_no_cycle_in_a_process() {
     }
 }
 
-/// The group has keys at neither name, so the call passes it once it has a key of its own.
+/// The group has not put its keys, so the call overtakes it with its own key.
 #[test]
 fn nested_call_passes_a_group_that_has_no_keys() {
     let mut town = Town::holding(&["a"]);
@@ -109,8 +109,8 @@ fn nested_call_passes_a_group_that_has_no_keys() {
     assert!(town.refusals().is_empty());
 }
 
-/// Of a group and a nested call that wait for each other only the latter is refused: the task of the group holds nothing. The group
-/// is served, though calls of the other process take over what the task had.
+/// If a group and a nested call wait for each other, only the nested call is refused, because the group's task holds nothing. The
+/// group is granted even if calls of the other process take over what the nested call's task held.
 #[test]
 fn nested_call_behind_a_group_is_refused() {
     for names in [["a", "b"], ["b", "a"]] {
@@ -123,23 +123,23 @@ fn nested_call_behind_a_group_is_refused() {
     }
 }
 
-/// They put keys in one transaction. Each is ahead of the other's task at one name.
+/// Each puts its keys in one transaction, and is ahead of the other one's task at one name.
 #[test]
-fn cycle_of_nested_groups_is_cut_once() {
+fn cycle_of_nested_groups_refuses_one_call() {
     let mut town = Town::holding(&["a", "b"]);
     town.ask(0, 10, &["b", "c"], &[0]).ask(1, 11, &["a", "c"], &[1]);
     assert_eq!(town.deadlocks_within(CUT), 11);
     assert_eq!(town.keys("c"), ["locks/c/a1"]);
 }
 
-/// The key of one begins as the other name does.
+/// One call's key starts with the other call's name.
 #[test]
 fn detects_cycle_through_nested_names() {
     let mut town = Town::holding(&["b", "a/c"]);
     town.ask(0, 10, &["a", "a/c"], &[0]).ask(1, 11, &["a"], &[1]).deadlocks_within(CUT);
 }
 
-/// The first has what the second asks for behind a third, of its own process, who waits for the first one's process.
+/// Call 10 wants `b`, which process 1 holds, behind call 3 of its own process.
 #[test]
 fn detects_cycle_through_a_wait_queue() {
     let mut town = Town::holding(&["a", "b"]);
@@ -147,9 +147,9 @@ fn detects_cycle_through_a_wait_queue() {
     town.ask(1, 11, &["a"], &[1]).deadlocks_within(CUT);
 }
 
-/// The call that waits in process `gone` is cancelled; process 1 aborts.
+/// The waiting call of process `gone` is cancelled, and process 1 aborts.
 #[test]
-fn cycle_that_dissolves_before_its_abort_is_none() {
+fn cycle_that_ends_before_its_abort_refuses_no_call() {
     for (gone, lets_go) in [(0, true), (0, false), (1, true), (1, false)] {
         let mut town = ring(2);
         town.withholds(is_abort);
@@ -167,7 +167,7 @@ fn cycle_that_dissolves_before_its_abort_is_none() {
     }
 }
 
-/// The key of the call that waited for `b` is there still, and lists what its task held: that is not handed over.
+/// The key of the call that waited for `b` still exists. What it lists, which its task held, is not handed over.
 #[test]
 fn cancelled_wait_makes_no_cycle() {
     for (name, served) in [("a", 3), ("b", 11)] {
@@ -185,9 +185,9 @@ fn cancelled_wait_makes_no_cycle() {
     }
 }
 
-/// Whether etcd carries it out, or gets it after the barrier that makes it void.
+/// etcd carries out the abort, or receives it only after the barrier that makes it void.
 #[test]
-fn abort_without_an_answer_refuses_no_call() {
+fn abort_without_a_response_refuses_no_call() {
     for carried_out in [true, false] {
         let mut town = ring(2);
         let late = town.withholds(is_abort).withheld()[0].1.clone();
@@ -196,15 +196,15 @@ fn abort_without_an_answer_refuses_no_call() {
         town.store.apply(town.now, &late).expect("an answer");
         assert_eq!(town.store.revision(), before, "it does nothing");
         assert!(town.refusals().is_empty());
-        assert_eq!(town.keys("n0").len(), 2, "it waits on, or again");
-        // The cycle still stands, or stands again.
+        assert_eq!(town.keys("n0").len(), 2, "it still waits, or waits again");
+        // The cycle still exists, or exists again.
         unwinds(&mut town, 2);
     }
 }
 
 /// Their tasks hold nothing, or the waits are short.
 #[test]
-fn calls_in_no_cycle_send_nothing_about_cycles() {
+fn calls_outside_cycles_send_nothing_about_cycles() {
     let mut town = Town::holding(&["a", "b"]);
     town.withhold = |request| is_abort(request) || is_search(request);
     town.ask(0, 3, &["b"], &[]).ask(1, 4, &["a", "c"], &[]);
@@ -221,12 +221,12 @@ fn waiting_key_of_a_nested_call_lists_what_its_task_holds() {
     held.sort();
     assert_eq!(held, ["locks/a/a1", "locks/c/a1", "locks/d/a1"]);
     town.release(1).grants(10).live(2 * SECOND);
-    assert!(town.holds("locks/b/a1").is_empty(), "it waits no more");
+    assert!(town.holds("locks/b/a1").is_empty(), "it no longer waits");
 }
 
-/// The second waits behind the first of its process, which has the key in line.
+/// The second call waits behind the first one of its process, which has a key.
 #[test]
-fn nested_call_has_a_key_of_its_own_after_a_second() {
+fn nested_call_puts_its_own_key_after_a_second() {
     for (mode, key) in [(Mode::Exclusive, "locks/b/a1.n0"), (Mode::Shared, "locks/b/a1.n0.r")] {
         let mut town = Town::holding(&["a", "b"]);
         town.ask(0, 3, &["b"], &[]);
@@ -236,7 +236,7 @@ fn nested_call_has_a_key_of_its_own_after_a_second() {
         assert_eq!(town.keys("b")[2], key);
         assert_eq!(town.holds(key), ["locks/a/a1"]);
         town.cancel(10);
-        assert_eq!(town.keys("b").len(), 2, "it goes with its call");
+        assert_eq!(town.keys("b").len(), 2, "it is deleted with its call");
     }
 }
 

@@ -1,19 +1,19 @@
-//! Deadlocks by way of readers: a cycle as long as a writer waits behind them, which later readers wait for (rules P37, P38).
+//! Deadlocks through readers: a cycle exists while a writer waits behind readers, and later readers wait for it (rules P37, P38).
 
 use std::collections::BTreeSet;
 
 use crate::readers::{LATER, read_in_one_of};
 use crate::*;
 
-/// Call 1 reads in process 0, call 5 of the same process holds `x`, and a writer of process 1 waits.
+/// Call 1 reads in process 0, call 5 of that process holds `x`, and a writer of process 1 waits.
 fn writer_behind_a_reader(processes: u64) -> Town {
     let mut town = read_in_one_of(processes);
     town.take(0, 5, &["x"]).write(1, 2).live(LATER);
     town
 }
 
-/// A read showed it behind the readers' key; once it has gone, no call of its process waits for the readers. The cycle may close
-/// long after that read.
+/// A read has shown the writer behind the readers' key. Once the writer is gone, no call of its process waits for the readers.
+/// The cycle may close long after that read.
 #[test]
 fn cycle_in_a_process_lasts_as_long_as_the_writer() {
     for (has_gone, is_late) in [(true, false), (false, false), (false, true)] {
@@ -35,7 +35,7 @@ fn cycle_in_a_process_lasts_as_long_as_the_writer() {
     }
 }
 
-/// What the readers' task waits for is with another process, and that one waits for the name.
+/// The readers' task waits for another process, and that process waits for the name.
 fn cycle_across_processes() -> Town {
     let mut town = writer_behind_a_reader(3);
     town.take(2, 6, &["y"]).read_inside(0, 15, 5).ask(0, 11, &["y"], &[1]).ask(2, 16, &["x"], &[6]);
@@ -47,11 +47,11 @@ fn cycle_across_processes_is_detected() {
     cycle_across_processes().deadlocks_within(6 * SECOND);
 }
 
-/// A reader of several names waits for the readers of one while it cannot have the other, and later calls wait behind it. It lets
-/// pass the calls whose task is among those readers. The only cycle leads through the writer 27, which has one name and waits for
-/// the other.
+/// A reader of several names waits for the readers of one name while it cannot get the other, and later calls wait behind it.
+/// Calls whose task is among those readers may pass it. The only cycle is through writer 27, which is first at one name and waits
+/// for the other.
 #[test]
-fn readers_of_several_names_block_no_call_for_ever() {
+fn readers_of_several_names_block_no_call_forever() {
     for others_go_first in [true, false] {
         let mut town = Town::of(2);
         let read = |town: &mut Town, call, names: &[&str], holds: &[CallId]| {
@@ -70,7 +70,7 @@ fn readers_of_several_names_block_no_call_for_ever() {
         if !others_go_first {
             town.live(3 * SECOND).release(20);
         }
-        // The cycle is cut, or the writer gives way.
+        // One call of the cycle is refused, or the writer gives up.
         let refused = |town: &Town| matches!(town.refusals()[..], [(4, Refused::Deadlock { .. })]);
         town.until(|town| refused(town) || town.is_granted(4));
         if town.is_granted(4) {
@@ -93,7 +93,7 @@ fn no_call_is_refused_if_the_writer_goes_during_the_abort() {
     assert!(town.refusals().is_empty(), "{:?}", town.refusals());
 }
 
-/// Behind a nested writer of their process they are not read; once it gives up, one round trip shows what is ahead of each.
+/// Behind a nested writer of their process they are not read. Once it gives up, one round trip shows what is ahead of each.
 #[test]
 fn nested_readers_that_come_to_the_front_are_read_together() {
     let mut rig = Rig::new();

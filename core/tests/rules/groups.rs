@@ -1,8 +1,8 @@
-//! Groups: calls with several names get all of them or none, in one step, with one rank (rule P13).
+//! Groups: a call with several names gets all of them or none, in one step, with one create revision (rule P13).
 
 use crate::*;
 
-/// A group that waits: `a` is its own already, before `b` there is another.
+/// A group that waits: it would have `a`, but another key is ahead at `b`.
 fn half_ready() -> Rig {
     let mut rig = Rig::warm();
     rig.contend("locks/b/zz").acquire_all(1, &[A, B]).serve().keeps(&["locks/a/a1", "locks/b/a1"]);
@@ -10,7 +10,7 @@ fn half_ready() -> Rig {
     rig
 }
 
-/// Call 7 of another process holds this name, beside keys of others that are older.
+/// Call 7 of another process holds this name, beside older keys of others.
 fn beside_a_holder_of(name: &str, older: &[&str]) -> Rig {
     let mut holder = Rig::warm();
     older.iter().for_each(|key| _ = holder.contend(key));
@@ -37,7 +37,7 @@ fn group_is_not_overtaken_while_it_waits() {
     let mut rig = Rig::holding();
     rig.hold(9, B).acquire_all(2, &[A, B]).acquire(3, A).attempt(4, A).busy(4);
     rig.give_back(1).nothing_about(2).nothing_about(3);
-    rig.lacks(&["locks/a/a1"]); // it is the group's turn, and not yet
+    rig.lacks(&["locks/a/a1"]); // the group is next, but is not granted yet
     rig.give_back(9).granted(2).give_back(2).granted(3);
 }
 
@@ -78,7 +78,7 @@ fn cancelled_group_leaves_no_key() {
 }
 
 #[test]
-fn cancelled_call_without_an_answer_leaves_no_key() {
+fn cancelled_call_without_a_response_leaves_no_key() {
     for (names, applied) in [(&[A][..], true), (&[A], false), (&[A, B], true), (&[A, B], false)] {
         let mut rig = Rig::warm();
         let (put, request) = rig.acquire_all(1, names).cancel(1).take(puts);
@@ -169,14 +169,14 @@ fn refused_try_names_the_name_that_is_taken() {
         rig.acquire_as(1, names, Wait::Once).serve();
         assert_eq!(rig.busy(1), (names.len() - 1, record(7)));
         rig.comes_to_rest();
-        // Under `a2` it had its session key, or a contender has its deeper key.
+        // Under `a2` the process had its session key, or a contender has its deeper key.
         let own = ["a2", "a3"].map(|lease| [A, B, C].map(|name| format!("{name}/{lease}")));
         assert!(!own.as_flattened().iter().any(|key| rig.has(key)));
     }
 }
 
 #[test]
-fn call_that_gives_up_learns_the_holder() {
+fn timeout_names_the_holder() {
     for (names, place) in [(&[B][..], 0), (&[A, B, C], 1)] {
         let mut rig = beside_a_holder_of(B, &[]);
         rig.acquire_as(1, names, Wait::For(SOON)).serve().live(SOON);
@@ -189,10 +189,10 @@ fn call_that_gives_up_learns_the_holder() {
 fn held_group_that_loses_a_key_gives_all_back() {
     let mut rig = Rig::warm();
     rig.hold_all(1, &[A, B]).live(2 * SECOND);
-    rig.delete("locks/b/a1").serve().lost(1, LossCause::Gone).nothing_about(1); // once
+    rig.delete("locks/b/a1").serve().lost(1, LossCause::Gone).nothing_about(1); // only once
     rig.keeps(&["locks/a/a1"]); // not before its body is dropped
     rig.give_back(1).lacks(&["locks/a/a1"]);
-    rig.hold_all(2, &[B, A]).pass(WHOLE).lost(2, LossCause::Expired).nothing_about(2); // once too
+    rig.hold_all(2, &[B, A]).pass(WHOLE).lost(2, LossCause::Expired).nothing_about(2); // also only once
 }
 
 #[test]
@@ -219,13 +219,13 @@ fn group_is_put_once_no_key_of_it_is_being_deleted() {
     }
 }
 
-/// A group that came first in its process at the last moment: what it waited for was its other name, and not etcd.
+/// A group became the head in its process at the last moment. It had waited for its other name, not for etcd.
 #[test]
 fn wait_for_another_name_is_not_taken_for_silence() {
     let mut rig = Rig::warm();
     rig.contend("locks/b/zz").acquire_within(1, B, 2 * SECOND).serve();
     rig.acquire_as(2, &[A, B], Wait::For(millis(2_100))).live(millis(1_950));
     rig.pass(millis(50)).timed_out(1);
-    rig.serve_one(deletes).nothing_about(2).pass(millis(100)); // its keys are on their way
+    rig.serve_one(deletes).nothing_about(2).pass(millis(100)); // its keys are being put
     assert_eq!(rig.timed_out(2).0, 1);
 }

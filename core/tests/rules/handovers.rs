@@ -2,7 +2,7 @@
 
 use crate::*;
 
-/// Call 0 holds `a`, and calls 1 to `waiting` stand behind it.
+/// Call 0 holds `a`, and calls 1 to `waiting` wait behind it.
 fn chain(waiting: u64) -> Rig {
     let mut rig = Rig::warm();
     (0..=waiting).for_each(|call| _ = rig.acquire(call, A));
@@ -11,13 +11,13 @@ fn chain(waiting: u64) -> Rig {
 }
 
 impl Rig {
-    /// The call ends, and the next has the lock in the same step.
+    /// Ends a call, and checks that the next one has the lock in the same step.
     #[track_caller]
     fn pass_on(&mut self, call: CallId) -> &mut Self {
         self.release(call).released(call).granted(call + 1)
     }
 
-    /// The call ends, and its key goes.
+    /// Ends a call, and checks that its key is deleted.
     #[track_caller]
     fn ends_for_good(&mut self, call: CallId) -> &mut Self {
         self.release(call).nothing_about(call).nothing_about(call + 1).deletes_key()
@@ -82,7 +82,7 @@ fn lost_lock_is_not_handed_over() {
 }
 
 #[test]
-fn lock_that_has_run_out_unnoticed_is_not_handed_over() {
+fn lock_that_expired_unnoticed_is_not_handed_over() {
     let mut rig = chain(1);
     rig.now = rig.now + WHOLE;
     rig.release(0).nothing_about(1);
@@ -130,7 +130,7 @@ fn key_held_for_a_second_through_hand_overs_is_watched() {
     }
 }
 
-/// A read of it shows all keys below it (rule P2).
+/// A read of it returns all keys below it (rule P2).
 #[test]
 fn name_with_many_others_below_is_read_once_a_second() {
     let mut rig = chain(40);
@@ -178,8 +178,8 @@ fn hand_overs_end_when_another_process_waits() {
     assert_eq!(rig.under_way(reads), 0);
     rig.pass(millis(10)).pass_on(1);
     assert_eq!(rig.under_way(reads), 1);
-    rig.pass_on(2); // its event has not come yet
-    rig.serve().ends_for_good(3).serve().nothing_about(4); // it queues behind the other
+    rig.pass_on(2); // its event has not arrived yet
+    rig.serve().ends_for_good(3).serve().nothing_about(4); // it queues behind the other process
     rig.delete_unseen("locks/a/zz").live(SOON);
     assert_eq!(rig.granted(4).owned(4).handover, 0);
 }
@@ -195,14 +195,14 @@ fn read_among_deeper_keys_sees_who_contends() {
 }
 
 #[test]
-fn hand_overs_end_a_second_after_the_last_answer() {
+fn hand_overs_end_a_second_after_the_last_response() {
     let mut rig = chain(10);
     rig.pass(millis(10)).pass_on(0);
     for call in 1..5 {
         rig.pass(millis(240)).fail_all(unknown).pass_on(call);
     }
     rig.pass(millis(240)).release(5).nothing_about(5).nothing_about(6);
-    // Exchanges have failed: nothing is sent before etcd is back.
+    // Exchanges have failed, so nothing is sent before etcd is back.
     rig.fail_all(unknown).pass(SECOND).come_back().deletes_key();
 }
 
@@ -243,7 +243,7 @@ fn lingering() -> Rig {
 fn lingering_key_serves_the_next_call_without_a_request() {
     let mut rig = lingering();
     let first = rig.created(A);
-    rig.attempt(2, A).sends_nothing(); // without a word to etcd
+    rig.attempt(2, A).sends_nothing(); // without a request
     let second = rig.granted(2).owned(2);
     assert_eq!((Some(second.created), second.handover), (first, 1));
 }
@@ -267,7 +267,7 @@ fn lingering_keys_go_together() {
     assert_eq!(rig.sent.len(), 1);
 }
 
-/// No call has it any more, so it keeps no call from other names.
+/// No call holds it any more, so it does not keep a call from other names.
 #[test]
 fn lingering_key_goes_at_once_for_a_group() {
     lingering().hold_all(2, &[A, B]);

@@ -1,4 +1,4 @@
-//! Lists: once a minute a lease's keys are listed while calls hold some, so that a silent watch hides no loss for longer (rule P17).
+//! Lists: a lease's held keys are listed once a minute, in case a silent watch hides a loss (rule P17).
 
 use crate::*;
 
@@ -11,7 +11,7 @@ fn holder() -> Rig {
     rig
 }
 
-/// Such a session when a list is due, which has not reached etcd.
+/// The same session with a list due that has not reached etcd.
 fn listing() -> Rig {
     let mut rig = holder();
     let since = rig.now;
@@ -35,7 +35,7 @@ fn session_without_a_holder_is_not_listed() {
     assert_eq!(rig.count(2 * MINUTE, lists), 0);
 }
 
-/// Reads that show many keys come without leases (etcd#22209): the holder reads its own key once more, with its lease.
+/// Reads of many keys return no leases (etcd#22209), so the holder reads its own key once more, with its lease.
 #[test]
 fn key_that_a_list_does_not_show_is_lost() {
     for cause in [LossCause::Gone, LossCause::Overwritten] {
@@ -49,7 +49,7 @@ fn key_that_a_list_does_not_show_is_lost() {
     }
 }
 
-/// A member may have answered that is behind.
+/// The list may come from a member that lags.
 #[test]
 fn missing_key_is_lost_only_if_a_read_shows_so() {
     let mut rig = listing();
@@ -59,24 +59,24 @@ fn missing_key_is_lost_only_if_a_read_shows_so() {
 }
 
 #[test]
-fn list_of_before_a_grant_says_nothing_of_it() {
+fn list_from_before_a_grant_does_not_affect_it() {
     let mut rig = listing();
     let list = rig.applied(lists);
     rig.pass(millis(1)).hold(3, C).deliver(list).sends_nothing();
 }
 
 #[test]
-fn names_are_read_in_turn_where_no_list_is_to_be_had() {
+fn names_are_read_in_turn_without_a_list() {
     let failures = [unavailable(), unknown(), refused(Refusal::PermissionDenied)].map(Err);
     for answer in failures.into_iter().chain([Ok(Response::Listed(None))]) {
         let mut rig = listing();
         rig.delete_unseen("locks/a/a1").answer(lists, answer).pass(SOON).come_back();
-        assert_eq!(rig.count(MINUTE, reads), 1, "both in one");
+        assert_eq!(rig.count(MINUTE, reads), 1, "both in one read");
         rig.lost(1, LossCause::Gone);
     }
 }
 
-/// The renewal shows whether it is gone; until then its names are only to be read in turn.
+/// The renewal shows whether the lease is gone. Until then its names are only read in turn.
 #[test]
 fn list_of_a_lease_that_is_gone_renews_it_at_once() {
     let mut rig = listing();

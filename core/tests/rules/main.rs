@@ -1,6 +1,6 @@
-//! Rule by rule: cores around one etcd, and every request through the test's hands.
+//! Rule tests: cores around one etcd, where the test handles every request.
 //!
-//! On the [`rig`] stands one core, in the [`town`] several. Each promise of a file is one test. What all files use is imported here.
+//! A [`rig`] has one core, a [`town`] several. Each test checks one promise. Imports that all files need are here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -41,23 +41,23 @@ mod town;
 mod values;
 mod waiters;
 
-/// A call, by its number.
+/// A call. The tests number them.
 type CallId = u64;
 
 const A: &str = "locks/a";
 const B: &str = "locks/b";
 const C: &str = "locks/c";
 
-/// The TTL of all calls of the rig, unless said otherwise, in seconds.
+/// The TTL of the rig's calls in seconds, unless a test sets another.
 const TTL: i64 = 9;
 const WHOLE: Duration = Duration::from_secs(TTL as u64);
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Longer than any pause before something is sent again, shorter than a renewal takes to be due.
+/// Longer than any pause before a retry, and shorter than the time until a renewal.
 const SOON: Duration = Duration::from_millis(400);
 
-/// How often etcd answers while time passes.
+/// How often etcd responds while time passes.
 const STEP: Duration = millis(50);
 
 const fn millis(count: u64) -> Duration {

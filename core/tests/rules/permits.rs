@@ -1,4 +1,4 @@
-//! Permits: a limited number of calls hold a name at a time, over all processes, in the order in which they came (rule P37).
+//! Permits: a limited number of calls hold a name at a time, across processes, in the order of their arrival (rule P37).
 
 use crate::*;
 
@@ -30,7 +30,7 @@ fn five_of_sixty_four_calls_hold_at_a_time() {
 fn permits_are_granted_in_order_across_processes() {
     let mut town = Town::of(3);
     take(&mut town, [0, 1], 2);
-    // Each process has one key that waits.
+    // Each process has one waiting key.
     town.permit(1, 2, 2).permit(2, 3, 2).release(1).granted(&[2]).waits(&[3]);
     town.release(0).granted(&[3]);
 }
@@ -50,7 +50,7 @@ fn writers_and_readers_exclude_permits() {
     let mut town = Town::of(3);
     take(&mut town, [1], 2);
     town.ask(1, 2, &["p"], &[]).ask_as(2, 3, Mode::Shared, &["p"], &[], Wait::Forever).live(SECOND);
-    town.try_permit(0, 4, 2).busy(&[4]).waits(&[2, 3]); // they came first
+    town.try_permit(0, 4, 2).busy(&[4]).waits(&[2, 3]); // they were first
     town.release(1).grants(2).permit(0, 5, 2).waits(&[3]);
     town.release(2).grants(3).waits(&[5]);
     town.release(3).grants(5);
@@ -67,12 +67,12 @@ fn numbers_of_permits_are_used_again_the_smallest_first() {
     }
 }
 
-/// `….p1` is watched, and `….p10` begins like it.
+/// `….p1` is watched, and `….p10` starts with it.
 #[test]
 fn permit_is_not_mistaken_for_one_that_begins_like_it() {
     let mut town = Town::of(1);
     take(&mut town, 0..10, 16);
-    town.live(2 * SECOND); // from the first second on they are watched
+    town.live(2 * SECOND); // from the first second onwards they are watched
     take(&mut town, 10..16, 16);
     town.permit(0, 16, 16).release(1);
     assert_eq!(town.grant(16).owned[0].handover, 1, "no other process waits");

@@ -1,4 +1,4 @@
-//! Reach: what shows that etcd is lost, back, or without its history (rules P20, P32, P35).
+//! Reach: what shows that etcd is lost, is back, or has lost its history (rules P20, P32, P35).
 
 use etcd_locked_core::{Reach, Sent};
 
@@ -63,7 +63,7 @@ fn etcd_is_lost_with_the_first_exchange_that_fails() {
 }
 
 #[test]
-fn failure_of_what_was_sent_before_an_answer_says_nothing() {
+fn failure_of_a_request_sent_before_a_response_is_ignored() {
     let mut etcd = Exchanges::new();
     let early = etcd.send(true);
     etcd.write(1);
@@ -78,16 +78,16 @@ fn lower_write_ends_the_history_once() {
     let sent = [etcd.send(true), etcd.send(true), etcd.send(true)];
     etcd.answer(sent[0], 7);
     assert!(etcd.is_wiped());
-    // Sent before, and answered by either history.
+    // Sent before. The responses come from either history.
     etcd.answer(sent[1], 8);
     etcd.answer(sent[2], 101);
     etcd.write(9);
     let read = etcd.send(false);
-    assert!(!etcd.answer(read, 9), "nor is a later read stale");
+    assert!(!etcd.answer(read, 9), "a later read is not stale");
     assert!(!etcd.is_wiped());
 }
 
-/// Two answers of the next history may be late: only the first that shows it ends the one before.
+/// Two responses of the next history may be late. Only the first one ends the previous history.
 #[test]
 fn put_of_a_known_revision_ends_the_history_once() {
     let mut etcd = Exchanges::new();
@@ -100,7 +100,7 @@ fn put_of_a_known_revision_ends_the_history_once() {
 }
 
 #[test]
-fn answers_that_overtake_each_other_prove_nothing() {
+fn responses_out_of_order_prove_nothing() {
     let mut etcd = Exchanges::new();
     let early = etcd.send(true);
     etcd.write(100);
@@ -108,10 +108,10 @@ fn answers_that_overtake_each_other_prove_nothing() {
     assert!(!etcd.is_wiped());
     let read = etcd.send(false);
     assert!(etcd.answer(read, 99), "it is stale");
-    assert!(!etcd.is_wiped(), "a write is to prove that");
+    assert!(!etcd.is_wiped(), "only a write proves that");
 }
 
-/// G15: they ran on until their lease was renewed, for up to a third of its TTL.
+/// Bodies used to run until their lease was renewed, for up to a third of its TTL (G15).
 #[test]
 fn bodies_stop_at_once_when_etcd_is_another_cluster() {
     Rig::holding().submit(Input::Wiped).lost(1, LossCause::Wiped);

@@ -1,11 +1,11 @@
-//! Readers: they hold a name together, writers alone, and all in the order in which they came (rule P37).
+//! Readers: they hold a name together, writers alone, and all in the order of their arrival (rule P37).
 
 use crate::*;
 
-/// Longer than a read is relied on.
+/// Longer than a read is valid.
 pub(super) const LATER: Duration = millis(100);
 
-/// Several processes; call 1 reads in the first.
+/// Makes several processes. Call 1 reads in the first.
 pub(super) fn read_in_one_of(processes: u64) -> Town {
     let mut town = Town::of(processes);
     town.read(0, 1).granted(&[1]);
@@ -73,7 +73,7 @@ fn tokens_of_readers_lie_between_those_of_writers() {
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
-/// The key of Go's mutex, or of the lock service, says nothing of modes.
+/// A key of Go's mutex, or of the lock service, contains no mode.
 #[test]
 fn key_of_an_unknown_form_excludes_all() {
     let mut town = Town::of(2);
@@ -81,7 +81,7 @@ fn key_of_an_unknown_form_excludes_all() {
     town.ask_as(1, 3, permits(2), &["s"], &[], Wait::Forever).live(SECOND).waits(&[2, 3]);
     town.store.delete(b"locks/s/694d");
     town.grants(2).waits(&[3]);
-    // And one that comes later waits for those who have it, and keeps the others from joining.
+    // A later such key waits for the readers, and keeps others from joining them.
     town.contend("locks/s/694e").live(LATER).try_to_read(0, 4).busy(&[1, 4]);
 }
 
@@ -111,7 +111,7 @@ fn reader_is_served_soon_after_a_writer_has_gone() {
     }
 }
 
-/// A writer of this process has given up, and its key is going: that keeps no reader out.
+/// A writer of this process has given up, and its key is being deleted. That does not exclude readers.
 #[test]
 fn own_key_that_is_being_deleted_excludes_no_reader() {
     let mut town = read_in_one_of(1);
@@ -123,7 +123,7 @@ fn own_key_that_is_being_deleted_excludes_no_reader() {
     assert_eq!(town.keys("s"), ["locks/s/a1.r0"]);
 }
 
-/// It is refused within the connect time-out. When etcd is back, others join those who have the name.
+/// It is refused within the connect time-out. When etcd is back, others may join the holders.
 #[test]
 fn try_that_needs_a_read_is_refused_in_time_in_an_outage() {
     let mut rig = asking();
@@ -137,12 +137,12 @@ fn try_that_needs_a_read_is_refused_in_time_in_an_outage() {
     rig.live(SECOND).share(3, A, Mode::Shared, Wait::Once).serves(3);
 }
 
-/// Connections are refused at once: a read for a call that would join is sent again after a pause.
+/// Connections are refused at once. A read for a call that wants to join is sent again after a pause.
 #[test]
 fn reads_keep_their_pauses_in_an_outage() {
     for age in [LATER, 4 * SECOND] {
         let mut rig = Rig::reading();
-        rig.live(LATER).pass(age); // longer ago than is relied on: a read, or a renewal
+        rig.live(LATER).pass(age); // longer than a read is valid, or than a renewal waits
         rig.share(2, A, Mode::Shared, Wait::Forever);
         let mut asked = 0;
         for _ in 0..200 {
@@ -161,7 +161,7 @@ fn all_readers_of_a_key_lose_its_lease() {
     rig.live(9 * SECOND).lost(1, LossCause::Gone).lost(2, LossCause::Gone);
 }
 
-/// Another process held the name when a call of this process waited for it; now a reader of this process does.
+/// Another process held the name while a call of this process waited for it. Now a reader of this process holds it.
 #[test]
 fn refused_try_names_the_reader_that_holds_now() {
     let mut rig = Rig::waiting();
@@ -170,7 +170,7 @@ fn refused_try_names_the_reader_that_holds_now() {
     assert_eq!(rig.busy(4).1, record(3));
 }
 
-/// The calls have their ids in the order of their coming, which may not be that of their grants.
+/// Calls are numbered in the order of their arrival, which may differ from the order of their grants.
 #[test]
 fn timeout_names_the_reader_that_was_granted_first() {
     let mut rig = Rig::warm();
@@ -182,7 +182,7 @@ fn timeout_names_the_reader_that_was_granted_first() {
     }
 }
 
-/// A read at most 50 ms old has shown no contender behind the readers.
+/// A read in the last 50 ms has shown no contender behind the readers.
 #[test]
 fn reader_joins_at_once_while_a_read_is_recent() {
     for (age, asks) in [(50, false), (100, true)] {
@@ -209,7 +209,7 @@ fn reader_that_cannot_join_puts_a_second_key() {
     assert_eq!(town.keys("s"), ["locks/s/a1.r0", "locks/s/a2", "locks/s/a1.r1"]);
 }
 
-/// The event comes before the answer to the delete, and the writer's watch tells it all.
+/// The event arrives before the response to the delete, and suffices for the writer.
 #[test]
 fn event_of_an_own_readers_key_admits_the_writer_behind() {
     let mut rig = Rig::reading();
@@ -217,18 +217,18 @@ fn event_of_an_own_readers_key_admits_the_writer_behind() {
     rig.report().deliver(delete).granted(2);
 }
 
-/// A later read has shown a writer before that answer comes.
+/// A later read has shown a writer before that response arrives.
 #[test]
-fn answer_that_is_overtaken_lets_no_reader_join() {
+fn overtaken_response_lets_no_reader_join() {
     let mut rig = asking();
     let early = rig.applied(reads);
     rig.contend("locks/a/zx").submit(Input::Inspect).serve().busy(2);
     rig.deliver(early).share(3, A, Mode::Shared, Wait::Once).serve().busy(3);
 }
 
-/// A writer comes while the answer that the gate relies on is on its way, which takes longer than it is relied on.
+/// A writer arrives while the response is on its way, for longer than a read is valid.
 #[test]
-fn writer_is_overtaken_only_while_an_answer_is_relied_on() {
+fn writer_is_overtaken_only_while_a_read_is_valid() {
     let mut rig = asking();
     let read = rig.applied(reads);
     rig.contend("locks/a/zx").pass(LATER).deliver(read).granted(2);

@@ -1,5 +1,5 @@
-//! Records: the value of a key is its call's record. It names the other keys of its group (rule P38), and since when it is held,
-//! once that is a second (rule P18).
+//! Records: the value of a key is the record of its call. It lists the other keys of its group (rule P38), and contains
+//! `held_since` after a second of holding (rule P18).
 
 use crate::*;
 
@@ -7,7 +7,7 @@ const KEY: &str = "locks/a/a1";
 
 const SHORT: Duration = millis(450);
 
-/// Also once it says how long its call had waited.
+/// This holds also after the record was written again.
 #[test]
 fn value_of_a_key_names_the_other_keys_of_its_group() {
     let mut town = Town::of(1);
@@ -22,7 +22,7 @@ fn value_of_a_key_names_the_other_keys_of_its_group() {
     }
 }
 
-/// Another client may have written any of them.
+/// Another client may have written any of these values.
 #[test]
 fn value_lists_keys_only_in_their_form() {
     let listed = |value: &str| {
@@ -66,19 +66,19 @@ fn wait_of_a_holder_leaves_its_records_as_they_are() {
     assert_eq!(town.store.kv(KEY.as_bytes()), before.as_ref());
 }
 
-/// The record of a call that has held its lock for a second, after it had waited.
+/// Returns the record of a call that waited for this time, and has held its lock for a second.
 fn waited(call: CallId, millis: u64) -> String {
     format!("{{\"call\":{call},\"waited\":{millis}}}")
 }
 
-/// Call 1 holds `a`, for a moment that is too short to be told.
+/// Call 1 has held `a` for a short time, so its record was not written again.
 fn holder() -> Rig {
     let mut rig = Rig::holding();
     rig.live(SHORT);
     rig
 }
 
-/// Calls hold `a` and these names for long enough: the request that says so has not reached etcd, all others have.
+/// Calls have held `a` and these names for a second. The request that writes their records has not reached etcd, all others have.
 fn describing(others: &[&str]) -> Rig {
     let mut rig = Rig::holding();
     for (call, name) in (2..).zip(others) {
@@ -106,7 +106,7 @@ fn key_names_the_holder_after_a_hand_over() {
     assert_eq!(rig.record(KEY), waited(1, 0));
     rig.live(SECOND);
     assert_eq!(rig.record(KEY), waited(2, 3000));
-    // The same once more, long after.
+    // Once more, a long time later.
     rig.acquire(3, A).live(70 * SECOND).release(2).granted(3).live(2 * SECOND);
     assert_eq!(rig.record(KEY), waited(3, 70000));
 }
@@ -151,7 +151,7 @@ fn description_is_sent_again_unless_it_is_refused() {
     }
 }
 
-/// Else a user who may not write the record would have each held key read.
+/// Otherwise each held key would be read for a user who may not write records.
 #[test]
 fn refused_description_has_nothing_read() {
     let mut rig = describing(&[]);
@@ -159,14 +159,14 @@ fn refused_description_has_nothing_read() {
 }
 
 #[test]
-fn own_description_is_no_put_of_another_client() {
+fn own_description_is_not_taken_for_a_foreign_put() {
     let mut rig = describing(&[]);
     rig.serve_one(puts);
     assert_eq!(rig.watched(), [KEY]);
     rig.report().submit(Input::Inspect).live(SECOND).nothing_about(1);
 }
 
-/// A read shows a mod revision that the process does not know, and then whose write it was (etcd#22209).
+/// A read shows a mod revision that the process does not know. The next one shows that the write was its own (etcd#22209).
 #[test]
 fn description_without_a_response_is_followed_by_the_next() {
     let mut rig = describing(&[]);
@@ -187,7 +187,7 @@ fn description_leaves_the_key_of_another_client_alone() {
 }
 
 #[test]
-fn late_description_brings_no_key_back() {
+fn late_description_creates_no_key() {
     let mut rig = describing(&[]);
     let description = rig.take(puts);
     rig.give_back(1).lacks(&[KEY]).carry_out(description).lacks(&[KEY]).comes_to_rest();

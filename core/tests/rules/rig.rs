@@ -1,13 +1,13 @@
-//! Rig: one core, and every request of its passes through the test's hands.
+//! Rig: one core, where the test handles every request.
 
 use crate::*;
 
-/// A request that the test has taken off the way to etcd.
+/// A request that the test has taken before it reaches etcd.
 pub(crate) type Taken = (RequestId, Request);
 
 type Reply = Result<Response, Failure>;
 
-/// What etcd says to a request, on its way to the core.
+/// The result of a request, on its way to the core.
 type Answer = (RequestId, Reply);
 
 #[derive(Debug)]
@@ -16,11 +16,11 @@ pub(crate) struct Rig {
     transport: Transport,
     pub(crate) store: Etcd,
     pub(crate) now: Moment,
-    /// Requests without an answer, the oldest first.
+    /// The requests without a response, the oldest first.
     pub(crate) sent: VecDeque<Taken>,
     pub(crate) outputs: Vec<Output>,
     grants: BTreeMap<CallId, Grant>,
-    /// The open watches: what the keys begin with that each is on, the next revision, and whether it reports puts.
+    /// The open watches: prefix, next revision, and whether each reports puts.
     watches: BTreeMap<WatchId, (Key, i64, bool)>,
     pub(crate) opened: usize,
     pub(crate) steps: u64,
@@ -87,7 +87,7 @@ impl Rig {
         rig
     }
 
-    /// One turn of the contract.
+    /// Runs the contract's loop once.
     pub(crate) fn submit(&mut self, mut input: Input) -> &mut Self {
         if let Input::Answer { request, result } = &mut input {
             self.transport.end(self.now, *request, result);
@@ -130,7 +130,7 @@ impl Rig {
         self.acquire_as(call, names, Wait::Forever)
     }
 
-    /// Each of these calls wants a name of its own: `locks/` and its number.
+    /// Makes these calls, each for a separate name: `locks/` and its number.
     pub(crate) fn acquire_each(&mut self, calls: Range<CallId>) -> &mut Self {
         for call in calls {
             self.acquire(call, &format!("locks/{call}"));
@@ -154,7 +154,7 @@ impl Rig {
         self.submit(Input::Acquire(Acquire { ttl_secs, ..ask(call, &[name]) }))
     }
 
-    /// A call of a task that holds the locks of another call.
+    /// Makes a call whose task holds the locks of another call.
     pub(crate) fn nest(&mut self, call: CallId, names: &[&str], outer: CallId) -> &mut Self {
         let holds = vec![outer.into()];
         self.submit(Input::Acquire(Acquire { holds, ..ask(call, names) }))
@@ -191,7 +191,7 @@ impl Rig {
         self.release_as(call, Release::Confirmed, false)
     }
 
-    /// Its keys are not handed over, whichever call waits.
+    /// Releases a call whose keys must not be handed over.
     pub(crate) fn release_fenced(&mut self, call: CallId) -> &mut Self {
         self.release_as(call, Release::Confirmed, true)
     }
@@ -215,7 +215,7 @@ impl Rig {
         self.submit(Input::Shutdown { until })
     }
 
-    /// The oldest request without an answer.
+    /// Returns the oldest request without a response.
     pub(crate) fn next(&self) -> &Request {
         &self.sent.front().expect("a request").1
     }
@@ -230,7 +230,7 @@ impl Rig {
         at.and_then(|at| self.sent.remove(at)).expect("such a request")
     }
 
-    /// etcd carries a request out, and its answer is under way.
+    /// Lets etcd carry out a request. The response is under way.
     pub(crate) fn apply(&mut self, (id, request): Taken) -> Answer {
         self.requests += 1;
         (id, self.store.apply(self.now, &request))
@@ -257,14 +257,14 @@ impl Rig {
         self.deliver(answer)
     }
 
-    /// The oldest request of this kind does not reach etcd, and gets this answer.
+    /// Responds to the oldest request of this kind, which does not reach etcd.
     #[track_caller]
     pub(crate) fn answer(&mut self, kind: fn(&Request) -> bool, reply: Reply) -> &mut Self {
         let (request, _) = self.take(kind);
         self.deliver((request, reply))
     }
 
-    /// etcd answers all requests of this kind, and those of this kind that follow.
+    /// Lets etcd respond to all requests of this kind, and to those that follow from them.
     pub(crate) fn serve_all(&mut self, kind: impl Fn(&Request) -> bool) -> &mut Self {
         while self.under_way(&kind) > 0 {
             self.serve_one(&kind);
@@ -288,7 +288,7 @@ impl Rig {
         self
     }
 
-    /// etcd answers its probes: it is back.
+    /// Lets etcd respond to a probe, so that it is back.
     pub(crate) fn come_back(&mut self) -> &mut Self {
         while let Some(at) = self.sent.iter().position(|(id, _)| Transport::is_probe(*id)) {
             let probe = self.sent.remove(at).expect("a probe");
@@ -297,7 +297,7 @@ impl Rig {
         self
     }
 
-    /// Time passes, and nothing arrives.
+    /// Lets time pass, without responses.
     pub(crate) fn pass(&mut self, time: Duration) -> &mut Self {
         self.now = self.now + time;
         self.submit(Input::Tick)
@@ -308,13 +308,13 @@ impl Rig {
         self
     }
 
-    /// Time passes, and etcd answers.
+    /// Lets time pass while etcd responds.
     pub(crate) fn live(&mut self, time: Duration) -> &mut Self {
         self.count(time, any);
         self
     }
 
-    /// Time passes, and etcd answers. Returns how many requests of this kind are sent.
+    /// Lets time pass while etcd responds. Returns the number of requests of this kind.
     pub(crate) fn count(&mut self, time: Duration, kind: impl Fn(&Request) -> bool) -> usize {
         let mut count = 0;
         for _ in 0..time.as_millis() / STEP.as_millis() {
@@ -326,13 +326,13 @@ impl Rig {
         count
     }
 
-    /// The watches report what has happened last at etcd.
+    /// Lets the watches report the last change at etcd.
     pub(crate) fn report(&mut self) -> &mut Self {
         self.report_since(self.store.revision());
         self
     }
 
-    /// The watches report what has happened at etcd since a revision, if they have not. Returns true if they report anything.
+    /// Lets the watches report the changes since a revision, unless they have. Returns true if they report any.
     pub(crate) fn report_since(&mut self, revision: i64) -> bool {
         let mut reports = Vec::new();
         for (watch, (prefix, next, puts)) in &mut self.watches {
@@ -349,18 +349,18 @@ impl Rig {
         any
     }
 
-    /// The only watch reports something.
+    /// Lets the only watch report something.
     pub(crate) fn event(&mut self, event: Event) -> &mut Self {
         let watch = *self.watches.keys().next().expect("a watch");
         self.submit(Input::Watch { watch, event: Some(event) })
     }
 
-    /// A key goes at etcd, and the watches report that.
+    /// Deletes a key at etcd, and lets the watches report it.
     pub(crate) fn delete(&mut self, key: &str) -> &mut Self {
         self.delete_unseen(key).report()
     }
 
-    /// A key goes at etcd, and no watch reports that.
+    /// Deletes a key at etcd without a report of the watches.
     pub(crate) fn delete_unseen(&mut self, key: &str) -> &mut Self {
         self.store.delete(key.as_bytes());
         self
@@ -370,13 +370,13 @@ impl Rig {
         self.watches.values().map(|(prefix, ..)| &**prefix).collect()
     }
 
-    /// Takes the refusals of all calls, and counts them.
+    /// Removes the refusals of all calls. Returns their number.
     pub(crate) fn refusals(&mut self) -> usize {
         let refused = |it: &mut Output| matches!(it, Output::Refused { .. });
         self.outputs.extract_if(.., refused).count()
     }
 
-    /// Takes the oldest output about a call.
+    /// Removes the oldest output about a call.
     pub(crate) fn output(&mut self, call: CallId) -> Option<Output> {
         let at = self.outputs.iter().position(|output| match output {
             Output::Granted(grant) => grant.call.0 == call,
@@ -404,7 +404,7 @@ impl Rig {
         self
     }
 
-    /// What a call got, the last time it was granted.
+    /// Returns the last grant of a call.
     pub(crate) fn grant(&self, call: CallId) -> Grant {
         self.grants[&call].clone()
     }
@@ -429,7 +429,7 @@ impl Rig {
         }
     }
 
-    /// The try is refused: which of its names is held, and the record of the holder.
+    /// Returns the name and the record in the refusal of a try.
     #[track_caller]
     pub(crate) fn busy(&mut self, call: CallId) -> (usize, String) {
         match self.refused(call) {
@@ -438,7 +438,7 @@ impl Rig {
         }
     }
 
-    /// The wait is over: which of the names is held, and the record of the holder.
+    /// Returns the name and the record in a time-out.
     #[track_caller]
     pub(crate) fn timed_out(&mut self, call: CallId) -> (usize, String) {
         match self.refused(call) {
@@ -473,7 +473,7 @@ impl Rig {
         self
     }
 
-    /// etcd is wiped, or restored from a snapshot.
+    /// Wipes etcd, or restores it from a snapshot.
     pub(crate) fn lose_history(&mut self, snapshot: Option<Snapshot>) -> &mut Self {
         match snapshot {
             Some(snapshot) => self.store.restore(self.now, snapshot),
@@ -517,7 +517,7 @@ impl Rig {
         own.map(|(_, contender)| contender).collect()
     }
 
-    /// The create revision of the only contender of a name.
+    /// Returns the create revision of the only contender of a name.
     pub(crate) fn created(&self, name: &str) -> Option<Revision> {
         match &self.contenders(name)[..] {
             [contender] => contender.created,
@@ -535,7 +535,7 @@ impl Rig {
         self
     }
 
-    /// Nothing is left once names that were contended are forgotten.
+    /// Checks that nothing is left once contended names are forgotten.
     #[track_caller]
     pub(crate) fn comes_to_rest(&mut self) -> &mut Self {
         self.live(6 * SECOND).is_idle()
@@ -550,7 +550,7 @@ pub(crate) fn record(call: CallId) -> String {
     format!("{{\"call\":{call}}}")
 }
 
-/// What a call asks for, unless said otherwise.
+/// Returns a call with the usual settings.
 pub(crate) fn ask(call: CallId, names: &[&str]) -> Acquire {
     Acquire {
         call: call.into(),
@@ -567,7 +567,7 @@ pub(crate) fn text(value: Option<impl AsRef<[u8]>>) -> String {
     value.map_or_else(String::new, |value| String::from_utf8_lossy(value.as_ref()).into_owned())
 }
 
-/// The operations of a transaction whose conditions hold.
+/// Returns the operations of a transaction whose conditions hold.
 pub(crate) fn operations(request: &Request) -> &[Op] {
     match request {
         Request::Txn(txn) => &txn.then,

@@ -1,8 +1,8 @@
-//! Sessions: relied on as long as the clock says, retired or lost as a whole (rules P10, P12, P26–P28, P35).
+//! Sessions: they are relied on until their stop time, and are retired or lost as a whole (rules P10, P12, P26–P28, P35).
 
 use crate::*;
 
-/// One TTL more than a session lives without a call.
+/// One TTL more than a session exists without a call.
 const IDLE: u32 = 21;
 
 #[test]
@@ -17,7 +17,7 @@ fn deadline_counts_from_when_a_renewal_was_sent() {
     assert_eq!(deadline.stop(), Some(sent + WHOLE.mul_f64(0.99) - WHOLE / 10));
 }
 
-/// etcd's gRPC proxy may give the response to the first one to the next.
+/// etcd's gRPC proxy may return the response to the first one for the next one.
 #[test]
 fn deadline_counts_from_the_first_renewal_without_a_response() {
     let mut rig = Rig::warm();
@@ -32,15 +32,15 @@ fn deadline_counts_from_the_first_renewal_without_a_response() {
     }
 }
 
-/// The answer to a renewal arrives.
+/// Delivers the response to a renewal.
 fn renewed(rig: &mut Rig, renewal: RequestId) {
     let kept = Response::KeptAlive { ttl: WHOLE, revision: None, stale: false };
     rig.deliver((renewal, Ok(kept)));
 }
 
-/// An answer to a renewal, and one to a put.
+/// The responses are to a renewal and to a put.
 #[test]
-fn late_answer_does_not_bring_a_lost_session_back() {
+fn late_response_does_not_revive_a_lost_session() {
     let mut rig = Rig::holding();
     let deadline = rig.grant(1).deadline;
     rig.store.put(b"locks%s/a1", 0xa1); // the put will not apply
@@ -50,7 +50,7 @@ fn late_answer_does_not_bring_a_lost_session_back() {
     renewed(&mut rig, renewal);
     rig.lost(1, LossCause::Expired);
     assert!(deadline.is_over(rig.now) && deadline.stop().is_none());
-    assert_eq!(rig.under_way(renews), 0, "nor is the lease renewed again");
+    assert_eq!(rig.under_way(renews), 0, "the lease is not renewed again either");
     rig.deliver(put);
     assert!(rig.sessions().iter().any(|session| session.is_lost() && session.bodies == 1));
 }
@@ -67,7 +67,7 @@ fn renewals_do_not_multiply() {
     let mut rig = Rig::holding();
     let mut renewals = 0;
     for _ in 0..20 {
-        // An operator deletes keys, which a renewal would notice.
+        // An operator deletes keys. The process sends a renewal if it notices.
         rig.contend("locks/b/zz").delete_unseen("locks/b/zz").submit(Input::Inspect);
         renewals += rig.count(millis(100), renews);
     }
@@ -75,9 +75,9 @@ fn renewals_do_not_multiply() {
     assert!((8..=10).contains(&renewals), "{renewals} in three TTLs");
 }
 
-/// Call 2 reads who is before it, and the answer lags behind. A barrier that was sent before says nothing of that: the next one does.
+/// Call 2 reads an old state of what is ahead of it. A barrier sent earlier does not explain that, so another one follows.
 #[test]
-fn read_from_a_lagging_member_is_no_lost_history() {
+fn read_from_a_lagging_member_loses_no_history() {
     let mut rig = Rig::holding();
     rig.contend("locks/b/zz").acquire(2, B).serve_one(puts);
     let (read, Request::Txn(txn)) = rig.take(reads) else { panic!("not a read") };
@@ -91,7 +91,7 @@ fn read_from_a_lagging_member_is_no_lost_history() {
     assert!(matches!(rig.sessions()[..], [session] if session.is_open()));
 }
 
-/// After a restore the session key is of the snapshot, and so is not missing (rule P35).
+/// After a restore there is a session key, from the snapshot (rule P35).
 #[test]
 fn wipe_or_restore_loses_all_locks() {
     for is_wiped in [true, false] {
@@ -108,13 +108,13 @@ fn session_without_its_key_keeps_its_bodies_alone() {
     let mut rig = Rig::holding();
     rig.delete_unseen("locks%s/a1");
     assert_eq!(&*rig.hold(2, B).owned(2).key, "locks/b/a2");
-    rig.live(WHOLE * 2).nothing_about(1).keeps(&["locks/a/a1"]); // the first is still renewed
+    rig.live(WHOLE * 2).nothing_about(1).keeps(&["locks/a/a1"]); // the first session is still renewed
     rig.give_back(1);
     assert_eq!(rig.store.leases(), [0xa2]);
 }
 
 #[test]
-fn session_without_an_answer_to_its_barrier_retires() {
+fn session_without_a_response_to_its_barrier_retires() {
     let mut rig = Rig::warm();
     rig.acquire_within(1, A, WHOLE * 3);
     let is_txn = |request: &Request| matches!(request, Request::Txn(_));
@@ -153,7 +153,7 @@ fn holder_loses_a_key_that_is_overwritten() {
     rig.contend("locks/a/a1").report().lost(1, LossCause::Overwritten);
 }
 
-/// The renewal may never be answered; if the lease is gone too, its answer ends the other locks.
+/// The renewal may never get a response. If the lease is gone too, its response ends the other locks.
 #[test]
 fn key_that_is_gone_is_lost_at_once() {
     let mut rig = Rig::holding();
@@ -161,9 +161,9 @@ fn key_that_is_gone_is_lost_at_once() {
     assert_eq!(rig.under_way(renews), 1);
 }
 
-/// What is held of one name under several leases is watched under each.
+/// Keys of one name under several leases are watched under each.
 #[test]
-fn readers_of_each_session_are_told() {
+fn readers_of_each_session_are_notified() {
     let mut rig = Rig::reading();
     let (mode, ttl_secs) = (Mode::Shared, TTL + 1);
     rig.submit(Input::Acquire(Acquire { mode, ttl_secs, ..ask(2, &[A]) })).serves(2);
@@ -173,9 +173,9 @@ fn readers_of_each_session_are_told() {
     }
 }
 
-/// The writer watches what is ahead of it, the reader what it holds.
+/// The writer watches what is ahead of it, the reader its own key.
 #[test]
-fn reader_is_told_though_a_writer_of_its_process_waits() {
+fn reader_is_notified_while_a_writer_of_its_process_waits() {
     for held in [Duration::ZERO, 2 * SECOND] {
         let mut rig = Rig::reading();
         rig.live(held).queue(2, A).live(2 * SECOND).delete_unseen("locks/a/a1.r0");
@@ -184,13 +184,13 @@ fn reader_is_told_though_a_writer_of_its_process_waits() {
 }
 
 #[test]
-fn call_learns_that_session_keys_are_forbidden() {
+fn refusal_says_that_session_keys_are_forbidden() {
     let mut rig = Rig::new();
     rig.acquire(1, A).serve_one(any).answer(puts, Err(refused(Refusal::PermissionDenied)));
     assert!(matches!(rig.refused(1), Refused::SessionDenied(_)));
 }
 
-/// Each call holds a name of its own. A session takes at most `limit` keys.
+/// Each call holds a separate name. A session takes at most `limit` keys.
 fn spread(limit: Option<usize>, calls: u64) -> Rig {
     let mut rig = Rig::with(Settings { keys_per_session: limit, ..settings(1) }).warmed();
     for call in 0..calls {
@@ -199,7 +199,7 @@ fn spread(limit: Option<usize>, calls: u64) -> Rig {
     rig
 }
 
-/// A put of a user who is not root costs etcd more for each key of its lease. A lost session takes its locks along (rule P27).
+/// For a user other than root, each key of a lease makes its puts more expensive. A session is lost with its own locks only (P27).
 #[test]
 fn locks_of_a_user_are_spread_over_sessions() {
     for (limit, each) in [(None, 30), (Some(3), 3)] {
@@ -213,13 +213,13 @@ fn locks_of_a_user_are_spread_over_sessions() {
     }
 }
 
-/// etcd keeps a deleted key until a compaction, and a range passes it (rule P27).
+/// etcd keeps deleted keys until a compaction, and ranges read them (rule P27).
 #[test]
 fn name_goes_back_to_the_session_that_it_has_used() {
     let mut rig = spread(Some(2), 4);
     let key = rig.owned(2).key;
     rig.give_back(0).give_back(2).hold(4, "locks/2");
-    assert_eq!(rig.owned(4).key, key, "not in the oldest session, which has room too");
+    assert_eq!(rig.owned(4).key, key, "not in the oldest session, though that has room");
 }
 
 #[test]
@@ -243,21 +243,21 @@ fn refused_barrier_is_sent_again_slowly() {
     rig.cancel(2);
     rig.store.denied = None;
     rig.live(WHOLE).lacks(&["locks/b/a1"]).keeps(&["locks/a/a1"]);
-    rig.nothing_about(1); // its body goes on
+    rig.nothing_about(1); // its body continues
 }
 
 #[test]
 fn idle_holder_notices_a_restore_by_its_next_renewal() {
     let mut rig = Rig::warm();
     let snapshot = rig.store.snapshot();
-    // etcd loses more writes than it has had again by then.
+    // etcd loses more writes than the number that it has received again by then.
     (0..5).for_each(|_| rig.store.put(b"junk", 0));
     rig.hold(1, A).live(WHOLE / 9);
     rig.lose_history(Some(snapshot)).contend("locks/a/zz").live(WHOLE / 3);
     assert!(matches!(rig.output(1), Some(Output::Lost { .. })));
 }
 
-/// Its delete and its revocation have no answer, and etcd keeps the lease for longer.
+/// Its delete and its revocation get no response, and etcd keeps the lease for longer.
 #[test]
 fn no_error_names_a_lost_session_of_its_own_process() {
     let mut rig = Rig::holding();
@@ -277,7 +277,7 @@ fn error_names_no_body_that_has_lost_its_lock() {
     assert_eq!(rig.busy(2).1, "");
 }
 
-/// A call whose put has no answer: the barrier that is to settle it is sent next.
+/// Makes a call whose put gets no response. The barrier that settles it is sent next.
 fn doubt(rig: &mut Rig, name: &str) {
     rig.acquire(90, name).answer(puts, Err(unknown())).pass(SOON).come_back();
 }
@@ -299,7 +299,7 @@ fn session_without_its_key_is_renewed_at_once() {
     rig.serve_one(puts).serve_one(renews).lost(1, LossCause::Gone);
 }
 
-/// Another call's thread comes first after the stop time.
+/// After the stop time, another call's thread is first.
 #[test]
 fn command_after_the_stop_time_grants_and_loses_nothing() {
     let mut rig = spread(None, 101);

@@ -1,4 +1,4 @@
-//! Shutdown: refuses calls, waits for bodies, revokes leases, finishes (rule P26).
+//! Shutdown: refuses calls, waits for bodies, revokes leases, and finishes (rule P26).
 
 use crate::*;
 
@@ -29,7 +29,7 @@ fn shutdown_refuses_calls_and_waits_for_bodies() {
 #[test]
 fn bodies_lose_their_locks_when_the_grace_is_over() {
     let mut rig = ending(SOON);
-    rig.submit(Input::Kick(1.into())).lost(1, LossCause::Kicked); // its body may go on
+    rig.submit(Input::Kick(1.into())).lost(1, LossCause::Kicked); // its body may continue
     rig.live(SOON * 2).lost(1, LossCause::Shutdown);
     assert!(!rig.is_finished() && rig.has("locks/a/a1"));
     rig.give_back(1);
@@ -63,10 +63,10 @@ fn shutdown_ends_although_etcd_is_gone() {
     assert!(rig.is_finished());
 }
 
-/// Two calls hold their names during a shutdown; the key of the first has just got a lease of its own.
+/// Two calls hold their names during a shutdown. The key of the first was just moved to a separate lease.
 fn moved() -> Rig {
     let mut rig = Rig::holding();
-    rig.hold(2, B).live(SOON * 5); // from now on the keys are watched
+    rig.hold(2, B).live(SOON * 5); // now the keys are watched
     rig.shut_down(SOON * 10).contend("locks/a/a1").report().release_as(1, Release::Moved, true);
     rig
 }

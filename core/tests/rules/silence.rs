@@ -1,4 +1,4 @@
-//! Silence: what etcd does not say, or says too late, is no answer, and no call waits for it for ever (rules P32, P35).
+//! Silence: a late or missing response of etcd proves nothing, and calls do not wait for it without limit (rules P32, P35).
 
 use crate::*;
 
@@ -23,12 +23,12 @@ fn holder_keeps_a_key_that_another_client_wrote_under_its_lease() {
 fn key_that_a_barrier_finds_leaves_a_retired_session() {
     let mut rig = Rig::warm();
     let (put, _) = rig.hold(1, "locks/long").acquire(2, B).applied(puts);
-    rig.delete_unseen("locks%s/a1"); // an operator tidies up
+    rig.delete_unseen("locks%s/a1"); // as an operator might
     rig.deliver((put, Err(unknown()))).serve().live(SECOND).granted(2);
-    rig.lacks(&["locks/b/a1"]).keeps(&["locks/long/a1"]); // its body goes on
+    rig.lacks(&["locks/b/a1"]).keeps(&["locks/long/a1"]); // its body continues
 }
 
-/// Their session stays, because one call waits on.
+/// The session stays, because one call still waits.
 #[test]
 fn calls_that_gave_up_leave_nothing_in_an_outage() {
     let mut rig = Rig::new();
@@ -63,9 +63,9 @@ fn waiter_watches_anew_after_a_wipe_or_a_restore() {
     }
 }
 
-/// A leader that dies leaves what it was sent unanswered, each for its whole time.
+/// If a leader dies, each request to it fails only after its own time limit.
 #[test]
-fn etcd_is_asked_again_before_all_that_it_was_sent_has_failed() {
+fn etcd_is_probed_before_all_requests_have_failed() {
     let mut rig = Rig::putting();
     rig.acquire(2, B);
     let sent = [rig.take(puts), rig.take(puts)];
@@ -77,7 +77,7 @@ fn etcd_is_asked_again_before_all_that_it_was_sent_has_failed() {
     rig.serves(1).granted(2);
 }
 
-/// As when a connection breaks, and another member answers.
+/// This happens when a connection breaks while another member responds.
 #[test]
 fn many_failures_at_once_hold_off_no_longer_than_one() {
     let mut rig = Rig::warm();
@@ -106,7 +106,7 @@ fn silent_etcd_refuses_each_call_after_the_connect_timeout() {
     }
 }
 
-/// Found by an upgrade of three members: the put was lost with the leader, and nothing was asked of the next one.
+/// Found by an upgrade of three members: a put was lost with the leader, and the next leader got no request.
 #[test]
 fn unanswered_put_is_not_taken_for_silence() {
     let mut rig = Rig::new();
@@ -117,7 +117,7 @@ fn unanswered_put_is_not_taken_for_silence() {
 }
 
 #[test]
-fn answer_of_etcd_ends_its_silence() {
+fn response_of_etcd_ends_its_silence() {
     let mut rig = Rig::waiting();
     for _ in 0..3 {
         rig.pass(CONNECT / 2).serve();
@@ -125,7 +125,7 @@ fn answer_of_etcd_ends_its_silence() {
     rig.nothing_about(1).delete_unseen("locks/a/zz").live(CONNECT).granted(1);
 }
 
-/// Found by torture, after a password had changed: the try waited for the deletion of an older key, which etcd refused.
+/// Found by torture, after a change of password: the try waited for the deletion of an older key, which etcd refused.
 #[test]
 fn try_ends_in_time_while_a_delete_is_refused() {
     let mut rig = Rig::holding();

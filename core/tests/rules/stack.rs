@@ -1,14 +1,14 @@
-//! Small stack: an engine's thread may have little, so the core runs on little in every rule test.
+//! Small stack: every rule test runs the core on one, because an engine's thread may have little.
 
 use std::panic::resume_unwind;
 use std::thread;
 
 use etcd_locked_core::{Core, Input, Moment, Output, taken};
 
-/// Bytes.
+/// In bytes.
 const STACK: usize = 256 << 10;
 
-/// Hands an input to a core. Returns its outputs, and the steps that it took.
+/// Passes an input to a core. Returns its outputs, and the steps that it took.
 pub(crate) fn handle(core: &mut Core, now: Moment, input: Input) -> (Vec<Output>, u64) {
     let turn = || {
         core.handle(now, input);

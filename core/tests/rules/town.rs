@@ -1,4 +1,4 @@
-//! Town: several cores around one etcd, which answers at once, unless the test withholds a request.
+//! Town: several cores around one etcd, which responds at once unless the test withholds a request.
 
 use crate::rig::text;
 use crate::*;
@@ -8,9 +8,9 @@ pub(crate) struct Town {
     pub(crate) store: Etcd,
     pub(crate) now: Moment,
     pub(crate) processes: Vec<Rig>,
-    /// The process of each call. No two processes have a call with the same number.
+    /// The process of each call. Call numbers are unique across processes.
     homes: BTreeMap<CallId, usize>,
-    /// Which requests do not reach etcd.
+    /// Selects the requests that do not reach etcd.
     pub(crate) withhold: fn(&Request) -> bool,
 }
 
@@ -26,7 +26,7 @@ impl Town {
         }
     }
 
-    /// One process for each name: call 0 holds the first name in process 0, call 1 the second in process 1, and so on.
+    /// Makes one process for each name: call 0 holds the first name in process 0, call 1 the second in process 1, and so on.
     pub(crate) fn holding(names: &[&str]) -> Self {
         let mut town = Self::of(names.len() as u64);
         for (n, name) in names.iter().enumerate() {
@@ -35,7 +35,7 @@ impl Town {
         town
     }
 
-    /// Something happens in a process; etcd is there.
+    /// Acts in a process while etcd responds.
     fn at(&mut self, n: usize, what: impl FnOnce(&mut Rig)) {
         let process = &mut self.processes[n];
         process.now = self.now;
@@ -44,7 +44,7 @@ impl Town {
         std::mem::swap(&mut process.store, &mut self.store);
     }
 
-    /// A call of a task that holds the locks of these calls.
+    /// Makes a call whose task holds the locks of these calls.
     pub(crate) fn ask(
         &mut self,
         n: usize,
@@ -73,7 +73,7 @@ impl Town {
         self.serve()
     }
 
-    /// A call that reads `locks/s`.
+    /// Makes a call that reads `locks/s`.
     pub(crate) fn read(&mut self, n: usize, call: CallId) -> &mut Self {
         self.ask_as(n, call, Mode::Shared, &["s"], &[], Wait::Forever)
     }
@@ -90,7 +90,7 @@ impl Town {
         self.ask(n, call, &["s"], &[])
     }
 
-    /// A call that wants one of `of` permits of `locks/p`.
+    /// Makes a call for one of `of` permits of `locks/p`.
     pub(crate) fn permit(&mut self, n: usize, call: CallId, of: u16) -> &mut Self {
         self.ask_as(n, call, permits(of), &["p"], &[], Wait::Forever)
     }
@@ -117,7 +117,7 @@ impl Town {
         self.serve()
     }
 
-    /// etcd answers and the watches report, until all is done.
+    /// Lets etcd respond and the watches report, until nothing is left to do.
     pub(crate) fn serve(&mut self) -> &mut Self {
         let withhold = self.withhold;
         let mut quiet = false;
@@ -134,7 +134,7 @@ impl Town {
         self
     }
 
-    /// Requests that do not reach etcd, and the process of each.
+    /// Returns the withheld requests, with the process of each.
     pub(crate) fn withheld(&self) -> Vec<(usize, &Request)> {
         let processes = self.processes.iter().enumerate();
         processes.flat_map(|(n, it)| it.sent.iter().map(move |(_, request)| (n, request))).collect()
@@ -144,20 +144,20 @@ impl Town {
         self.processes.iter().map(|process| process.requests).sum()
     }
 
-    /// Time passes until a request of this kind is withheld, and it alone.
+    /// Lets time pass until exactly one request, of this kind, is withheld.
     #[track_caller]
     pub(crate) fn withholds(&mut self, kind: fn(&Request) -> bool) -> &mut Self {
         self.withhold = kind;
         self.until(|town| town.withheld().len() == 1)
     }
 
-    /// What was withheld reaches etcd after all, and whatever follows does too.
+    /// Lets the withheld requests, and all later ones, reach etcd.
     pub(crate) fn let_through(&mut self) -> &mut Self {
         self.withhold = |_| false;
         self.serve()
     }
 
-    /// What was withheld has no answer, whether it was carried out or not.
+    /// Fails the withheld requests without a response, after etcd has carried them out or not.
     pub(crate) fn lose(&mut self, carried_out: bool) -> &mut Self {
         self.withhold = |_| false;
         for n in 0..self.processes.len() {
@@ -182,7 +182,7 @@ impl Town {
         self
     }
 
-    /// Time passes until this is so, which it must be within that time.
+    /// Lets time pass until this is true. Fails if that takes too long.
     #[track_caller]
     pub(crate) fn within(&mut self, time: Duration, so: impl Fn(&Self) -> bool) -> &mut Self {
         let since = self.now;
@@ -213,7 +213,7 @@ impl Town {
         self.processes.iter().flat_map(|process| &process.outputs)
     }
 
-    /// What a call got, the last time it was granted.
+    /// Returns the last grant of a call.
     pub(crate) fn grant(&self, call: CallId) -> &Grant {
         let mut grants = self.outputs().filter_map(|output| match output {
             Output::Granted(grant) if grant.call.0 == call => Some(grant),
@@ -239,7 +239,7 @@ impl Town {
         self
     }
 
-    /// Why calls were refused, in any process.
+    /// Returns the refusals of calls in any process.
     pub(crate) fn refusals(&self) -> Vec<(CallId, &Refused)> {
         let refusals = self.outputs().filter_map(|output| match output {
             Output::Refused { call, why } => Some((call.0, why)),
@@ -248,7 +248,7 @@ impl Town {
         refusals.collect()
     }
 
-    /// The calls that were refused, all of them for a reason of this kind.
+    /// Returns the refused calls. All must be refused for a reason of this kind.
     #[track_caller]
     fn refused(&self, kind: fn(&Refused) -> bool) -> Vec<CallId> {
         let refusals = self.refusals();
@@ -256,20 +256,20 @@ impl Town {
         refusals.into_iter().map(|(call, _)| call).collect()
     }
 
-    /// These tries were refused because the name is held, and no other call is refused.
+    /// Checks that these tries were refused because the name is held, and that no other call was refused.
     #[track_caller]
     pub(crate) fn busy(&mut self, calls: &[CallId]) -> &mut Self {
         assert_eq!(self.refused(|why| matches!(why, Refused::Held { .. })), calls);
         self
     }
 
-    /// The calls that were refused for a cycle. No other call is refused.
+    /// Returns the calls that were refused for a cycle. No other call may be refused.
     #[track_caller]
     pub(crate) fn deadlocked(&self) -> Vec<CallId> {
         self.refused(|why| matches!(why, Refused::Deadlock { .. }))
     }
 
-    /// The only call that is refused within this time, and that for a cycle.
+    /// Returns the only call that is refused within this time, for a cycle.
     #[track_caller]
     pub(crate) fn deadlocks_within(&mut self, time: Duration) -> CallId {
         self.within(time, |town| !town.refusals().is_empty());
@@ -279,7 +279,7 @@ impl Town {
         }
     }
 
-    /// All keys below a name, the oldest first.
+    /// Returns all keys below a name, the oldest first.
     pub(crate) fn keys(&self, name: &str) -> Vec<String> {
         let mut keys: Vec<_> = self.store.kvs().collect();
         keys.retain(|kv| kv.key.starts_with(format!("locks/{name}/").as_bytes()));
@@ -287,7 +287,7 @@ impl Town {
         keys.iter().map(|kv| text(Some(&kv.key))).collect()
     }
 
-    /// The create revision of a key, 0 if there is none.
+    /// Returns the create revision of a key, 0 if it does not exist.
     pub(crate) fn created(&self, key: &str) -> i64 {
         self.store.kv(key.as_bytes()).map_or(0, |kv| kv.create_revision.get())
     }
@@ -296,7 +296,7 @@ impl Town {
         text(self.store.kv(key.as_bytes()).map(|kv| &kv.value))
     }
 
-    /// The keys that are there of those that the value of a key lists as held by the task of its call.
+    /// Returns the existing keys that a key's value lists as held by its call's task.
     pub(crate) fn holds(&self, key: &str) -> Vec<String> {
         let Some(kv) = self.store.kv(key.as_bytes()) else { return Vec::new() };
         let listed =
@@ -306,13 +306,13 @@ impl Town {
     }
 }
 
-/// Whether a request takes a call out of a cycle: it reads the records of the keys that it relies on.
+/// Returns true if a request is an abort, which reads the records of the cycle's held keys.
 pub(crate) fn is_abort(request: &Request) -> bool {
     let reads = |op: &Op| matches!(op, Op::Get { values: true, .. });
     operations(request).iter().any(reads) && deletes(request)
 }
 
-/// Whether a request is a read of a search for cycles.
+/// Returns true if a request is a read of a search for cycles.
 pub(crate) fn is_search(request: &Request) -> bool {
     let many =
         |op: &Op| matches!(op, Op::Range { limit: Some(Search::CONTENDERS), values: true, .. });

@@ -1,4 +1,4 @@
-//! Values of the core by themselves: deadlines, and seats as keys say them.
+//! Values of the core: deadlines, and seats in keys.
 
 use etcd_locked_core::{Deadline, Seat};
 
@@ -63,7 +63,7 @@ fn key_says_its_seat() {
         assert_eq!(Seat::of_key(format!("l/a/{child}").as_bytes()), seat, "{child}");
         assert_eq!(Seat::of_key(format!("a0{seat}").as_bytes()), seat);
     }
-    // What this library would not write is taken for exclusive.
+    // Keys that this library would not write count as exclusive.
     let unknown = "zz .r0 1A.r0 1.r 1.r0.r0 1.p05 1.p+5 1.p65536 1.n3.r0 1.p3.r";
     for child in unknown.split(' ') {
         assert_eq!(Seat::of_key(format!("l/a/{child}").as_bytes()), Seat::Exclusive, "{child}");

@@ -7,7 +7,7 @@ fn limited(max_waiters: usize) -> Rig {
     Rig::with(Settings { max_waiters: Some(max_waiters), ..settings(1) })
 }
 
-/// A core that lets two calls wait; call 1 has its lock.
+/// A core that lets two calls wait. Call 1 has its lock.
 fn crowded() -> Rig {
     let mut rig = limited(2);
     rig.hold(1, A);
@@ -15,14 +15,14 @@ fn crowded() -> Rig {
 }
 
 impl Rig {
-    /// The call is one too many.
+    /// Checks that a call is refused as one too many.
     #[track_caller]
     fn refuses(&mut self, call: CallId, name: &str) -> &mut Self {
         assert!(matches!(self.acquire(call, name).refused(call), Refused::Overloaded));
         self
     }
 
-    /// The call may wait.
+    /// Checks that a call may wait.
     #[track_caller]
     fn lets_wait(&mut self, call: CallId, name: &str) -> &mut Self {
         self.acquire(call, name).nothing_about(call)
@@ -33,9 +33,9 @@ impl Rig {
 fn one_waiter_too_many_is_refused_at_once() {
     let mut rig = crowded();
     rig.lets_wait(2, A).lets_wait(3, B).refuses(4, C);
-    // Call 3 has its lock, and makes room.
+    // Call 3 gets its lock, which makes room.
     rig.serves(3).acquire_within(5, A, SECOND).nothing_about(5).refuses(6, A);
-    // So does one that has waited long enough, one that has gone, and one that a lock is handed to.
+    // So does a call that times out, one that is cancelled, and one that gets a lock by a hand-over.
     rig.live(2 * SECOND).timed_out(5);
     rig.acquire(7, A).cancel(7).lets_wait(8, A);
     rig.release(1).granted(2).lets_wait(9, A).refuses(10, A);
@@ -61,7 +61,7 @@ fn group_is_counted_as_one_waiter() {
     rig.acquire_all(1, &[A, B]).refuses(2, C).serves(1).lets_wait(3, C);
 }
 
-/// The steps of one input are those of a few calls, whether waits end or etcd is silent, and however many calls are concerned.
+/// One input takes the steps of a few calls, whether waits end or etcd is silent, for any number of calls.
 #[test]
 fn waits_that_end_together_cost_many_short_steps() {
     const CALLS: u64 = 10_000;
@@ -70,7 +70,7 @@ fn waits_that_end_together_cost_many_short_steps() {
         for call in 0..CALLS {
             rig.acquire_as(10 + call, &[A], wait);
         }
-        rig.pass(3 * SECOND); // etcd is asked something, and does not answer
+        rig.pass(3 * SECOND); // etcd has a request, and does not respond
         rig.now = rig.now + held_up * SECOND;
         rig.acquire(2, B);
         assert!(rig.steps < 20 && rig.refusals() == 0, "a caller's thread takes {}", rig.steps);
@@ -78,7 +78,7 @@ fn waits_that_end_together_cost_many_short_steps() {
         let mut refused = 0;
         while refused == 0 || rig.is_due() {
             let now = rig.pass(Duration::ZERO).refusals();
-            // The first pass has two inputs: etcd is lost, and a tick.
+            // The first pass has two inputs: the loss of etcd, and a tick.
             assert!(now <= 2 * 256 && rig.steps < 2_000, "{now} in {} steps", rig.steps);
             refused += now as u64;
         }
@@ -86,7 +86,7 @@ fn waits_that_end_together_cost_many_short_steps() {
     }
 }
 
-/// Call 3 of the task of call 1 wants `b`. It is served, or its wait ends.
+/// Call 3, of the task of call 1, wants `b`. It is granted, or its wait ends.
 #[test]
 fn nested_call_waits_on_though_its_task_has_released() {
     for (wait, ends) in [(Wait::Forever, false), (Wait::For(4 * SECOND), true)] {

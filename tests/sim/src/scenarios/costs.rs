@@ -166,7 +166,7 @@ fn tries(mut stage: Bench, mode: Mode, many: usize) -> u64 {
         let calls: Vec<_> = (0..many).map(|_| stage.ask(1, once())).collect();
         let is_answered = |call: &Call| matches!(call.stage, Stage::Holding(_) | Stage::Done);
         let all = |stage: &Bench| calls.iter().all(|id| is_answered(&stage.calls[id]));
-        must!(InTime, stage.until(SOON, all), "a single try has no answer");
+        must!(InTime, stage.until(SOON, all), "a single try gets no result");
     })
 }
 

@@ -36,8 +36,8 @@ fn refused_barrier_is_sent_again() {
         stage.drop_body(asks);
         let other = stage.ask(1, call("ambiguous"));
         let served = stage.until(FREE, |stage| stage.has(other));
-        must!(I4, served, "a key blocks the name, which no call has");
-        must!(Truth, stage.has(held), "the lock that was held is lost");
+        must!(I4, served, "a key blocks the name, though no call holds it");
+        must!(Truth, stage.has(held), "the held lock is lost");
     });
 }
 
@@ -75,12 +75,12 @@ fn watches_work_again_after_a_restore() {
         // By then each process has sent a renewal and a write. Some of these moments are not close to a read of the waiter.
         let moments = (0..10).map(|n| Duration::from_millis(12_000 + n * 700));
         let slowest = moments.map(served_after).max().unwrap_or_default();
-        must!(InTime, slowest < QUICK, "long after a restore a lock takes {slowest:?} to pass on");
+        must!(InTime, slowest < QUICK, "long after a restore, a lock takes {slowest:?} to pass");
     });
 }
 
 #[test]
-fn holder_learns_of_its_deleted_key_after_a_compaction() {
+fn holder_notices_its_deleted_key_after_a_compaction() {
     plays(|| {
         let mut stage = stage(2);
         let held = stage.take_lock(0, "name");
@@ -93,6 +93,6 @@ fn holder_learns_of_its_deleted_key_after_a_compaction() {
         keys.iter().for_each(|key| stage.store.delete(key));
         stage.store.removed.clear(); // by an operator, not by a process
         let stopped = stage.until(SOON, |stage| !stage.has(held));
-        must!(InTime, stopped, "its key is gone, and its body runs on");
+        must!(InTime, stopped, "its key is deleted, but its body runs on");
     });
 }

@@ -313,7 +313,7 @@ impl Bench {
             }
             self.now = next;
             self.steps += 1;
-            must!(I10, self.steps < STEPS, "no end");
+            must!(I10, self.steps < STEPS, "the schedule does not end");
             if agenda == next {
                 let ((_, order), happening) = self.agenda.pop_first().expect("a happening");
                 self.happen(order, happening);

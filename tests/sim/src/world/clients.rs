@@ -380,13 +380,13 @@ impl Bench {
                     return;
                 }
                 let waits = matches!(stage, Stage::Waiting);
-                must!(Truth, waits, "call {id} is answered though {stage:?}");
+                must!(Truth, waits, "call {id} gets a result in {stage:?}");
                 let denied = matches!(why, Refused::PermissionDenied(_));
                 let forbidden = |name: &Key| {
                     **name == *FORBIDDEN || self.denied.iter().any(|word| name.contains(word))
                 };
                 let may = !call.names.iter().any(forbidden);
-                must!(Truth, !(denied && may), "call {id} is denied what it may have");
+                must!(Truth, !(denied && may), "call {id} is denied keys that it may use");
                 self.check_refusal(id, &why);
                 if let Refused::Deadlock { .. } = why {
                     self.check_deadlock(id);
@@ -400,7 +400,7 @@ impl Bench {
                 let Call { stage, how, .. } = &self.calls[&id];
                 let orphaned = matches!(stage, Stage::Done) && *how == Release::Confirmed;
                 let releases = orphaned || matches!(stage, Stage::Releasing);
-                must!(Truth, releases, "call {id} is released though {stage:?}");
+                must!(Truth, releases, "call {id} is released in {stage:?}");
                 self.over(id);
             }
             Output::Finished => {
@@ -432,13 +432,13 @@ impl Bench {
             return self.at(now, Happening::Submit { to: process, input: release });
         }
         let stage = &call.stage;
-        must!(Truth, matches!(stage, Stage::Waiting), "call {id} is answered though {stage:?}");
+        must!(Truth, matches!(stage, Stage::Waiting), "call {id} gets a result in {stage:?}");
         let keys: Vec<_> = grant.owned.iter().map(|o| &*o.key).collect();
         let asked = call.names.len() == keys.len()
             && call.names.iter().zip(&keys).all(|(name, key)| {
                 key.strip_prefix(&**name).is_some_and(|rest| rest.starts_with('/'))
             });
-        must!(Truth, asked, "call {id} asks for {:?} and gets {keys:?}", call.names);
+        must!(Truth, asked, "call {id} wants {:?} and gets {keys:?}", call.names);
         // Readers may join several keys, which differ in age.
         let one_rank = call.mode == Mode::Shared
             || grant.owned.iter().all(|o| o.created == grant.owned[0].created);
@@ -482,7 +482,7 @@ impl Bench {
         let clock = self.processes[self.calls[&id].process].clock;
         let stop = grant.deadline.stop().map(|stop| clock.when(stop));
         let stop = stop.filter(|stop| *stop > now);
-        must!(I2, stop.is_some(), "call {id} is served on a lease that is over");
+        must!(I2, stop.is_some(), "call {id} is granted under a lease that is over");
         let body = Body { stop: stop.unwrap_or(now), grant, lost: None, over: false, early: false };
         let call = self.calls.get_mut(&id).expect("a call");
         call.stage = Stage::Holding(body);
@@ -529,11 +529,11 @@ impl Bench {
         let Stage::Holding(body) = &mut call.stage else {
             // Its release is under way to a core that slept.
             let asleep = self.processes[n].asleep >= now;
-            must!(Truth, asleep, "call {id} loses what it does not have: {cause:?}");
+            must!(Truth, asleep, "call {id} loses a lock it does not hold: {cause:?}");
             return;
         };
         if body.lost.is_some() {
-            must!(Truth, cause == LossCause::Shutdown, "call {id} loses twice");
+            must!(Truth, cause == LossCause::Shutdown, "call {id} loses its lock twice");
             return;
         }
         body.lost = Some(cause);
@@ -554,7 +554,7 @@ impl Bench {
             LossCause::Gone => no_key() || no_lease(),
             _ => true,
         };
-        must!(Truth, sound, "call {id} has lost by {cause:?}, and that is not so");
+        must!(Truth, sound, "call {id} loses its lock for a wrong cause: {cause:?}");
         self.at(at, Happening::Drop(id));
     }
 }

@@ -27,7 +27,7 @@ impl Bench {
             && answer.succeeded
         {
             self.cut.insert(call);
-            must!(Truth, stood, "call {call} is taken out of a cycle that is none");
+            must!(Truth, stood, "call {call} aborts, but is in no cycle");
         }
     }
 
@@ -40,8 +40,8 @@ impl Bench {
         let call = &self.calls[&id];
         let held = self.chain(call.outer);
         let ahead = call.names.iter().flat_map(|name| self.here(id, call, name)).collect();
-        must!(Truth, !held.is_empty(), "call {id} is in no cycle, as it holds nothing");
-        must!(Truth, self.reaches(ahead, &held), "call {id} is refused, and is in no cycle");
+        must!(Truth, !held.is_empty(), "call {id} is refused for a cycle, but holds nothing");
+        must!(Truth, self.reaches(ahead, &held), "call {id} is refused outside any cycle");
     }
 
     /// Returns true if the process is gone, or receives nothing, so that its keys remain for a while.

@@ -27,7 +27,7 @@ impl Bench {
             let was = body.over;
             let clock = self.processes[call.process].clock;
             body.over = body.grant.deadline.is_over(clock.shown(self.now));
-            must!(I2, !was || body.over, "the lock of call {id} comes back");
+            must!(I2, !was || body.over, "the lock of call {id} revives");
             match body.grant.deadline.stop() {
                 Some(stop) => body.stop = clock.when(stop),
                 None if !was => body.early = self.now < body.stop,
@@ -155,7 +155,7 @@ impl Bench {
             for (id, call, body) in self.bodies() {
                 let its = body.grant.owned.iter().any(|o| incarnation(o) == removed);
                 let goes = its && !self.processes[call.process].dead;
-                must!(I11, !goes, "a key goes before the body of call {id}: {:?}", body.grant);
+                must!(I11, !goes, "a key is deleted before body {id}: {:?}", body.grant);
             }
             let counted_on = self.counted_on(&removed);
             must!(I5, counted_on.is_none(), "a process deletes a key it counts on: {counted_on:?}");

@@ -26,7 +26,7 @@ impl Bench {
         };
         let Some(of) = owner.as_ref().and_then(call_of) else { return };
         let wants = self.calls[&of].names.contains(&call.names[name]);
-        must!(Truth, wants && of != id, "{:?} is said to be call {of}'s", call.names[name]);
+        must!(Truth, wants && of != id, "{:?} is reported as held by call {of}", call.names[name]);
     }
 
     fn is_taken(&self, call: &Call, name: &Key) -> bool {

@@ -100,7 +100,7 @@ impl Bench {
             bench.unanswered().next().is_none()
         });
         let left: Vec<_> = self.unanswered().collect();
-        must!(Progress, served, "unanswered: {left:?}");
+        must!(Progress, served, "calls without a result: {left:?}");
         self.run_until(self.now + Duration::from_secs(20), |_| false);
         self.check_idle();
 
