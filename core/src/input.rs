@@ -19,14 +19,14 @@ pub struct Settings {
     pub silence: Cause,
     /// Returns the record for a call that has held its lock for a second. The duration is how long the call had waited.
     pub describe: fn(&[u8], Duration) -> Arc<[u8]>,
-    /// The most keys under one session; `None`: no limit. Without root rights each key makes puts more expensive (rule P27).
+    /// The most keys under one session, in any state; `None`: no limit. With an etcd user, each key makes puts slower (rule P27).
     pub keys_per_session: Option<usize>,
     /// The most predecessors for which a contender watches the family. Beyond, it watches only the one just ahead (rule P15).
     pub near: usize,
-    /// The most calls that may wait at a time; `None`: no limit. Single tries do not count, and nested calls always may wait.
+    /// The most calls that may wait at a time; `None`: no limit. Single tries do not count, and nested calls may always wait.
     pub max_waiters: Option<usize>,
-    /// True if a command sends nothing itself. The next tick does, and [`next_timeout`](crate::Core::next_timeout) then asks for
-    /// one at once. Meant for a sender thread that must wake up first: what arrives meanwhile joins the transaction (rule P7).
+    /// True if a command sends nothing itself. The next tick does, and [`next_timeout`](crate::Core::next_timeout) is then due at
+    /// once. Meant for a sender thread that must wake up first: what arrives meanwhile joins the transaction (rule P7).
     pub defers: bool,
     /// The seed of the jitter, so that processes do not act in step.
     pub seed: u64,

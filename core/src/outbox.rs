@@ -1,9 +1,9 @@
 //! Outbox: the operations that wait to be sent, by kind, and the size and number of their transactions (rules P6, P7, P9).
 //!
-//! While transactions of a kind are under way, the next one fills. No fixed number in flight fits both a few calls and thousands:
-//! a few calls want to go at once, while many want full transactions, because etcd pays for each. So the next one is sent once it
-//! is full, or has as many elements as all in flight. If etcd refuses one because of a single element, the next ones carry half
-//! as many, until that element travels alone. Then the size doubles again each time.
+//! While transactions of a kind are under way, the next one fills. No fixed number fits both a few calls and thousands: a few calls
+//! want to go at once, while many want full transactions, because etcd pays for each. So the next one is sent once it is full, or
+//! has as many elements as all that are under way. If etcd refuses one because of a single element, the next ones carry half as
+//! many, until that element travels alone. Then the size doubles again each time.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,10 @@ use crate::ids::{ContenderId, Unit};
 use crate::moment::Moment;
 use crate::transactions::{Deletion, LOCKS};
 
-/// The most transactions of a kind in flight, however full they are, because etcd processes them one after another.
+/// The most transactions of a kind under way, however full they are, because etcd processes them one after another.
 const MOST: usize = 16;
 
-/// Elements of one kind: those that wait to be sent, and the number in flight.
+/// Elements of one kind: those that wait to be sent, and the number under way.
 #[derive(Debug)]
 pub struct Line<T> {
     pub pending: VecDeque<T>,
@@ -75,7 +75,7 @@ impl<T> Line<T> {
         self.room = if accepted { LOCKS.min(2 * self.room) } else { self.room };
     }
 
-    /// Stops counting the transactions in flight: their responses may never come.
+    /// Stops counting the transactions under way: their responses may never come.
     pub fn reopen_window(&mut self) {
         (self.transactions, self.elements) = (0, 0);
     }

@@ -525,8 +525,7 @@ impl Core {
 
     /// Takes in the result of writing records. If one key has changed, the other records of the transaction are written again.
     pub(super) fn described(&mut self, keys: &[Description], result: Result<TxnAnswer, Failure>) {
-        // A record only informs, so a refused one is not written again for this holder. At its quota etcd may have written it
-        // (P34).
+        // A refused record is not written again for this holder: it only informs. At its quota etcd may have written it (P34).
         let over = match &result {
             Ok(answer) => answer.succeeded,
             Err(Failure::Refused(Refusal::NoSpace, _)) => true,

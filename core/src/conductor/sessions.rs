@@ -144,8 +144,7 @@ impl Core {
                 (State::Putting | State::Unsettled, _) | (State::Parting, Some(_)) => {
                     self.names.detach(id);
                 }
-                // Otherwise it would block its successor. Its lease may still exist, for bodies or because only this process lost
-                // it.
+                // Otherwise it would block its successor. Its lease may still exist, for bodies or if only this process lost it.
                 (State::Waiting, _) => {
                     self.names.detach(id);
                     self.delete(id);
