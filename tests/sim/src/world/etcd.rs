@@ -229,12 +229,14 @@ impl Etcd {
         self.store.promote(now.since_boot());
     }
 
+    /// Revokes a lease.
     pub fn revoke(&mut self, lease: LeaseId) {
         // If the lease is gone already, nothing remains to be done.
         let _ = self.store.lease_revoke(&PbLeaseRevokeRequest { id: lease });
         self.track();
     }
 
+    /// Deletes a key.
     pub fn delete(&mut self, key: &[u8]) {
         let request = PbDeleteRequest { key: key.into(), ..PbDeleteRequest::default() };
         self.store.delete_range(&request).expect("a delete");
