@@ -464,7 +464,7 @@ impl Names {
         }
     }
 
-    /// Removes a holder of a contender. Returns the result of [`Ownership::leave`].
+    /// Removes a holder of a contender. Returns the result of `Ownership::leave`.
     pub fn release(
         &mut self,
         now: Moment,
