@@ -195,7 +195,7 @@ fn reader_joins_at_once_while_a_read_is_recent() {
     }
 }
 
-/// Call 1 has read for a second, and a try asks etcd whether it may join.
+/// Call 1 has read for a second, and a try sends a read that shows whether it may join.
 fn asking() -> Rig {
     let mut rig = Rig::reading();
     rig.pass(SECOND).share(2, A, Mode::Shared, Wait::Once);
