@@ -88,7 +88,7 @@ impl Response {
     /// Returns the response to a transaction. Any other response is an error.
     pub fn txn(self) -> Result<TxnAnswer, Failure> {
         let Self::Txn(answer) = self else {
-            let cause = format!("an answer that was not asked for: {self:?}");
+            let cause = format!("a response to a request that was not sent: {self:?}");
             return Err(Failure::Unknown(Arc::from(Box::from(cause))));
         };
         Ok(answer)
