@@ -1,4 +1,4 @@
-//! Examples of the book and of the README, compiled and run.
+//! Examples of the book and of the README, compiled and run. Blocks with `test_harness` are compiled as tests, and their tests run.
 
 #[doc = include_str!("../../README.md")]
 struct Readme;
