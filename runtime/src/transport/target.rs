@@ -194,7 +194,7 @@ impl Target {
     }
 
     /// Whether a URL says that it speaks TLS; what a closure reaches only the closure knows.
-    #[cfg(feature = "etcd-client")]
+    #[cfg(any(feature = "etcd-client", feature = "tls"))]
     fn is_encrypted(&self) -> bool {
         self.url().is_some_and(|url| url.starts_with("https://"))
     }
