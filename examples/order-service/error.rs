@@ -1,15 +1,15 @@
-//! Errors of a purchase, and their answers over HTTP.
+//! Errors of a purchase, and the HTTP response for each.
 
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use etcd_locked::{LockError, etcd_client};
 
-/// The reason why there is no receipt.
+/// Reason why a customer gets no receipt.
 #[derive(Debug)]
 pub(crate) enum AppError {
     SoldOut,
     UnknownArticle,
-    /// The lock was refused, or lost during the body.
+    /// The lock was refused, or lost while the body ran.
     Lock(LockError),
     Store(etcd_client::Error),
 }
@@ -32,18 +32,8 @@ impl IntoResponse for AppError {
         match self {
             Self::SoldOut => (StatusCode::CONFLICT, "sold out").into_response(),
             Self::UnknownArticle => (StatusCode::NOT_FOUND, "no such article").into_response(),
-            Self::Lock(LockError::InvalidName { .. }) => {
-                (StatusCode::BAD_REQUEST, "no such article").into_response()
-            }
-            Self::Lock(error) if error.is_retryable() => {
-                (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], "busy, try again")
-                    .into_response()
-            }
-            Self::Lock(error) => {
-                // It names hosts, endpoints and articles, so it is for the log, not for the customer.
-                eprintln!("{error:?}");
-                StatusCode::INTERNAL_SERVER_ERROR.into_response()
-            }
+            // The feature `axum` makes the response: 423 after a timeout, 500 `LOCK_LOST` if the lock was lost, …
+            Self::Lock(error) => error.into_response(),
             Self::Store(error) => {
                 eprintln!("{error}");
                 StatusCode::BAD_GATEWAY.into_response()

@@ -1,5 +1,5 @@
-//! Order service of any number of processes. To sell a piece it reads the stock, asks for the payment and writes the stock back;
-//! a lock for each article makes that exclusive over all processes.
+//! Order service that runs in any number of processes. To sell a piece, it reads the stock, waits for the payment and writes the
+//! stock back. A lock for each article makes that exclusive across all processes.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 ORDER_SERVICE_LISTEN=127.0.0.1:8080 cargo run -p etcd-locked-examples --bin order-service
@@ -8,11 +8,13 @@
 //! curl http://127.0.0.1:8080/stock/lamp                    # {"left":39,"sold":1}
 //! ```
 //!
-//! The shop's keys are below `shop/`. `ORDER_SERVICE_UNLOCKED=1` runs the same code without the lock, to show the difference;
-//! `cargo xtask demo` does both.
+//! The shop's keys are below `shop/`. `ORDER_SERVICE_UNLOCKED=1` runs the same code without the lock, and
+//! `ORDER_SERVICE_PAYMENT_MS=3000` makes every payment take three seconds. `cargo xtask demo` uses both.
 
 mod arrived;
 mod error;
+#[path = "../services/logs.rs"]
+mod logs;
 mod shop;
 mod stats;
 
@@ -81,6 +83,7 @@ async fn stats(State(app): State<App>) -> Json<Summary> {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    logs::begin(); // without a subscriber of `tracing`, a lost lock prints nothing
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

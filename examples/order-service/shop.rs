@@ -1,8 +1,8 @@
-//! Data of the shop. It could be in any database; here it is in the same etcd, used without transactions.
+//! Data of the shop. Any database would do; this one is the same etcd, used without transactions.
 
-use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use std::{env, process};
 
 use etcd_locked::etcd_client::{self, Client, DeleteOptions, GetOptions};
 use serde::Serialize;
@@ -79,9 +79,10 @@ fn book(sku: &str) -> String {
     format!("shop/{sku}/sold/")
 }
 
-/// Waits for the bank.
+/// Waits for the bank, which takes `ORDER_SERVICE_PAYMENT_MS` milliseconds, or 5 by default.
 async fn payment() {
-    tokio::time::sleep(Duration::from_millis(5)).await;
+    let set = env::var("ORDER_SERVICE_PAYMENT_MS").ok().and_then(|set| set.parse().ok());
+    tokio::time::sleep(Duration::from_millis(set.unwrap_or(5))).await;
 }
 
 /// Returns an order number that is unique among the processes of one machine.

@@ -1,6 +1,7 @@
 //! Order service of the demo: its processes, and its HTTP interface.
 
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,35 +14,50 @@ use crate::{Result, http};
 /// Package and binary of the order service.
 pub(crate) const BINARY: (&str, &str) = ("etcd-locked-examples", "order-service");
 
+/// Settings of a process of the order service.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings<'a> {
+    pub(crate) executable: &'a Path,
+    pub(crate) endpoint: &'a str,
+    /// False if it sells without the lock.
+    pub(crate) locked: bool,
+    /// TTL of its lease, in whole seconds.
+    pub(crate) ttl: Duration,
+    /// Duration of every payment.
+    pub(crate) payment: Duration,
+}
+
 /// One process of the order service, which ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Service {
-    process: Process,
-    address: SocketAddr,
+    pub(crate) process: Process,
+    pub(crate) address: SocketAddr,
     // Kept open: the service must be able to print.
     _stdout: Printed,
 }
 
 impl Service {
-    pub(crate) fn start(executable: &Path, endpoint: &str, locked: bool) -> Result<Self> {
+    pub(crate) fn start(settings: Settings<'_>) -> Result<Self> {
+        let Settings { executable, endpoint, locked, ttl, payment } = settings;
         // The user's settings are those of another etcd.
         let mut command = without_settings(executable, "ETCD");
-        command.env("ORDER_SERVICE_LISTEN", "127.0.0.1:0").env("ETCD_LOCKED_ENDPOINTS", endpoint);
-        if locked {
-            command.env_remove("ORDER_SERVICE_UNLOCKED");
-        } else {
-            command.env("ORDER_SERVICE_UNLOCKED", "1");
-        }
+        command
+            .env("ETCD_LOCKED_ENDPOINTS", endpoint)
+            .env("ETCD_LOCKED_TTL", format!("{}s", ttl.as_secs()))
+            .env("ORDER_SERVICE_LISTEN", "127.0.0.1:0")
+            .env("ORDER_SERVICE_UNLOCKED", if locked { "0" } else { "1" })
+            .env("ORDER_SERVICE_PAYMENT_MS", payment.as_millis().to_string())
+            .env("RUST_LOG", "warn");
         let (process, address, printed) = Process::listening("order-service", &mut command)?;
         let odd = |_| format!("order-service listens on an odd address: {address}");
         Ok(Self { process, address: address.parse().map_err(odd)?, _stdout: printed })
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    pub(crate) fn pid(&self) -> NonZero<i32> {
+        self.process.pid().as_raw_nonzero()
     }
 
-    /// Returns how many locks it has taken, and how long each took.
+    /// Returns how many locks it has taken, and how long each purchase waited before its body began.
     pub(crate) fn stats(&self) -> Result<(u64, Vec<Duration>)> {
         let (body, stats) = self.get("/stats")?;
         let waits = stats["waits_us"].as_array().and_then(|waits| {
@@ -50,7 +66,7 @@ impl Service {
         stats["locks_taken"].as_u64().zip(waits).ok_or_else(|| format!("odd statistics: {body}"))
     }
 
-    /// Puts that many pieces on the shelf, and empties the book.
+    /// Sets the number of pieces on the shelf, and empties the book of sales.
     pub(crate) fn restock(&self, article: &str, pieces: u64) -> Result<()> {
         let path = format!("/stock/{article}/{pieces}");
         match http::request("PUT", self.address, &path)? {
@@ -59,7 +75,7 @@ impl Service {
         }
     }
 
-    /// Returns how many pieces of an article are left, and how many are sold by the book.
+    /// Returns how many pieces of an article the shelf has, and how many the book of sales has.
     pub(crate) fn stock(&self, article: &str) -> Result<(u64, u64)> {
         let (body, stock) = self.get(&format!("/stock/{article}"))?;
         let numbers = stock["left"].as_u64().zip(stock["sold"].as_u64());
@@ -68,17 +84,17 @@ impl Service {
 
     fn get(&self, path: &str) -> Result<(String, Value)> {
         let body = http::get(self.address, path)?.body;
-        // What is no JSON has no fields either.
+        // A body that is not JSON gives a value without fields.
         let value = serde_json::from_str(&body).unwrap_or_default();
         Ok((body, value))
     }
 
-    /// Stops the service as an orchestrator would: by SIGTERM, after which it must end well.
+    /// Stops the service as an orchestrator does: it sends SIGTERM, and the service must then exit with success.
     pub(crate) fn stop(mut self) -> Result<()> {
         let status = self.process.terminate(Duration::from_secs(15))?;
         match status.success() {
             true => Ok(()),
-            false => Err(format!("order-service does not end well on SIGTERM: {status}")),
+            false => Err(format!("order-service fails after SIGTERM: {status}")),
         }
     }
 }
