@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: an order service in several processes sells more than it has; under the lock it does not, even if one of its
-//! processes is paused or killed in the middle of a sale.
+//! `cargo xtask demo`: an order service in several processes sells more than it has. Under the lock it does not, even if one of
+//! its processes is paused or killed in the middle of a sale.
 
 use std::any::Any;
 use std::env;
@@ -77,8 +77,9 @@ pub(crate) fn demo(built: bool) -> Result<String> {
 /// the server, which ends when dropped.
 fn etcd(embedded: &Path) -> Result<(String, Box<dyn Any>)> {
     let is_chosen = env::var_os("ETCD_BIN").is_some();
-    let path = binary::etcd();
-    if is_chosen || path.is_file() || etcd::in_path("etcd").is_some() {
+    let named = Some(binary::etcd()).filter(|path| path.is_file());
+    let path = named.or_else(|| etcd::in_path("etcd")).unwrap_or_default();
+    if is_chosen || path.is_file() {
         match Setup::default().start() {
             Ok(member) => {
                 // The running server says which version it is.
@@ -86,7 +87,7 @@ fn etcd(embedded: &Path) -> Result<(String, Box<dyn Any>)> {
                 let about: Value = serde_json::from_str(&about).unwrap_or_default();
                 let version = about["etcdserver"].as_str().unwrap_or("unknown");
                 let endpoint = member.endpoint();
-                say::step(format_args!("the demo uses a real etcd {version} at {endpoint}"));
+                say::step(format_args!("the demo uses a real etcd ({version}) at {endpoint}"));
                 say::note(format_args!("{}, without waiting for the disk", path.display()));
                 return Ok((endpoint, Box::new(member)));
             }
@@ -248,8 +249,8 @@ impl LastLamp {
             sale.a.stats().is_ok_and(|(_, begun)| !begun.is_empty())
         })?;
         let what = if sale.locked { "has the lock and begins" } else { "begins" };
-        let a = sale.a.pid();
-        sale.say(format_args!("process A (pid {a}) {what} to sell; the payment takes {PAYMENT:?}"));
+        let (a, payment) = (sale.a.process.pid().as_raw_nonzero(), PAYMENT.as_secs());
+        sale.say(format_args!("process A (pid {a}) {what} to sell; the payment takes {payment} s"));
         until_elapsed(Instant::now(), FAULT)?;
         Ok(sale)
     }
@@ -294,7 +295,7 @@ impl LastLamp {
     /// Sends B a customer, who waits for the lock if there is one, and then buys.
     fn sell_by_b(&self) -> Result<()> {
         let what = if self.locked { " and waits for the lock" } else { "" };
-        let b = self.b.pid();
+        let b = self.b.process.pid().as_raw_nonzero();
         self.say(format_args!("a customer asks process B (pid {b}) for the lamp{what}"));
         let asked = Instant::now();
         let answer = http::post(self.b.address, PURCHASE)?;
@@ -334,8 +335,7 @@ fn until_elapsed(since: Instant, time: Duration) -> Result<()> {
 fn check_book(title: &str, b: Service, expected: u64) -> Result<()> {
     let (left, sold) = b.stock(ARTICLE)?;
     b.stop()?;
-    let plural = if sold == 1 { "" } else { "s" };
-    println!("           1 lamp, {sold} sale{plural} in the book");
+    println!("           sales in the book: {sold}; lamps in stock at the start: 1");
     match (sold, left) == (expected, 0) {
         true => Ok(()),
         false => Err(format!("{title}: {sold} sales and {left} left, not {expected} and none")),

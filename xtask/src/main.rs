@@ -33,9 +33,8 @@ pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
 const HELP: &str = "\
 Brings what this machine lacks into target/tools, then runs tests, demo, examples, simulator and benchmarks.
 
-cargo xtask demo               three processes sell more than is in stock without the lock, and not with it; then one is paused, and one
-                               killed, while it sells. Runs on an etcd that is here (ETCD_BIN, target/tools, PATH), else on the
-                               embedded one
+cargo xtask demo               three processes oversell a stock without the lock, and not with it; then one is paused and one killed
+                               during a sale. Runs on an etcd that is here (ETCD_BIN, target/tools, PATH), else on the embedded one
                                --built           takes the programs that `cargo xtask test` has built
 cargo xtask test [ARGS…]       all tests on etcd 3.7, the promises on an embedded one, and what depends on the server on
                                3.4, 3.5 and 3.6. ARGS go to `cargo test`: `cargo xtask test fifo`

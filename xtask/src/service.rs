@@ -1,7 +1,6 @@
 //! Order service of the demo: its processes, and its HTTP interface.
 
 use std::net::SocketAddr;
-use std::num::NonZero;
 use std::path::Path;
 use std::time::Duration;
 
@@ -47,14 +46,10 @@ impl Service {
             .env("ORDER_SERVICE_LISTEN", "127.0.0.1:0")
             .env("ORDER_SERVICE_UNLOCKED", if locked { "0" } else { "1" })
             .env("ORDER_SERVICE_PAYMENT_MS", payment.as_millis().to_string())
-            .env("RUST_LOG", "warn");
+            .env("RUST_LOG", "error,etcd_locked::engine=warn"); // lost locks, but no warnings about the version of etcd
         let (process, address, printed) = Process::listening("order-service", &mut command)?;
         let odd = |_| format!("order-service listens on an odd address: {address}");
         Ok(Self { process, address: address.parse().map_err(odd)?, _stdout: printed })
-    }
-
-    pub(crate) fn pid(&self) -> NonZero<i32> {
-        self.process.pid().as_raw_nonzero()
     }
 
     /// Returns how many locks it has taken, and how long each purchase waited before its body began.
