@@ -181,7 +181,7 @@ fn round(settings: Settings<'_>) -> Result<Round> {
     services[0].restock(ARTICLE, PIECES)?;
     let addresses: Vec<_> = services.iter().map(|service| service.address).collect();
     let bought = buy(&addresses).map_err(|odd| format!("{title}: {odd}"))?;
-    // The book decides what was sold. What the customers were told must agree with it.
+    // The book decides what was sold. The responses to the customers must agree with it.
     let (left, sold) = services[0].stock(ARTICLE)?;
     if sold != bought {
         return Err(format!("{title}: {bought} customers have a receipt, but the book has {sold}"));
