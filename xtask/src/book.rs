@@ -1,23 +1,21 @@
-//! `cargo xtask book`: builds the book of `book/` with mdBook and checks its links. Its examples are doc tests of `tests`.
+//! `cargo xtask book`: builds the book of `book/` with mdBook and the API docs, and checks the links of both and of the Markdown files.
+//! The book's examples are doc tests of `tests`.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::process::run;
+use crate::links::Links;
+use crate::package::PACKAGES;
+use crate::process::{output, run};
 use crate::{Result, say, workspace};
 
-/// Version of mdBook, which cargo installs below `target/tools`.
+/// Version of mdBook. Cargo installs it below `target/tools`.
 const MDBOOK: &str = "0.5.4";
 
-/// Plots that the pages show as `images/<name>`, and where they are.
+/// Plots that the pages show as `images/<name>`, and their files.
 const IMAGES: &[(&str, &str)] =
     &[("tasks.svg", "benches/plots/tasks.svg"), ("processes.svg", "benches/plots/processes.svg")];
-
-/// Addresses that stand for files here: of the repository, and of the API docs that cargo builds.
-const REPOSITORY: &str = "https://github.com/etcd-locked/etcd-locked/blob/main/";
-const API: &str = "https://docs.rs/etcd-locked/latest/etcd_locked/";
 
 pub(crate) fn book() -> Result<String> {
     let root = workspace::root();
@@ -31,16 +29,32 @@ pub(crate) fn book() -> Result<String> {
         workspace::copy(root.join(plot), html.join("images").join(name))?;
     }
 
-    say::step("their links");
+    say::step("the API docs");
     // With the arguments of `.ci/run`, so that nothing is documented twice.
     let mut docs = workspace::cargo();
     docs.args(["doc", "--workspace", "--no-deps", "--all-features"])
         .env("RUSTDOCFLAGS", "-D warnings");
     run("cargo doc", &mut docs)?;
-    let (links, broken) = check(&html)?;
-    if !broken.is_empty() {
-        return Err(format!("links that lead nowhere:\n{}", broken.join("\n")));
+
+    say::step("links");
+    let mut links = Links::default();
+    for page in pages(&html)? {
+        links.check(&page, Some(&html))?;
     }
+    let docs = workspace::target().join("doc");
+    for package in PACKAGES {
+        let library = docs.join(package.replace('-', "_"));
+        for page in if library.is_dir() { pages(&library)? } else { Vec::new() } {
+            links.check(&page, Some(&docs))?;
+        }
+    }
+    let files = output(Command::new("git").args(["ls-files", "*.md"]).current_dir(&root))?;
+    // mdBook and rustdoc turn the pages in these folders into HTML, whose links are checked above.
+    let rendered = |file: &&str| file.starts_with("book/src/") || file.starts_with("runtime/docs/");
+    for file in files.lines().filter(|file| !rendered(file)) {
+        links.check(&root.join(file), Some(&root))?;
+    }
+    let links = links.finish()?;
     Ok(format!("book: ok — {links} links; open {}", html.join("index.html").display()))
 }
 
@@ -62,40 +76,6 @@ fn mdbook() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Checks every link of the pages below a folder; returns how many there are, and those that lead nowhere.
-fn check(html: &Path) -> Result<(usize, Vec<String>)> {
-    let api = workspace::target().join("doc/etcd_locked");
-    let (mut links, mut broken) = (0, Vec::new());
-    for page in pages(html)? {
-        let text = workspace::read(&page)?;
-        let mut seen = BTreeSet::new();
-        for link in linked(&text).filter(|link| seen.insert(*link)) {
-            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target = if let Some(file) = path.strip_prefix(REPOSITORY) {
-                workspace::root().join(file)
-            } else if let Some(file) = path.strip_prefix(API) {
-                api.join(file)
-            } else if path.contains(':') {
-                continue; // elsewhere in the world
-            } else if path.is_empty() {
-                page.clone()
-            } else {
-                page.parent().unwrap_or(html).join(path)
-            };
-            links += 1;
-            let found = target.exists()
-                && (anchor.is_empty()
-                    || target.extension().is_none_or(|it| it != "html")
-                    || workspace::read(&target)?.contains(&format!("id=\"{anchor}\"")));
-            if !found {
-                let page = page.strip_prefix(html).unwrap_or(&page);
-                broken.push(format!("  {}: {link}", page.display()));
-            }
-        }
-    }
-    Ok((links, broken))
-}
-
 /// Lists the pages below a folder, without mdBook's own.
 fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut pages = Vec::new();
@@ -111,35 +91,4 @@ fn pages(folder: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(pages)
-}
-
-/// Finds what a page links to and shows.
-fn linked(html: &str) -> impl Iterator<Item = &str> {
-    ["href=\"", "src=\""].into_iter().flat_map(|attribute| {
-        let values = html.split(attribute).skip(1);
-        values.filter_map(|rest| rest.split_once('"').map(|(value, _)| value))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn link_that_leads_nowhere_is_found() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let page = |name, text: &str| fs::write(folder.path().join(name), text).expect("a page");
-        page(
-            "a.html",
-            r##"<a href="b.html#there">, <a href="b.html#no">, <img src="no.svg">, <a href="#no">"##,
-        );
-        page(
-            "b.html",
-            r##"<h1 id="there"><a href="a.html"></h1><a href="https://example.org/no">"##,
-        );
-        let (links, mut broken) = check(folder.path()).expect("pages");
-        broken.sort();
-        assert_eq!(links, 5);
-        assert_eq!(broken, ["  a.html: #no", "  a.html: b.html#no", "  a.html: no.svg"]);
-    }
 }

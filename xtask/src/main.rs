@@ -9,6 +9,7 @@ mod demo;
 mod etcd;
 mod examples;
 mod go;
+mod links;
 mod options;
 mod outside;
 mod package;
@@ -54,10 +55,11 @@ cargo xtask chaos [ARGS…]      a minute of faults on a cluster of three; a che
 cargo xtask bench [ARGS…]      every row of performance, ours and the peers; writes benches/RESULTS.md and plots. ARGS go
                                to the runner: `--row B4`, `--quick`, `--peers go,plain`; `--help` has them all
                                --etcd ETCD       that etcd
-cargo xtask book               the book and the API docs, and their links
+cargo xtask book               builds the book and the API docs; checks their links, and those of all Markdown files
 cargo xtask api                the public API, compared with runtime/API.txt. Needs the nightly toolchain
                                --write           accepts changes: writes runtime/API.txt
-cargo xtask package            packs what is published, and builds a crate and the command line from it
+cargo xtask package            packs what is published, checks the links of its READMEs, and builds a crate and the command
+                               line from it
 cargo xtask etcd [ETCD]        finds or brings etcd, and prints the variable that tests read, as a shell assignment
 cargo xtask protoc ARGS…       the protoc that a crate carries; `xtask/protoc` prefers the machine's
 

@@ -1,14 +1,16 @@
-//! `cargo xtask package`: packs what is published, and builds a crate outside the repository and the command line from the packed form.
+//! `cargo xtask package`: packs what is published, checks its READMEs and licences, and builds a crate outside the repository and the
+//! command line from the packed form.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::links::Links;
 use crate::process::{output, run};
 use crate::{Result, say, workspace};
 
-/// What is published, in the order in which it must be.
-const PACKAGES: &[&str] = &[
+/// Published packages, in the order of publication: each after those it depends on.
+pub(crate) const PACKAGES: &[&str] = &[
     "etcd-locked-core",
     "etcd-locked-macros",
     "etcd-locked-embedded",
@@ -39,7 +41,7 @@ pub(crate) fn package() -> Result<String> {
     let io = workspace::failed_at(&home);
 
     say::step("packing");
-    // What was packed as an older version would be unpacked too.
+    // Remove archives of older versions, which would be unpacked too.
     let packed = home.join("package");
     if packed.is_dir() {
         fs::remove_dir_all(&packed).map_err(io)?;
@@ -65,6 +67,15 @@ pub(crate) fn package() -> Result<String> {
     }
     let unpacked = workspace::entries(&crates)?;
 
+    say::step("READMEs and licences");
+    let mut links = Links::default();
+    for package in &unpacked {
+        workspace::read(package.join("LICENSE-APACHE"))?;
+        workspace::read(package.join("LICENSE-MIT"))?;
+        links.check(&package.join("README.md"), None)?;
+    }
+    let links = links.finish()?;
+
     say::step("a user's crate");
     let user = home.join("user");
     workspace::write(user.join("Cargo.toml"), USER)?;
@@ -75,15 +86,16 @@ pub(crate) fn package() -> Result<String> {
     say::step("the command line");
     let cli = unpacked.iter().find(|it| name(it) == "etcd-locked-cli");
     let cli = cli.ok_or("the command line was not packed")?;
-    // Or cargo takes it for a package of this workspace, below which it lies.
+    // Its folder is below this workspace, and cargo would take it for a member.
     let manifest = cli.join("Cargo.toml");
     let own = workspace::read(&manifest)? + "\n[workspace]\n";
     workspace::write(&manifest, own)?;
     build(cli, &unpacked, &home)?;
-    Ok(format!("package: ok — {} packages, built from {}", PACKAGES.len(), crates.display()))
+    let packages = PACKAGES.len();
+    Ok(format!("package: ok — {packages} packages, {links} links; built from {}", crates.display()))
 }
 
-/// Builds a crate against the unpacked packages, in the place of those of the registry.
+/// Builds a crate against the unpacked packages instead of those of the registry.
 fn build(folder: &Path, unpacked: &[PathBuf], target: &Path) -> Result<()> {
     let mut cargo = workspace::cargo();
     cargo
