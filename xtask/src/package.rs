@@ -31,7 +31,7 @@ name = "user"
 path = "main.rs"
 
 [dependencies]
-etcd-locked = { version = "*", features = ["axum", "tls"] }
+etcd-locked = { version = "*", features = ["axum", "embedded", "tls"] }
 axum = { version = "0.8", default-features = false, features = ["http1", "json", "tokio"] }
 tokio = { version = "1", default-features = false, features = ["macros", "rt-multi-thread", "time"] }
 "#;
@@ -82,6 +82,8 @@ pub(crate) fn package() -> Result<String> {
     let program = workspace::root().join("tests/outside/main.rs");
     workspace::copy(program, user.join("main.rs"))?;
     build(&user, &unpacked, &home)?;
+    let mut program = Command::new(home.join("debug/user"));
+    output(program.env("ETCD_LOCKED_ENDPOINTS", "embedded"))?;
 
     say::step("the command line");
     let cli = unpacked.iter().find(|it| name(it) == "etcd-locked-cli");
