@@ -1,7 +1,12 @@
-//! Examples of the book and of the README, compiled and run. Blocks with `test_harness` are compiled as tests, and their tests run.
+//! Examples of the book and of the READMEs, compiled and run. Blocks with `test_harness` are compiled as tests, and their tests run.
 
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+#[doc = include_str!("../../embedded/README.md")]
+#[doc = include_str!("../../macros/README.md")]
+#[doc = include_str!("../../runtime/README.md")]
+struct ReadmesOfPackages;
 
 #[doc = include_str!("../../book/src/introduction.md")]
 struct Introduction;

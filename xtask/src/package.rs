@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use etcd_locked_devkit::binary::without_settings;
+
 use crate::links::Links;
 use crate::process::{output, run};
 use crate::{Result, say, workspace};
@@ -82,7 +84,7 @@ pub(crate) fn package() -> Result<String> {
     let program = workspace::root().join("tests/outside/main.rs");
     workspace::copy(program, user.join("main.rs"))?;
     build(&user, &unpacked, &home)?;
-    let mut program = Command::new(home.join("debug/user"));
+    let mut program = without_settings(&home.join("debug/user"), "ETCD");
     output(program.env("ETCD_LOCKED_ENDPOINTS", "embedded"))?;
 
     say::step("the command line");
