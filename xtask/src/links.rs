@@ -26,19 +26,25 @@ impl Links {
         let html = is_html(page);
         for link in if html { in_html(&text) } else { in_markdown(&text) } {
             let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let relative = !path.contains(':');
+            // Words are Rust paths in the docs of other crates, some of which are broken. Scripts replace `${…}`.
+            let word = !path.is_empty() && !path.contains(['.', '/']);
+            if html && relative && (word || path.contains('$')) {
+                continue;
+            }
             let target = match path {
                 "" => page.to_owned(),
-                // A word is the path of a Rust item, which rustdoc checks. Some in the docs of other crates are broken.
-                _ if html && !path.contains([':', '.', '/']) => continue,
-                _ if !path.contains(':') => page.with_file_name(path),
+                _ if relative => page.with_file_name(path),
                 _ => match local(path) {
                     Some(target) => target,
                     None => continue, // elsewhere on the web
                 },
             };
-            let allowed = path.is_empty()
-                || path.contains(':')
-                || home.is_some_and(|home| is_below(home, &target));
+            // rustdoc itself links lines of source, `#7-9`, and items, `#method.lock`, of which some are hidden.
+            let generated = anchor.contains('.') || anchor.starts_with(|it: char| it.is_numeric());
+            let anchor = if html && relative && generated { "" } else { anchor };
+            let allowed =
+                !relative || path.is_empty() || home.is_some_and(|it| is_below(it, &target));
             self.checked += 1;
             if !(allowed && self.exists(&target, anchor)?) {
                 self.broken.push(format!("  {}: {link}", page.display()));

@@ -169,7 +169,7 @@ macro_rules! layer {
 /// ```
 ///
 /// **Read in the transaction what you write from.** What was read before may be older than a commit of the last holder. The book's page
-/// [Fencing](https://github.com/etcd-locked/etcd-locked/blob/main/book/src/fencing.md#sqlx) has what to know of each database, and of PgBouncer.
+/// [Fencing](https://github.com/etcd-locked/etcd-locked/blob/main/book/src/fencing.md#fenced-transactions) has what to know of each database, and of PgBouncer.
 ///
 /// A transaction of a pool is begun in a task on the caller's tokio runtime, because a body may be dropped at any await, and sqlx leaves a
 /// transaction open whose `begin` is dropped ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)). Without a runtime:
