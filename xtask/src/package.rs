@@ -63,8 +63,9 @@ pub(crate) fn package() -> Result<String> {
     fs::create_dir_all(&crates).map_err(io)?;
     for archive in workspace::entries(&packed)? {
         if archive.extension().is_some_and(|it| it == "crate") {
+            // `-m`: archives contain no real times, by which cargo would find nothing to build.
             let mut tar = Command::new("tar");
-            output(tar.arg("-xzf").arg(&archive).arg("-C").arg(&crates))?;
+            output(tar.arg("-xmzf").arg(&archive).arg("-C").arg(&crates))?;
         }
     }
     let unpacked = workspace::entries(&crates)?;
