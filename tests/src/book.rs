@@ -20,9 +20,6 @@ struct Names;
 #[doc = include_str!("../../book/src/options.md")]
 struct Options;
 
-#[doc = include_str!("../../book/src/messages.md")]
-struct Messages;
-
 #[doc = include_str!("../../book/src/timeouts.md")]
 struct Timeouts;
 
