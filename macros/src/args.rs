@@ -1,7 +1,7 @@
 //! Arguments of the attribute: `("orders/<id>", wait = "5s")` → lock names and options, each value checked.
 //!
-//! Reading goes on after a mistake, so that one compilation shows them all. `bind` resolves the names, as it knows the
-//! function's arguments.
+//! Parsing continues after a mistake, so that one compilation shows them all. `bind` resolves the names, because it knows
+//! the function's arguments.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens as _;
@@ -17,14 +17,14 @@ use crate::options::{
 
 #[derive(Default)]
 pub(crate) struct Args {
-    /// In the order they were written.
+    /// Names in the order they were written.
     pub(crate) names: Vec<Name>,
-    /// True if a name could not be read; the mistake is reported.
+    /// True if a name could not be parsed; that mistake is reported.
     pub(crate) unreadable: bool,
     pub(crate) options: Options,
-    /// Options in the order they were written: word, and all its tokens.
+    /// Options in the order they were written, each its word and all its tokens.
     pub(crate) given: Vec<(String, TokenStream)>,
-    /// True if the names are those of the method's `impl` block.
+    /// True if the names come from the method's `impl` block.
     pub(crate) inherited: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Name {
 #[derive(Clone)]
 pub(crate) enum NameKind {
     Template(LitStr),
-    /// Any expression that implements `LockName`; rustc checks that.
+    /// Expression that implements `LockName`; rustc checks that.
     Expression(Expr),
 }
 
@@ -50,7 +50,7 @@ impl Args {
         reader.args
     }
 
-    /// Reads the arguments of a method over those of its `impl` block, which are its defaults and without mistake.
+    /// Parses the arguments of a method. Those of its `impl` block are the defaults, and have no mistakes.
     pub(crate) fn parse_over(
         defaults: &Args,
         tokens: TokenStream,
@@ -72,7 +72,7 @@ impl Args {
             if alone.contains(&message) {
                 return mistake;
             }
-            let message = format!("{message} (the other one stands at the `impl`)");
+            let message = format!("{message} (the other one is at the `impl`)");
             Error::new(mistake.span(), message)
         }));
         let mut args = reader.args;
@@ -89,14 +89,14 @@ impl Args {
         options.map(|(_, tokens)| tokens.to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns the names that are one word, each an expression or a mistake.
+    /// Returns the names that are a single word, each an expression or a mistake.
     pub(crate) fn words(&self) -> impl Iterator<Item = &Ident> {
         self.names.iter().filter_map(|name| name.kind.word())
     }
 }
 
 impl NameKind {
-    /// Returns the word of an expression that is one word.
+    /// Returns the word if the name is an expression of a single word.
     pub(crate) fn word(&self) -> Option<&Ident> {
         match self {
             NameKind::Expression(Expr::Path(path)) if path.attrs.is_empty() => {
@@ -113,7 +113,7 @@ impl NameKind {
         }
     }
 
-    /// Returns what an error calls it.
+    /// Returns the text by which an error refers to this name.
     pub(crate) fn shown(&self) -> String {
         match self {
             NameKind::Template(text) => format!("`{}`", text.token()),
@@ -233,8 +233,8 @@ fn is_flag_alone(input: ParseStream<'_>) -> bool {
     alone && word.is_ok_and(|word| is_flag(&word.to_string()))
 }
 
-/// Returns the word if it can only be meant as an option: `wait("5s")`, `wait: "5s"`. An option's bare word may be the
-/// name of an argument; `bind` decides that.
+/// Returns the word if it can only be meant as an option: `wait("5s")`, `wait: "5s"`. An option's word without a value may
+/// be the name of an argument; `bind` decides that.
 fn misplaced_option(input: ParseStream<'_>) -> Option<Ident> {
     let ahead = input.fork();
     let word = ahead.call(Ident::parse_any).ok()?;

@@ -1,5 +1,5 @@
-//! Binding: placeholders → bindings of the annotated function. Whatever is refused of a function is refused here or before,
-//! so `expand` cannot fail.
+//! Binding: placeholders → bindings of the annotated function. Every mistake is refused here or earlier, so `expand` cannot
+//! fail.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::shape::{self, Shape};
 use crate::template::{Placeholder, Template};
 use crate::typo::nearest;
 
-/// Limit of names in one call. All of them go in one transaction, two operations each; etcd's default limit is 128.
+/// Limit of names in one call. One transaction carries all of them, with two operations each; etcd's default limit is 128.
 const MOST_NAMES: usize = 32;
 
 /// Input of `expand`, without anything that could still be refused.
@@ -29,7 +29,7 @@ pub(crate) struct Bound {
     /// At least one, in the order they were written.
     pub(crate) names: Vec<Name>,
     pub(crate) options: Options,
-    /// The options as they are shown in a list of lock sites.
+    /// Options as a list of lock sites shows them.
     pub(crate) written: String,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Value {
     pub(crate) fields: Vec<Member>,
 }
 
-/// Binds the names to the function. `mistakes` are those found while parsing; a function that did not parse is `None`.
+/// Binds the names to the function. `mistakes` were found while parsing; `function` is `None` if it did not parse.
 pub(crate) fn bind(
     args: Args,
     function: Option<Function>,
@@ -70,14 +70,14 @@ pub(crate) fn bind(
             Ok(Bound { function, shape, names, options: args.options, written })
         }
         (Some(error), ..) => Err(error),
-        // Each `None` above came with a mistake; if that is ever untrue, say so instead of panicking.
+        // Each `None` above came with a mistake. If that is ever untrue, report it instead of panicking.
         (None, ..) => {
             Err(Error::new(Span::call_site(), "`#[etcd_locked]` found no function to lock"))
         }
     }
 }
 
-/// Finds the block to lock, or reports why there is none. Reports one mistake at most, as the others follow from it.
+/// Finds the block to lock, or reports why there is none. Reports at most one mistake, because the others follow from it.
 fn shape(function: &Function, mistakes: &mut Vec<Error>) -> Option<Shape> {
     let sig = &function.sig;
     let refusal = if let Some(keyword) = &sig.constness {
@@ -150,7 +150,7 @@ pub(crate) fn names(
         templates.push(text.value());
         let before = mistakes.len();
         let values = values(text, bindings.as_ref(), mistakes);
-        // What the template itself has wrong is reported at the `impl`, what a method lacks at that method.
+        // A mistake in the template is reported at the `impl`; an argument or field that a method lacks, at that method.
         if args.inherited
             && let Some(function) = function
             && let Some(mistake) = mistakes.get(before).map(Error::to_string)
@@ -193,7 +193,7 @@ pub(crate) fn is_argument(sig: &Signature, word: &Ident) -> bool {
     Bindings::of(sig).has(word)
 }
 
-/// Refuses a `proof` that has not one variable for each name.
+/// Refuses a `proof` that does not have one variable for each name.
 fn miscounted(args: &Args) -> Option<Error> {
     let proof = args.options.proof.as_ref()?;
     let (locks, variables) = (args.names.len(), proof.variables.len());
@@ -205,7 +205,7 @@ fn miscounted(args: &Args) -> Option<Error> {
         count => format!("{count} locks"),
     };
     let message = format!(
-        "this call takes {}, and `proof` names {}; write one variable for each, `_` for one you do not need",
+        "this call takes {}, but `proof` names {}; write one variable for each lock, `_` for one you do not need",
         many(locks),
         many(variables)
     );
@@ -232,9 +232,9 @@ fn values(name: &LitStr, bindings: Option<&Bindings<'_>>, mistakes: &mut Vec<Err
     values
 }
 
-/// Returns the span of a part of the literal, or of the whole literal where the part cannot be located.
+/// Returns the span of a part of the literal, or of the whole literal if the part cannot be located.
 ///
-/// Stable compilers cannot locate it, nor can it be located in a literal with escapes. So messages name the part.
+/// Stable compilers cannot locate parts, and no compiler can in a literal with escapes. So messages name the part.
 pub(crate) fn span_of(name: &LitStr, text: &str, range: Range<usize>) -> Span {
     let token = name.token();
     let verbatim =
@@ -272,7 +272,7 @@ impl<'a> Bindings<'a> {
         span: Span,
     ) -> std::result::Result<Value, String> {
         let mut head = self.resolve(placeholder)?;
-        // Resolves as the user's own binding, but points at the template.
+        // The identifier resolves to the user's own binding, but its errors point at the template.
         head.set_span(head.span().located_at(span));
         let span = Span::mixed_site().located_at(span);
         let member = |field: &&str| match field.parse() {
@@ -282,7 +282,7 @@ impl<'a> Bindings<'a> {
                     name.set_span(span);
                     Ok(Member::Named(name))
                 }
-                Err(_) => Err(format!("`{field}` is no field name rustc knows")),
+                Err(_) => Err(format!("`{field}` is not a valid field name")),
             },
         };
         let fields =

@@ -1,6 +1,6 @@
-//! Annotated `impl` block: each method is expanded as if the attribute stood on it, with the block's names and options.
+//! Annotated `impl` block: each method is expanded as if it had the attribute itself, with the block's names and options.
 //!
-//! No body is parsed, so a method that is half typed costs its own lock only.
+//! No body is parsed, so a half-typed method loses only its own lock.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens as _, quote};
@@ -26,17 +26,17 @@ pub(crate) struct Block {
 /// Item of a block.
 enum Item {
     Method(Box<Function>),
-    /// Call of a macro. The methods that it writes are not seen here.
+    /// Macro call. The methods that the macro writes are not visible here.
     Macro(ImplItemMacro),
-    /// What takes no lock: an inner attribute, a constant or a type; or a method that cannot be read.
+    /// Item that takes no lock: an inner attribute, a constant, a type, or a method that cannot be parsed.
     Other(TokenStream),
 }
 
-/// What a method is written as.
+/// Method in the form in which it is written out.
 enum Written {
     Unlocked(Function),
     Locked(TokenStream),
-    /// Neither the method's own attribute nor the block's names a lock.
+    /// Method without a lock name: neither its own attribute nor the block's has one.
     Nameless(Function),
 }
 
@@ -47,7 +47,7 @@ impl Block {
         if let [TokenTree::Group(whole)] = &tokens[..]
             && whole.delimiter() == Delimiter::None
         {
-            return Self::of(&whole.stream()); // a `macro_rules!` hands on `$it:item` like this
+            return Self::of(&whole.stream()); // a `macro_rules!` passes `$it:item` like this
         }
         let mut words = tokens.iter().filter_map(word);
         let keyword = words.find(|word| *word != "unsafe" && *word != "default")?;
@@ -62,7 +62,7 @@ impl Block {
         })
     }
 
-    /// Expands the block; mistakes follow it, and what they are about stays as it was.
+    /// Expands the block. Errors follow it, and an item with a mistake stays as it was.
     pub(crate) fn expand(self, args: TokenStream) -> TokenStream {
         let mut mistakes = Vec::new();
         let defaults = Args::parse(args, &mut mistakes);
@@ -78,7 +78,7 @@ impl Block {
         let mut inside = TokenStream::new();
         let mut errors: TokenStream = mistakes.iter().map(Error::to_compile_error).collect();
         let (mut locked, mut nameless) = (false, false);
-        // Everything can be read, if only as `Item::Other`.
+        // Every item can be parsed, at worst as `Item::Other`.
         for item in items.parse2(self.body.stream()).unwrap_or_default() {
             match item {
                 Item::Other(item) => inside.extend(item),
@@ -119,7 +119,7 @@ impl Block {
             let message = r#"missing lock name; begin with one, such as `#[etcd_locked("accounts/<self.id>")]`"#;
             errors.extend(Error::new(Span::call_site(), message).into_compile_error());
         } else if judged && !locked && errors.is_empty() {
-            let message = "no method of this `impl` takes the lock, as none is an `async fn` with a `self`; remove `#[etcd_locked]`";
+            let message = "no method of this `impl` takes the lock, because none is an `async fn` with `self`; remove `#[etcd_locked]`";
             errors.extend(Error::new(self.keyword.span(), message).into_compile_error());
         }
         let mut body = Group::new(Delimiter::Brace, inside);
@@ -128,7 +128,7 @@ impl Block {
     }
 }
 
-/// Expands a method, from which the attributes of this macro were taken.
+/// Expands a method whose attributes of this macro, `ours`, have been removed.
 fn written(method: Function, ours: &[Attribute], defaults: &Args) -> Result<Written> {
     let sig = &method.sig;
     let own = match ours {
@@ -141,7 +141,7 @@ fn written(method: Function, ours: &[Attribute], defaults: &Args) -> Result<Writ
         Some(own) if says_unlocked(own, sig)? => return Ok(Written::Unlocked(method)),
         None if sig.asyncness.is_none() && shape::returned_future(&sig.output).is_none() => {
             let message = format!(
-                "`{}` is no `async fn`, so it cannot take the lock of its `impl`; \
+                "`{}` is not an `async fn`, so it cannot take the lock of its `impl`; \
                  write `async`, or `#[etcd_locked({UNLOCKED})]` above it if it needs no lock",
                 sig.ident
             );
@@ -158,8 +158,8 @@ fn written(method: Function, ours: &[Attribute], defaults: &Args) -> Result<Writ
     Ok(Written::Locked(expand(&bound)))
 }
 
-/// Leaves a method that cannot be read to rustc, which says why. If rustc can read it, in a newer Rust say, its lock would be
-/// forgotten in silence; so its body does not compile.
+/// Leaves a method that cannot be parsed to rustc, which reports why. If rustc can parse it, for example a newer one, the method
+/// would silently run without its lock. So an error is added to its body.
 fn half_typed(mut item: Vec<TokenTree>) -> TokenStream {
     let name = item.windows(2).find_map(|pair| match pair {
         [TokenTree::Ident(word), TokenTree::Ident(name)] if word == "fn" => Some(name.span()),
@@ -178,19 +178,19 @@ fn half_typed(mut item: Vec<TokenTree>) -> TokenStream {
     item.into_iter().collect()
 }
 
-/// Returns what stands in the parentheses of the attribute.
+/// Returns the tokens in the parentheses of the attribute.
 fn arguments(attribute: &Attribute) -> Result<TokenStream> {
     match &attribute.meta {
         Meta::Path(_) => Ok(TokenStream::new()),
         Meta::List(list) => Ok(list.tokens.clone()),
         Meta::NameValue(value) => Err(Error::new_spanned(
             &value.path,
-            "arguments stand in parentheses, such as `#[etcd_locked(shared)]`",
+            "write the arguments in parentheses, such as `#[etcd_locked(shared)]`",
         )),
     }
 }
 
-/// Returns true if a method's arguments are `unlocked`. Refuses that word together with others, or misspelt.
+/// Returns true if the only argument of a method is `unlocked`. Refuses that word with other arguments, or misspelt.
 fn says_unlocked(arguments: &TokenStream, sig: &Signature) -> Result<bool> {
     let args = Args::parse(arguments.clone(), &mut Vec::new());
     let alone = args.names.len() + args.given.len() == 1;
@@ -198,7 +198,7 @@ fn says_unlocked(arguments: &TokenStream, sig: &Signature) -> Result<bool> {
         let message = match word.to_string() {
             text if text == UNLOCKED && alone => return Ok(true),
             text if text == UNLOCKED => {
-                format!("`{text}` stands alone; remove it, or what stands beside it")
+                format!("`{text}` cannot be combined with other arguments; remove it or them")
             }
             text if alone
                 && !bind::is_argument(sig, word)
@@ -213,14 +213,14 @@ fn says_unlocked(arguments: &TokenStream, sig: &Signature) -> Result<bool> {
     Ok(false)
 }
 
-/// Refuses `unlocked` where it is no method of an annotated block.
+/// Refuses `unlocked` anywhere but on a method of an annotated block.
 pub(crate) fn misplaced_unlocked(args: &Args) -> Option<Error> {
     let word = args.words().find(|word| *word == UNLOCKED)?;
     let message = "`unlocked` is for methods of an `impl` that has a lock, such as `#[etcd_locked(\"accounts/<self.id>\")]`; remove it here";
     Some(Error::new(word.span(), message))
 }
 
-/// Refuses the call of a macro that does not say `unlocked`.
+/// Refuses a macro call that is not marked `unlocked`.
 fn unseen_methods(call: &ImplItemMacro) -> Option<Error> {
     let mut ours = call.attrs.iter().filter(|attribute| is_ours(attribute)).peekable();
     let says_so = ours.peek().is_some()
@@ -228,12 +228,12 @@ fn unseen_methods(call: &ImplItemMacro) -> Option<Error> {
     let name = &call.mac.path.segments.last()?.ident;
     let message = format!(
         "methods that `{name}!` writes would not take the lock of this `impl`; \
-         move it to an `impl` of its own, or write `#[etcd_locked({UNLOCKED})]` above it"
+         move it to a separate `impl`, or write `#[etcd_locked({UNLOCKED})]` above it"
     );
     (!says_so).then(|| Error::new(name.span(), message))
 }
 
-/// Writes the errors behind the block; those of an item that `#[cfg]` leaves out are left out as well.
+/// Writes the errors behind the block. If `#[cfg]` leaves out an item, it leaves out the item's errors too.
 fn reported(attributes: &[Attribute], mistakes: Error) -> TokenStream {
     let cfgs: Vec<_> = attributes.iter().filter(|it| it.path().is_ident("cfg")).collect();
     let errors = mistakes.into_iter().map(Error::into_compile_error);
@@ -246,7 +246,7 @@ fn outer_attributes(item: TokenStream) -> (Vec<Attribute>, TokenStream) {
     split.parse2(item.clone()).unwrap_or_else(|_half_typed| (Vec::new(), item))
 }
 
-/// Reads the items inside a block.
+/// Parses the items inside a block.
 fn items(input: ParseStream<'_>) -> Result<Vec<Item>> {
     let mut items = Vec::new();
     let ahead = input.fork();
@@ -260,7 +260,7 @@ fn items(input: ParseStream<'_>) -> Result<Vec<Item>> {
     Ok(items)
 }
 
-/// Reads an item. What cannot be read goes to its `;` or braces.
+/// Parses an item. One that cannot be parsed is taken as tokens, up to its `;` or braces.
 fn item(input: ParseStream<'_>) -> Result<Item> {
     let ahead = input.fork();
     if let Ok(method) = ahead.call(Function::parse_tokens) {

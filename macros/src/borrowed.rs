@@ -1,4 +1,4 @@
-//! Borrowed arguments, which `detach` refuses: a body in a task of its own may outlive what they point to.
+//! Borrowed arguments, which `detach` refuses: a body in a separate task may outlive what they point to.
 
 use quote::ToTokens as _;
 use syn::visit::{self, Visit};
@@ -27,7 +27,7 @@ pub(crate) fn refusal(sig: &Signature) -> Option<Error> {
         write.push(format!("{} by value, or in an `Arc`", listed(&others)));
     }
     let message = format!(
-        "`detach` runs the body in a task of its own, which may outlive what this borrows; take {}",
+        "`detach` runs the body in a separate task, which may outlive what this borrows; take {}",
         write.join(", and ")
     );
     Some(Error::new_spanned(first, message))

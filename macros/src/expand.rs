@@ -45,10 +45,10 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 /// }
 /// ```
 ///
-/// `__type`, a `PhantomData` of the body, lives across the await. So rustc meets the body there first when it proves that the future is
-/// `Send`, and less deep than in `__call`: functions can be nested more deeply before its recursion limit stops it.
+/// `__type`, a `PhantomData` of the body, lives across the await. When rustc proves that the future is `Send`, it meets the body there
+/// first, at a smaller depth than in `__call`. So functions can be nested more deeply before rustc reaches its recursion limit.
 ///
-/// With `proof = order` the names are values, of which the proof is made in the body, where the call's locks are at hand:
+/// With `proof = order` the names are values. The proof is made from them in the body, where the call's locks are available:
 ///
 /// ```text
 ///     let __lock = ::etcd_locked::__private::lock(&[], ..);
@@ -60,7 +60,7 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 ///     }
 /// ```
 ///
-/// Each name takes the lock by value, and gives it back with the proof: a lock that was borrowed would stay in the future.
+/// Each name takes the lock by value, and returns it with the proof: a borrowed lock would stay in the future.
 ///
 /// An option that is an expression, such as `permits = config.limit`, is evaluated after the names:
 ///
@@ -69,16 +69,16 @@ use crate::value::{Given, OnHeld, OnLost, Release, Wait};
 ///         ::etcd_locked::__private::lock(&__names, ..).permits(__permits)
 /// ```
 ///
-/// The names have a block of their own, or with `proof` a statement each: their `&dyn LockKey` must be gone before the await, else
-/// the future is not `Send`. With `detach` the call is `detach(__lock, async move { .. }).await`. A function that returns one `async move`
-/// block instead has all of this in that block, except the registration.
+/// The names are in a separate block, or with `proof` in one statement each: their `&dyn LockKey` must be dropped before the await,
+/// or the future is not `Send`. With `detach` the call is `detach(__lock, async move { .. }).await`. If the function returns one
+/// `async move` block instead, all of this goes into that block, except the registration.
 pub(crate) fn expand(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let (lock, conversion) = (lock(bound), conversion(bound));
     let body = body(bound, &lock);
     let private = private(&bound.options, here);
     let result = if bound.options.detach {
-        // By value: the body goes to another task, and takes no room in this future.
+        // By value: the body moves to another task, and does not enlarge this future.
         quote_spanned!(here=> let __result = #private::detach(__lock, async move #body).await;)
     } else {
         quote_spanned! {here=>
@@ -103,7 +103,7 @@ pub(crate) fn expand(bound: &Bound) -> TokenStream {
             (function, boxed.unwrap_or(block))
         }
     };
-    // The span of the user's braces: with ours rustc takes the function for generated, and `dead_code` falls silent.
+    // The span of the user's braces: with ours, rustc takes the function for generated code, and does not report `dead_code`.
     let braced = braces(quote!(#registration #statements), function_body.span());
     let Function { attrs, vis, sig, .. } = &bound.function;
     quote!(#(#attrs)* #vis #sig #braced)
@@ -131,7 +131,7 @@ fn rendered(bound: &Bound, name: &Name) -> TokenStream {
     let private = private(&bound.options, here);
     match name {
         Name::Template { text, values } => {
-            // Located at the template, where rustc reports a value that is no `LockKey`.
+            // Located at the template, where rustc reports a value that is not a `LockKey`.
             let there = here.located_at(text.span());
             let values = values
                 .iter()
@@ -173,8 +173,8 @@ fn proof_variable(at: usize, span: Span) -> Ident {
 
 /// Writes `let order = &__proof0.locked::<::etcd_locked::__private::Exclusive>();` for each variable of `proof`.
 ///
-/// A reference to a temporary, located at the variable: so a proof that is to leave the body is one error, and shows nothing
-/// of ours.
+/// The variable is a reference to a temporary, located at the user's variable. So a proof that leaves the body gives one error,
+/// which shows none of our code.
 fn proof_variables(bound: &Bound) -> TokenStream {
     let variables = bound.options.proof.iter().flat_map(|it| &it.variables);
     let bindings = variables.enumerate().filter_map(|(at, variable)| {
@@ -202,7 +202,7 @@ fn function(bound: &Bound) -> TokenStream {
 
 /// Writes `let __lock = { let __names = [..]; ::etcd_locked::__private::lock(&__names, const { &Site { .. } }) };`.
 ///
-/// With `when`, in an `if`. The user's expression has a statement of its own, as not every expression may be a condition.
+/// With `when`, all of it is in an `if`. The user's expression has its own statement: not every expression may be a condition.
 fn lock(bound: &Bound) -> TokenStream {
     let here = Span::mixed_site();
     let private = private(&bound.options, here);
@@ -230,7 +230,7 @@ fn lock(bound: &Bound) -> TokenStream {
     let lock = match &bound.options.when {
         None => lock,
         Some(when) => {
-            let there = here.located_at(when.span()); // where rustc reports what is no `bool`
+            let there = here.located_at(when.span()); // where rustc reports a value that is not a `bool`
             let asked = quote_spanned!(there=> let __when: bool = #when;);
             quote_spanned!(here=> { #asked if __when #lock else { #private::unlocked() } })
         }
@@ -240,8 +240,8 @@ fn lock(bound: &Bound) -> TokenStream {
 
 /// Writes `let __permits: ::core::primitive::u16 = { config.limit };` for each such option that is an expression.
 ///
-/// A statement of its own, so that nothing which the expression borrows is kept until the lock is there. In braces, and
-/// located at the expression: so rustc reports another type there, once, and shows nothing of ours.
+/// Each is a separate statement, so that the borrows of the expression end before the lock is acquired. It is in braces, and
+/// located at the expression. So rustc reports a wrong type there, once, and shows none of our code.
 fn limits(options: &Options) -> TokenStream {
     let here = Span::mixed_site();
     let limit = |name: &str, value: Option<&Expr>, of: &TokenStream| {
@@ -320,13 +320,13 @@ fn methods(bound: &Bound) -> TokenStream {
 /// Writes the user's tokens as the body of an `async move` block, after a `return` that never runs.
 ///
 /// That `return` pins the block's type to the declared one: coercions work, and rustc reports a wrong type where the user
-/// wrote it. `lock` are the statements that make the lock.
+/// wrote it. `lock` holds the statements that make the lock.
 fn body(bound: &Bound, lock: &TokenStream) -> TokenTree {
     let here = Span::mixed_site();
     let pinned = pinned(&bound.shape.output);
     let lints = lints();
-    // A scope of its own, or a `use Enum::*` in the body could change the meaning of the pinned type. Its braces do not have
-    // the user's span, or rustc would call them unused.
+    // The body has a separate scope. Otherwise a `use Enum::*` in it could change the meaning of the pinned type. Its braces
+    // do not have the user's span, because rustc would call them unused.
     let user = &bound.shape.body;
     let statements = match &bound.shape.frame {
         Frame::AsyncFn => user.stream(),
@@ -346,7 +346,7 @@ fn body(bound: &Bound, lock: &TokenStream) -> TokenTree {
     braces(statements, here)
 }
 
-/// Allows the variables that `#[async_trait]` declares anew in the block, `let id = id;`, to be unused there if the lock uses the
+/// Allows variables to be unused if `#[async_trait]` declares them again in the block, `let id = id;`, and the lock uses the
 /// arguments themselves.
 fn with_used_arguments(block: TokenStream, used: &HashSet<String>) -> TokenStream {
     let tokens: Vec<TokenTree> = block.into_iter().collect();
@@ -389,8 +389,8 @@ fn identifiers(tokens: &TokenStream) -> HashSet<String> {
     found
 }
 
-/// Lists the lints that the pin would set off. They are allowed there only: an `allow` on the function would silence the
-/// user's own lints.
+/// Lists the lints that the pin would trigger. They are allowed only there: an `allow` on the function would hide lints in
+/// the user's code.
 fn lints() -> TokenStream {
     quote! {
         unreachable_code, clippy::diverging_sub_expression, clippy::empty_loop, clippy::let_unit_value,
@@ -398,7 +398,7 @@ fn lints() -> TokenStream {
     }
 }
 
-/// Spells the declared return type as a `let` may: `impl Trait` becomes `_`.
+/// Spells the declared return type so that a `let` accepts it: `impl Trait` becomes `_`.
 fn pinned(output: &ReturnType) -> Type {
     struct Infer;
     impl VisitMut for Infer {
@@ -421,7 +421,7 @@ fn pinned(output: &ReturnType) -> Type {
 
 /// Writes the one conversion of a lock error to the function's own value.
 ///
-/// It is located at the return type, so that a type that cannot be converted to is one error there.
+/// It is located at the return type, so that rustc reports a type without a conversion there, and once.
 fn conversion(bound: &Bound) -> TokenStream {
     let Options { on_held, map_err, on_error, .. } = &bound.options;
     let there = Span::mixed_site().located_at(match &bound.shape.output {
@@ -443,7 +443,7 @@ fn conversion(bound: &Bound) -> TokenStream {
 
 /// Writes `::etcd_locked::__private` at `span`, or the path of `crate =`.
 ///
-/// The tokens of that path keep the user's span: so rustc reports a wrong path once, although it is used several times.
+/// The tokens of that path keep the user's span, so rustc reports a wrong path once, although it is used several times.
 fn private(options: &Options, span: Span) -> TokenStream {
     let krate = krate(options, span);
     quote_spanned!(span=> #krate::__private)
@@ -457,7 +457,7 @@ fn krate(options: &Options, span: Span) -> TokenStream {
 }
 
 fn duration(time: Duration) -> TokenStream {
-    // `value` has refused times above a year.
+    // `value` has already refused times above a year.
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let millis = Literal::u64_unsuffixed(millis);
     quote_spanned!(Span::mixed_site()=> ::core::time::Duration::from_millis(#millis))

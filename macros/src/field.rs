@@ -1,4 +1,4 @@
-//! Field of a declared name's struct, made of a typed placeholder such as `<id: u64>`.
+//! Field of a declared name's struct, made from a typed placeholder such as `<id: u64>`.
 
 use proc_macro2::Span;
 use syn::visit_mut::{self, VisitMut};
@@ -14,7 +14,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Makes the field of a placeholder, which stands at `span`.
+    /// Makes the field of a placeholder that is written at `span`.
     pub(crate) fn of(
         placeholder: &Placeholder<'_>,
         span: Span,
@@ -22,18 +22,18 @@ impl Field {
         let Placeholder { head, ty, .. } = *placeholder;
         let name = LitStr::new(head, span)
             .parse()
-            .map_err(|_| format!("`{head}` is no field name rustc knows"))?;
+            .map_err(|_| format!("`{head}` is not a valid field name"))?;
         if ty == "str" {
             return Err(format!("`<{head}: str>` has no size; write `<{head}: &str>`"));
         }
         let mut ty: Type = LitStr::new(ty, span)
             .parse()
-            .map_err(|_| format!("`{ty}` in `<{head}: {ty}>` is no type"))?;
+            .map_err(|_| format!("`{ty}` in `<{head}: {ty}>` is not a type"))?;
         let mut borrow = Borrow { lifetime: lifetime(span), used: false, named: None };
         borrow.visit_type_mut(&mut ty);
         if let Some(named) = borrow.named {
             return Err(format!(
-                "leave `{named}` out of `<{head}: {}>`; a declared name has one lifetime, which goes without saying",
+                "leave `{named}` out of `<{head}: {}>`; a declared name has one lifetime, which is added automatically",
                 placeholder.ty
             ));
         }
@@ -41,16 +41,16 @@ impl Field {
     }
 }
 
-/// Makes the struct's one lifetime.
+/// Makes the only lifetime of the struct.
 pub(crate) fn lifetime(span: Span) -> Lifetime {
     Lifetime::new("'a", Span::mixed_site().located_at(span))
 }
 
-/// Visitor that replaces elided lifetimes by the struct's one.
+/// Visitor that replaces elided lifetimes with the struct's lifetime.
 struct Borrow {
     lifetime: Lifetime,
     used: bool,
-    /// A lifetime that is neither elided nor `'static`.
+    /// Lifetime that is neither elided nor `'static`.
     named: Option<Lifetime>,
 }
 

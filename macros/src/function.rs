@@ -1,13 +1,13 @@
 //! Annotated function: attributes, visibility and signature are parsed, the body stays raw tokens.
 //!
-//! So the macro works while the user types a body, and rustc alone judges it.
+//! So the macro works while the user is still typing a body, and only rustc reports mistakes in it.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::{ToTokens, TokenStreamExt as _};
 use syn::parse::{Parse, ParseStream, Parser as _};
 use syn::{Attribute, Error, Result, Signature, Token, Visibility};
 
-/// Keywords of other items that an attribute can stand on; the error names the one found.
+/// Keywords of other items that can have an attribute; the error names the one found.
 const OTHER_ITEMS: &[&str] = &[
     "struct",
     "enum",
@@ -33,7 +33,7 @@ pub(crate) struct Function {
 
 pub(crate) enum Body {
     Block(Group),
-    /// A trait method without a body.
+    /// Semicolon of a trait method without a body.
     Missing(Token![;]),
 }
 
@@ -41,7 +41,7 @@ impl Function {
     pub(crate) fn parse(item: TokenStream) -> Result<Self> {
         let other = other_item(&item);
         Self::parse_tokens.parse2(item).map_err(|error| match other {
-            None => error, // a function that syn cannot read: rustc reports what is wrong with it
+            None => error, // a function that syn cannot parse: rustc reports what is wrong with it
             Some(found) => {
                 let remedy = match found.to_string().as_str() {
                     "trait" => "put it on the `impl` blocks of the trait, or on its methods that have a body",
@@ -55,7 +55,7 @@ impl Function {
         })
     }
 
-    /// Takes the attributes of this macro off the function.
+    /// Removes the attributes of this macro from the function, and returns them.
     pub(crate) fn take_ours(&mut self) -> Vec<Attribute> {
         let (ours, others) = self.attrs.drain(..).partition(is_ours);
         self.attrs = others;
@@ -84,7 +84,7 @@ impl ToTokens for Function {
     }
 }
 
-/// Returns true for this macro's attribute, by whatever path.
+/// Returns true for this macro's attribute, under any path.
 pub(crate) fn is_ours(attribute: &Attribute) -> bool {
     let last = attribute.path().segments.last();
     last.is_some_and(|last| last.ident == "etcd_locked")
@@ -92,7 +92,7 @@ pub(crate) fn is_ours(attribute: &Attribute) -> bool {
 
 /// Refuses an attribute of this macro below another one.
 pub(crate) fn twice(second: &Attribute) -> Error {
-    let message = "`#[etcd_locked]` stands here twice; write both names in one attribute, \
+    let message = "`#[etcd_locked]` is written twice here; write both names in one attribute, \
                    such as `#[etcd_locked(\"accounts/<from>\", \"accounts/<to>\")]`";
     Error::new_spanned(second.path(), message)
 }
@@ -111,7 +111,7 @@ impl Parse for Body {
     }
 }
 
-/// Returns the keyword of an item that is no function.
+/// Returns the keyword of an item that is not a function.
 fn other_item(item: &TokenStream) -> Option<proc_macro2::Ident> {
     let words = item.clone().into_iter().filter_map(|token| match token {
         TokenTree::Ident(word) => Some(word),

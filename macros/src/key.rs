@@ -1,4 +1,4 @@
-//! Derive macro `LockKey`, for types that are one value: a struct with one field, and an enum without fields.
+//! Derive macro `LockKey`, for types that hold one value: a struct with one field, and an enum without fields.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -36,7 +36,7 @@ pub(crate) fn derive(input: TokenStream) -> Result<TokenStream> {
                 Some(name) => quote!(#name),
                 None => quote!(0),
             };
-            // Located at the type, where rustc reports a type that is no key.
+            // Located at the type, where rustc reports a type that is not a key.
             let there = here.located_at(ty.span());
             let write = quote_spanned!(there=> <#ty as #krate::LockKey>::write);
             quote_spanned!(here=> #write(&self.#name, out))
@@ -51,7 +51,7 @@ pub(crate) fn derive(input: TokenStream) -> Result<TokenStream> {
         }
         Data::Union(data) => {
             let message = format!(
-                "a union does not know which value it has; implement `LockKey` for `{ident}` by hand"
+                "a union does not know which field it holds; implement `LockKey` for `{ident}` by hand"
             );
             return Err(Error::new(data.union_token.span, message));
         }
@@ -92,7 +92,7 @@ fn only_field(ident: &Ident, data: DataStruct) -> Result<syn::Field> {
 
 fn variants<'a>(ident: &Ident, data: &'a DataEnum) -> Result<Vec<&'a Ident>> {
     if data.variants.is_empty() {
-        let message = format!("`{ident}` has no variants, and so no value to write");
+        let message = format!("`{ident}` has no variants, so there is no value to write");
         return Err(Error::new(ident.span(), message));
     }
     let carrying = data.variants.iter().filter(|variant| !variant.fields.is_empty());

@@ -1,6 +1,6 @@
 //! Macros of etcd-locked: the attribute `#[etcd_locked]`, `lock_names!` and `#[derive(LockKey)]`.
 //!
-//! Use them through that crate: their expansions call into it.
+//! Use them through the crate `etcd-locked`: their expansions call into it.
 
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a user's mistake is a compile error, never a panic
 #![cfg_attr(test, allow(clippy::expect_used, clippy::panic))]
@@ -32,11 +32,11 @@ use proc_macro2::TokenStream;
 /// async fn ship(id: u64) -> Result<Receipt, AppError> { … }
 /// ```
 ///
-/// Calls with the same `id` run one after the other, in whichever process they are made. Calls with different ids do not
-/// meet. Several names, `#[etcd_locked("accounts/<from>", "accounts/<to>")]`, are locked all or none. No two such calls
-/// can deadlock if their tasks hold nothing else. Where two of the names are equal at run time, that name is locked once.
-/// Free functions and methods alike, and whole [`impl` blocks](#impl-blocks); the signature, other attributes and the body stay
-/// as they are written.
+/// Calls with the same `id` run one after another, across all processes. Calls with different ids do not block each other.
+/// A call with several names, `#[etcd_locked("accounts/<from>", "accounts/<to>")]`, locks all of them or none. Two such calls
+/// cannot deadlock if their tasks hold no other locks. If two of the names are equal at run time, that name is locked once.
+/// The attribute works on free functions, methods and whole [`impl` blocks](#impl-blocks). It leaves the signature, other
+/// attributes and the body as they are written.
 ///
 /// # Grammar
 ///
@@ -52,38 +52,37 @@ use proc_macro2::TokenStream;
 ///              | an expression of type Duration          config.timeout
 /// ```
 ///
-/// An expression is anything that implements `LockName`, such as a name declared by `lock_names!`. `word =` begins an
-/// option. A word alone is an expression; if it is no argument and resembles an option, it is reported as
-/// misspelt. `shared`, `detach` and
-/// `reentrant` alone are options; for an argument of that name write `(shared)`.
+/// An expression is any value that implements `LockName`, such as a name declared by `lock_names!`. `word =` begins an
+/// option. A single word is an expression. If it is not an argument and resembles an option, it is reported as misspelt.
+/// The words `shared`, `detach` and `reentrant` are options; for an argument of that name write `(shared)`.
 ///
 /// The module `options` of etcd-locked describes each option, with an example.
 ///
 /// | option | default | meaning |
 /// |---|---|---|
-/// | `wait = "5s"` | `"10s"`, or `ETCD_LOCKED_WAIT` | how long to queue for the lock; `"none"` is one try, `"forever"` has no end while etcd responds |
+/// | `wait = "5s"` | `"10s"`, or `ETCD_LOCKED_WAIT` | how long to queue for the lock; `"none"` tries once, `"forever"` waits for as long as etcd responds |
 /// | `ttl = "20s"` | `"30s"`, or `ETCD_LOCKED_TTL` | lease time, `"2s"` to `"300s"`: how long a crashed holder blocks the others |
-/// | `wait_until = expr` | – | an `Instant`, of std or tokio (or an `Option` of one), that bounds the wait: the earlier of the two wins |
-/// | `max_hold = "5s"` | – | hold limit: a body that has not ended by then is dropped at its await: `LockError::HoldLimit` |
-/// | `min_hold = "5s"` | – | the name stays locked at least this long from when the call has the lock, even if the body ends earlier |
+/// | `wait_until = expr` | – | an `Instant` of std or tokio (or an `Option` of one) at which the wait ends; the earlier of `wait` and `wait_until` applies |
+/// | `max_hold = "5s"` | – | hold limit: a body that has not ended by then is dropped at its await, and the call returns `LockError::HoldLimit` |
+/// | `min_hold = "5s"` | – | the name stays locked for at least this long after the call has acquired it, even if the body ends earlier |
 /// | `when = expr` | `true` | take the lock only if this `bool` over the arguments is true; else the body runs without a lock |
-/// | `detach` | off | run the body in a task of its own: dropping the caller does not cancel it |
-/// | `reentrant` | off | a lock of this name that the task holds already is used again. Off: `LockError::SelfDeadlock` |
-/// | `on_held = "skip"` | `"error"` | when another holder has the lock for all of `wait`, return without running the body |
+/// | `detach` | off | run the body in a separate task: dropping the caller does not cancel it |
+/// | `reentrant` | off | if the task already holds this lock, the call runs under it. Otherwise such a call returns `LockError::SelfDeadlock` |
+/// | `on_held = "skip"` | `"error"` | when another holder keeps the lock for the whole of `wait`, return without running the body |
 /// | `on_lost = "continue"` | `"cancel"` | when the lock is lost, let the body run to its end |
 /// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, before etcd confirms that the lock is free |
 /// | `shared` | off: one holder | share the lock with other readers; excludes `permits` |
-/// | `permits = 5` | off: one holder | at most this many holders at a time, over all processes, 1 to 1024. Functions of one binary whose numbers differ are found by `assert_no_overlaps()` |
-/// | `proof = order` | – | binds the proof of the lock in the body, an `&Locked<Order>`; `proof = (from, to)` of two names. Not with `when` |
+/// | `permits = 5` | off: one holder | at most this many holders at a time across all processes, 1 to 1024. `assert_no_overlaps()` finds functions of one binary whose numbers differ |
+/// | `proof = order` | – | binds the proof of the lock in the body, an `&Locked<Order>`; with two names write `proof = (from, to)`. Not with `when` |
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
 /// | `locks = expr` | the global ones | the `&Locks` to use |
 /// | `crate = path` | `::etcd_locked` | absolute path to the runtime where it is renamed or re-exported |
 ///
 /// `wait`, `ttl`, `max_hold`, `min_hold` and `permits` may be expressions over the arguments, such as `permits = config.limit`. A literal
-/// is checked while compiling, the value of an expression when the function is called: `LockError::Config`. A computed `wait` of
-/// zero is a single try, a computed `max_hold` of zero `HoldLimit` at the first poll. An expression may await. A `?` in it ends the
-/// function without the lock. What it borrows is free again before the lock is requested.
+/// is checked at compile time. The value of an expression is checked when the function is called; a bad one gives `LockError::Config`.
+/// A computed `wait` of zero is a single try. A computed `max_hold` of zero gives `HoldLimit` at the first poll. An expression may
+/// await, and a `?` in it ends the function without the lock. Its borrows end before the lock is requested.
 ///
 /// # `impl` blocks
 ///
@@ -93,71 +92,71 @@ use proc_macro2::TokenStream;
 ///     pub async fn debit(&self, amount: u64) -> Result<(), AppError> { … }      // under `accounts/<self.id>`
 ///
 ///     #[etcd_locked(shared)]
-///     pub async fn balance(&self) -> Result<u64, AppError> { … }                // under it too, with other readers
+///     pub async fn balance(&self) -> Result<u64, AppError> { … }                // under the same name, with other readers
 ///
 ///     #[etcd_locked("audits/<self.id>", wait = "1s")]
-///     async fn audit(&self) -> Result<(), AppError> { … }                       // under a name of its own
+///     async fn audit(&self) -> Result<(), AppError> { … }                       // under its own name
 ///
 ///     #[etcd_locked(unlocked)]
-///     pub fn id(&self) -> u64 { … }                                             // without a lock, as it says
+///     pub fn id(&self) -> u64 { … }                                             // without a lock, explicitly
 ///
-///     pub fn new(id: u64) -> Self { … }                                         // no `self`: left alone
+///     pub fn new(id: u64) -> Self { … }                                         // no `self`: unchanged
 /// }
 /// ```
 ///
-/// On an `impl` block, of a type or of a trait, every method with a receiver takes the lock, or says
-/// `#[etcd_locked(unlocked)]`. One that says nothing and cannot take the lock, such as one that is not `async`, does not
-/// compile: no lock is forgotten. A function without a receiver is left alone, unless it has the attribute itself.
+/// On an `impl` block, of a type or of a trait, every method with a receiver takes the lock, unless it has
+/// `#[etcd_locked(unlocked)]`. A method without that attribute that cannot take the lock, for example because it is not `async`,
+/// does not compile, so no lock is forgotten. A function without a receiver is unchanged, unless it has the attribute itself.
 ///
-/// A method expands as if the attribute stood on it, with the block's names and options:
+/// A method expands as if it had the attribute itself, with the block's names and options:
 ///
-/// * Names above a method replace all names of the block. If every locked method has names of its own, the block needs none.
-/// * An option above a method replaces the block's option of that word; `shared` and `permits` replace each other, and so do
-///   `map_err` and `on_error`. A flag of the block cannot be taken back by a method.
-/// * `unlocked` stands alone. Above the call of a macro it says that no method which the macro writes needs the lock.
-/// * With `#[async_trait]`, either attribute may be the upper one. Where `#[etcd_locked]` is, arguments may be patterns.
-/// * The attribute above a method is known by its last word, `etcd_locked`, so it cannot be renamed there.
+/// * Names above a method replace all names of the block. If every locked method has its own names, the block needs none.
+/// * An option above a method replaces the block's option of the same word; `shared` and `permits` replace each other, and so do
+///   `map_err` and `on_error`. A method cannot turn off a flag of the block.
+/// * `unlocked` cannot be combined with anything. Above a macro call it declares that no method the macro writes needs the lock.
+/// * With `#[async_trait]`, either attribute may be the upper one. If `#[etcd_locked]` is, arguments may be patterns.
+/// * The attribute above a method is recognised by its last word, `etcd_locked`, so it cannot be renamed there.
 ///
-/// Callers outside the block are not checked: a method that another `impl` block has of the same type takes no lock.
+/// Other `impl` blocks of the same type are not checked: their methods do not take the lock.
 ///
 /// # Typing requirements
 ///
-/// * The function is an `async fn` with a body: no `const`, no `extern`, no trait method without one. Above
-///   `#[tokio::main]` and `#[tokio::test]`, which remove `async`; above or below `#[tracing::instrument]`; on methods below
-///   `#[async_trait]`, where the arguments are plain names. A function that returns `impl Future` or `Pin<Box<dyn Future>>`
-///   will do if all of its body is one `async move` block. The attribute stands once on a function: write all names in it.
+/// * The function is an `async fn` with a body, and neither `const` nor `extern`. The attribute goes above `#[tokio::main]` and
+///   `#[tokio::test]`, which remove `async`; above or below `#[tracing::instrument]`; and on methods below `#[async_trait]`, where
+///   the arguments are plain names. A function that returns `impl Future` or `Pin<Box<dyn Future>>` is accepted if its whole
+///   body is one `async move` block. A function has the attribute once: write all names in it.
 /// * `<id>` names a binding of the arguments, also one inside a pattern, such as `id` of `Path(id): Path<u64>`;
-///   `<self.shard>` a field of the receiver. What it names implements `LockKey`: integers, strings, `bool`, `char`,
-///   addresses, references, `Box`, `Rc` and `Arc` of those, and what has `#[derive(LockKey)]`.
-/// * The function returns `Result<_, E>` with `E: From<LockError>`. With `map_err` any `Result<_, E>` will do, with
-///   `on_error` any type. `on_held = "skip"` needs `()`, `Option<_>` or a `Result` of those: the value that says
-///   "skipped" is `()`, `None`, `Ok(())` or `Ok(None)`.
+///   `<self.shard>` names a field of the receiver. Its type implements `LockKey`: integers, strings, `bool`, `char`,
+///   addresses, references, `Box`, `Rc` and `Arc` of those, and types with `#[derive(LockKey)]`.
+/// * The function returns `Result<_, E>` with `E: From<LockError>`. With `map_err` it may return any `Result<_, E>`, with
+///   `on_error` any type. `on_held = "skip"` needs `()`, `Option<_>` or a `Result` of those: a skipped call returns `()`,
+///   `None`, `Ok(())` or `Ok(None)`.
 /// * The future keeps the function's result while the lock is released. So it is `Send` only if that result is `Send`:
-///   `Box<dyn Error + Send + Sync>`, not `Box<dyn Error>`. The arguments, and all that the body keeps across an await, are
-///   `Send` too.
+///   `Box<dyn Error + Send + Sync>`, not `Box<dyn Error>`. The arguments, and everything the body keeps across an await,
+///   must be `Send` too.
 ///
-/// Mistakes that can be seen while compiling are refused while compiling, all mistakes of one attribute at once.
+/// Mistakes that can be detected at compile time do not compile. All mistakes of one attribute are reported at once.
 ///
 /// # Semantics
 ///
-/// 0. `when` is evaluated. If it is false, the body runs, without a lock, and nothing of the following happens.
-/// 1. The values of the placeholders are written into the name, left to right. A name that is an expression is evaluated,
-///    with the arguments in scope; what it moves is gone for the body. Then the options that are expressions are evaluated,
+/// 0. `when` is evaluated. If it is false, the body runs without a lock, and the following steps are skipped.
+/// 1. The values of the placeholders are written into the name, left to right. A name that is an expression is evaluated
+///    with the arguments in scope; the body cannot use what it moves. Then the options that are expressions are evaluated,
 ///    in this order: `wait`, `ttl`, `max_hold`, `min_hold`, `permits`, `locks`, `wait_until`. All of this happens once per call,
-///    before anything else. A value is always exactly one segment, with any characters.
-/// 2. The lock is taken. Without it the body never starts.
-/// 3. The body runs as long as the lock is held, and not longer than `max_hold`, counted from when the call has the lock.
-///    If the lock is lost, the body is dropped at its next await and the call ends in `LockError::Lost`. `return` and `?`
-///    end the body only: the lock is released all the same.
+///    before anything else. A value is always exactly one segment, and may contain any characters.
+/// 2. The lock is acquired. Without it the body never starts.
+/// 3. The body runs while the lock is held, and at most for `max_hold`, counted from the moment the lock is acquired.
+///    If the lock is lost, the body is dropped at its next await and the call returns `LockError::Lost`. `return` and `?`
+///    end only the body: the lock is still released.
 /// 4. The body is dropped, then the lock is released; with `min_hold`, once that time is over. An error
 ///    of the release never replaces the body's result.
-/// 5. `map_err` or `on_error` run last, when the body is gone: they may use `Copy` arguments and references.
+/// 5. `map_err` or `on_error` runs last, after the body is dropped: it may use `Copy` arguments and references.
 ///
-/// A call whose future is dropped while it waits leaves the wait queue, and takes nothing. If the future is dropped later,
-/// the body is dropped where it awaits, then the lock is released in the background. That is so with every option but
-/// `detach`.
+/// A call whose future is dropped while it waits leaves the wait queue and does not acquire the lock. If the future is dropped
+/// later, the body is dropped at its current await, then the lock is released in the background. This holds for every option
+/// but `detach`.
 ///
-/// Arguments that the body does not mention are not moved into it; they drop after the release.
+/// Arguments that the body does not mention are not moved into it; they are dropped after the release.
 #[proc_macro_attribute]
 pub fn etcd_locked(
     args: proc_macro::TokenStream,
@@ -168,7 +167,7 @@ pub fn etcd_locked(
         return block.expand(args).into();
     }
     let expansion = locked(args, &item).unwrap_or_else(|error| {
-        // The function stays, so that the mistake costs one error and no "cannot find function". The `allow` keeps rustc
+        // The function is kept, so that one mistake is one error, without "cannot find function". The `allow` keeps rustc
         // from warning about arguments that only the lock name mentions.
         let error = error.into_compile_error();
         quote::quote!(#[allow(unused_variables)] #item #error)
@@ -192,14 +191,14 @@ fn locked(args: TokenStream, item: &TokenStream) -> syn::Result<TokenStream> {
     Ok(expand::expand(&bound))
 }
 
-/// Declares lock names: `lock_names!` of etcd-locked hands its input to this macro, after the path of that crate.
+/// Declares lock names: `lock_names!` of etcd-locked passes the path of that crate and its own input to this macro.
 #[doc(hidden)]
 #[proc_macro]
 pub fn lock_names(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     names::declare(input.into()).into()
 }
 
-/// Implements `LockKey`, so that values of a type may stand in a lock name.
+/// Implements `LockKey`, so that values of a type can be used in a lock name.
 ///
 /// ```text
 /// #[derive(LockKey)]
@@ -209,11 +208,11 @@ pub fn lock_names(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
 /// enum Region { North, South }     // writes `North`, `South`
 /// ```
 ///
-/// For a struct with one field, tuple or not, generic or not, and for an enum without fields. An enum writes the variant's
-/// identifier as it is declared: renaming a variant changes the locks that are taken. Every other type is refused;
+/// It works for a struct with one field, tuple or not, generic or not, and for an enum without fields. An enum writes the
+/// variant's identifier as it is declared: renaming a variant changes which locks are taken. Every other type is refused;
 /// implement the trait by hand for it.
 ///
-/// Where the runtime is renamed or re-exported, `#[lock_key(crate = path)]` says where it is.
+/// If the runtime is renamed or re-exported, name its path: `#[lock_key(crate = path)]`.
 #[proc_macro_derive(LockKey, attributes(lock_key))]
 pub fn lock_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     key::derive(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()

@@ -1,6 +1,6 @@
 //! Declared names: `lock_names! { pub Order = "orders/<id: u64>"; }` → one struct per name.
 //!
-//! A mistake in one declaration leaves the other structs, and its own as far as it was read.
+//! A mistake in one declaration does not affect the other structs. Its own struct has what was parsed until then.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
@@ -13,10 +13,10 @@ use crate::field::{Field, lifetime};
 use crate::overlap::{Overlap, Segment, overlap, segments};
 use crate::template::Template;
 
-/// Keywords that users write before a name out of habit.
+/// Keywords that users write before a name by habit.
 const KEYWORDS: &[&str] = &["struct", "const", "static", "type", "enum", "fn", "let", "name"];
 
-/// Declares the names. Input: `path::to::runtime; ` and the declarations, as `lock_names!` hands them over.
+/// Declares the names. Input: `path::to::runtime; ` and the declarations, as `lock_names!` passes them.
 pub(crate) fn declare(input: TokenStream) -> TokenStream {
     let mut mistakes = Vec::new();
     let mut krate = TokenStream::new();
@@ -43,12 +43,12 @@ pub(crate) fn declare(input: TokenStream) -> TokenStream {
     quote!(#(#structs)* #(#mistakes)*)
 }
 
-/// `/// docs  pub Order = "orders/<id: u64>";`
+/// Declaration such as `/// docs  pub Order = "orders/<id: u64>";`.
 struct Declaration {
     attrs: Vec<Attribute>,
     vis: Visibility,
     ident: Ident,
-    /// `None` only if a mistake was reported.
+    /// Template; `None` only if a mistake was reported.
     template: Option<LitStr>,
 }
 
@@ -66,13 +66,13 @@ fn declaration(input: ParseStream<'_>, mistakes: &mut Vec<Error>) -> Option<Decl
         if KEYWORDS.iter().any(|keyword| word == keyword) && input.peek(Ident::peek_any) {
             let name: Ident = input.call(Ident::parse_any)?;
             let message = format!(
-                "`{word}` is left out in `lock_names!`; write `{name} = \"orders/<id: u64>\";`"
+                "`{word}` is not needed in `lock_names!`; write `{name} = \"orders/<id: u64>\";`"
             );
             return Err(Error::new(word.span(), message));
         }
-        // Parsed as an identifier, so that a keyword is refused here and not at the struct.
+        // Parsed as an identifier, so that a keyword is refused here rather than at the struct.
         let ident = syn::parse2(TokenTree::from(word.clone()).into()).map_err(|_| {
-            Error::new(word.span(), format!("`{word}` is a keyword; give the name another"))
+            Error::new(word.span(), format!("`{word}` is a keyword; choose another name"))
         })?;
         Ok(Declaration { attrs, vis, ident, template: None })
     };
@@ -98,7 +98,7 @@ fn declaration(input: ParseStream<'_>, mistakes: &mut Vec<Error>) -> Option<Decl
         let message = format!("missing `;` after `{shown}`");
         let span = declaration.template.as_ref().map_or_else(|| input.span(), LitStr::span);
         mistakes.push(Error::new(span, message));
-        // These tokens begin the next declaration, which is kept.
+        // These tokens begin the next declaration, so they are not skipped.
         if !input.peek(Token![pub]) && !input.peek(Token![#]) && !input.peek(Ident) {
             skip_past_semicolon(input);
         }
@@ -115,7 +115,7 @@ fn template(input: ParseStream<'_>, ident: &Ident) -> Result<LitStr> {
     }
     let value = input.cursor().token_tree().map(|(token, _)| token.span());
     input.parse().map_err(|_| {
-        let message = format!("the template of `{ident}` is a string literal; {example}");
+        let message = format!("the template of `{ident}` must be a string literal; {example}");
         Error::new(value.unwrap_or_else(|| ident.span()), message)
     })
 }
@@ -128,16 +128,16 @@ fn skip_past_semicolon(input: ParseStream<'_>) {
     }
 }
 
-/// A declaration, as far as it could be read.
+/// Name declared by one declaration, as far as that could be parsed.
 struct Name {
     attrs: Vec<Attribute>,
     vis: Visibility,
     ident: Ident,
-    /// As it is written, with the types.
+    /// Template as it is written, with the types.
     template: LitStr,
     /// The template without the types.
     shown: String,
-    /// Empty if there were mistakes; the name is not compared with others then.
+    /// Segments of the template. Empty after a mistake; then the name is not compared with others.
     segments: Vec<Segment>,
     fields: Vec<Field>,
 }
@@ -159,7 +159,7 @@ impl Name {
                 Ok(field) if fields.iter().any(|other| other.name == field.name) => refuse(
                     placeholder.range.clone(),
                     format!(
-                        "`{}` has two placeholders named `{}`; give each a name of its own",
+                        "`{}` has two placeholders named `{}`; give each its own name",
                         ident, field.name
                     ),
                 ),
@@ -188,8 +188,8 @@ impl Name {
     }
 }
 
-/// Refuses every name that overlaps an earlier one. Returns, for each name, whether its identifier was declared before; no
-/// struct is written for those.
+/// Refuses every name that overlaps an earlier one. Returns for each name whether its identifier was declared before; such a
+/// name gets no struct.
 fn clashes(names: &[Name], mistakes: &mut Vec<Error>) -> Vec<bool> {
     let mut twice = vec![false; names.len()];
     for (n, name) in names.iter().enumerate() {
@@ -225,10 +225,10 @@ fn clash(other: &Name, name: &Name, overlap: Overlap) -> String {
             format!("`{name}` and `{other}` can be the same key, as `{text}` and `{other_text}`")
         }
         Overlap::Prefix => format!(
-            "`{other}` is a path-prefix of `{name}`, `{other_text}` of `{text}`: keys of one would lie among those of the other"
+            "`{other}` is a path-prefix of `{name}` (`{other_text}` of `{text}`), so their keys would be mixed"
         ),
         Overlap::Extends => format!(
-            "`{name}` is a path-prefix of `{other}`, `{text}` of `{other_text}`: keys of one would lie among those of the other"
+            "`{name}` is a path-prefix of `{other}` (`{text}` of `{other_text}`), so their keys would be mixed"
         ),
     };
     format!("{how}; give one of them another literal segment")
@@ -238,7 +238,7 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let Name { attrs, vis, ident, template, shown, fields, .. } = name;
     let there = here.located_at(template.span());
-    // The user's spans, hygiene included: with ours, rustc takes the whole macro for the struct's definition.
+    // The user's spans, with their hygiene: with ours, rustc takes the whole macro for the struct's definition.
     let keyword = quote_spanned!(ident.span()=> struct);
     let cfgs: Vec<_> = name.cfgs().collect();
     let borrowed = fields.iter().find(|field| field.borrows);
@@ -250,13 +250,12 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
     let body = if fields.is_empty() {
         quote_spanned!(template.span()=> ;)
     } else {
-        let docs =
-            fields.iter().map(|field| format!("What stands for `<{}>` in the name.", field.name));
+        let docs = fields.iter().map(|field| format!("Value of `<{}>` in the name.", field.name));
         let names = fields.iter().map(|field| &field.name);
         let types = fields.iter().map(|field| &field.ty);
         quote_spanned!(template.span()=> { #(#[doc = #docs] #vis #names: #types,)* })
     };
-    // A proof outlives what the name borrows, so it keeps the name's text.
+    // A proof may outlive what the name borrows, so it keeps the name's text.
     let (held, kept, keep) = match borrowed {
         Some(_) => (
             quote_spanned!(here=> #ident<'static>),
@@ -268,7 +267,7 @@ fn expand(name: &Name, krate: &TokenStream) -> TokenStream {
     let names = fields.iter().map(|field| &field.name);
     let values = quote_spanned!(there=> &[#(&self.#names),*]);
     let path = LitStr::new(&format!("::{}", ident.unraw()), here);
-    // With the types: two names may differ in their types only.
+    // With the types: two names may differ only in their types.
     let registered = (!template.value().is_empty()).then(|| {
         quote_spanned! {here=>
             #(#cfgs)*

@@ -1,4 +1,4 @@
-//! Options of the attribute: how each is written, what its value must be, and which contradict each other.
+//! Options of the attribute: their words, the form of their values, and the options that contradict each other.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("crate", "crate = ::etcd_locked"),
 ];
 
-/// What other libraries, and earlier commits, call an option, and its word here.
+/// Words for an option in other libraries, and in earlier commits, each with its word here.
 const SYNONYMS: &[(&str, &str)] = &[
     ("timeout", "wait"),
     ("max_wait", "wait"),
@@ -51,7 +51,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("skip", "on_held"),
 ];
 
-/// Word above a method that its `impl` block leaves without a lock. It is no option: it cannot be combined with one.
+/// Word above a method that its `impl` block leaves without a lock. It is not an option: it cannot be combined with one.
 pub(crate) const UNLOCKED: &str = "unlocked";
 
 #[derive(Default)]
@@ -125,10 +125,10 @@ impl Options {
                     .zip(literal(&self.max_hold))
                     .is_some_and(|(least, most)| least > most) =>
             {
-                Some("`min_hold` is longer than `max_hold`; shorten it, or give the body longer")
+                Some("`min_hold` is longer than `max_hold`; shorten it, or raise `max_hold`")
             }
             "when" | "proof" if self.when.is_some() && self.proof.is_some() => Some(
-                "with `when` there may be no lock, so nothing for `proof` to prove; keep one, or branch in the caller",
+                "with `when` the body may run without a lock, so `proof` has nothing to prove; keep one, or branch in the caller",
             ),
             "wait" | "wait_until"
                 if literal(&self.wait) == Some(&Wait::Once) && self.wait_until.is_some() =>
@@ -142,7 +142,7 @@ impl Options {
     }
 }
 
-/// Returns the value of an option if it is known while compiling.
+/// Returns the value of an option if it is known at compile time.
 pub(crate) fn literal<T>(value: &Option<Given<T>>) -> Option<&T> {
     value.as_ref().and_then(Given::literal)
 }
@@ -167,7 +167,7 @@ pub(crate) fn example(word: &str) -> Option<&'static str> {
     OPTIONS.iter().find(|(option, _)| *option == word).map(|(_, write)| *write)
 }
 
-/// Returns true if the word is an option by itself.
+/// Returns true if the word alone, without a value, is an option.
 pub(crate) fn is_flag(word: &str) -> bool {
     OPTIONS.contains(&(word, word))
 }
@@ -175,13 +175,13 @@ pub(crate) fn is_flag(word: &str) -> bool {
 /// Words the error for an option with a missing or needless value.
 pub(crate) fn miswritten(key: &str, write: &str) -> String {
     if key == write {
-        format!("option `{key}` has no value; write `{key}` alone")
+        format!("option `{key}` takes no value; write `{key}` alone")
     } else {
         format!("option `{key}` needs a value; write `{write}`")
     }
 }
 
-/// Words the error for a bare word that is no binding of the function; `None` unless an option was probably meant.
+/// Words the error for a single word that is not a binding of the function; `None` unless it is probably meant as an option.
 pub(crate) fn misplaced(word: &Ident) -> Option<String> {
     let key = word.to_string();
     if let Some(write) = example(&key) {
@@ -198,7 +198,7 @@ pub(crate) fn is_name(word: &str) -> bool {
     word == "name" || word == "key"
 }
 
-/// Words the error for a word that is no option; `alone` if it has no value. What the error says to write compiles.
+/// Words the error for a word that is not an option; `alone` means without a value. The form that the error proposes compiles.
 pub(crate) fn unknown(word: &Ident, alone: bool) -> String {
     let key = word.to_string();
     if let Some(write) = synonym(&key).and_then(example) {
@@ -206,7 +206,7 @@ pub(crate) fn unknown(word: &Ident, alone: bool) -> String {
     }
     if is_name(&key) && !alone {
         return format!(
-            "`{word}` is no option; write the name first, without `{word} =`, such as `#[etcd_locked(\"orders/<id>\")]`"
+            "`{word}` is not an option; write the lock name first, without `{word} =`, such as `#[etcd_locked(\"orders/<id>\")]`"
         );
     }
     match nearest(&key, words()) {

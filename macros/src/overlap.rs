@@ -1,6 +1,6 @@
-//! Overlap of two declared names: can they be the same key, or can one lie among the keys of the other?
+//! Overlap of two declared names: can they be the same key, or can one be among the keys of the other?
 //!
-//! The text alone decides, so that the answer is known while compiling. Where the text does not show it, they overlap.
+//! Only the text decides, so that the result is known at compile time. If the text does not exclude an overlap, they overlap.
 
 use crate::template::Template;
 
@@ -19,11 +19,11 @@ pub(crate) enum Overlap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     before: String,
-    /// The type of the placeholder, if there is one, and the literal text after it.
+    /// Type of the placeholder, if there is one, and the literal text after it.
     rest: Option<(String, String)>,
 }
 
-/// Splits a template without mistakes into its segments.
+/// Splits a template that has no mistakes into its segments.
 pub(crate) fn segments(text: &str, template: &Template<'_>) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut placeholders = template.placeholders.iter().peekable();
@@ -87,7 +87,7 @@ fn fits(literal: &str, before: &str, ty: &str, after: &str) -> bool {
     value.is_some_and(|value| !value.is_empty() && prints(ty, value))
 }
 
-/// Returns true if a type, as it is spelled, can print this text. A type that is not known here can print anything.
+/// Returns true if a type, as it is spelled, can print this text. A type that is unknown here can print any text.
 fn prints(ty: &str, text: &str) -> bool {
     macro_rules! known {
         ($($spelling:literal => $known:ty,)*) => {

@@ -1,4 +1,4 @@
-//! Seeded test: some 200,000 inputs, most of them nearly right, cause no panic. An input that fails once fails again.
+//! Seeded test: about 200,000 inputs, most of them nearly right, cause no panic. An input that fails once fails in every run.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -10,7 +10,7 @@ use crate::template::Template;
 const PIECES: &str = "orders|a|/|/|//|<id>|<id: u64>|<|>|<>|:|: |.|..|self|r#type|type|<a.b>|<a.0>|\
     Cow<'_, str>|&'a str|str|&str|{id}|{|}|%| |\"|\\|\n|ü|🔒|\0|-|5|<x: Vec<Vec<u8>>>|<_>|<Self>";
 
-/// Pieces of an attribute, a block of declarations and a type to derive for. Brackets come in pairs, as from rustc.
+/// Pieces of an attribute, a block of declarations and a type to derive for. Brackets come in pairs, as rustc passes them.
 const TOKENS: &str = r##""orders/<id>"  "a"  "a/<x: u8>"  "5s"  r"raw"  b"bytes"  'c'  5  1.5
     ,  ,  =  =  ==  =>  ;  ;  :  ::  .  ..  &  |  <  >  ->  !  ?  #  $  'a  -  *
     wait  ttl  max_hold  min_hold  wait_until  when  detach  reentrant  proof  on_held  on_lost  release
@@ -20,14 +20,14 @@ const TOKENS: &str = r##""orders/<id>"  "a"  "a/<x: u8>"  "5s"  r"raw"  b"bytes"
     [u8; 4]  (crate)  [derive(Clone)]  [cfg(x)]  pub Order = "orders/<id: u64>";  wait = "5s"
     async fn f(id: u64) -> Result<(), E> { Ok(()) }"##;
 
-/// Options of an attribute, most of them good.
+/// Options of an attribute, most of them valid.
 const OPTIONS: &str = r#"wait = "none"  wait = "forever"  wait = "5s"  wait = n  ttl = "2s"  ttl = "1s"  ttl = n
     max_hold = "5s"  max_hold = n  min_hold = "1s"  min_hold = n  wait_until = due  when = id == 5  detach  reentrant
     on_held = "skip"  on_lost = "continue"  release = "background"  release = "later"  shared
     permits = 5  permits = n  permits = -1  permits = "5"  permits = 5u8  proof = order  proof = (a, _)
     map_err = f  on_error = f  locks = &l  crate = crate::l  crate = "l"  crate = super::l  unlocked"#;
 
-/// Functions, the first half of which can take the lock.
+/// Functions, of which the first half can take the lock.
 const FUNCTIONS: &str = r"async fn f(id: u64, a: A) -> Result<(), E> { Ok(()) }
     async fn f(Path(id): Path<u64>, a: &A) {}
     fn f(id: u64) -> Pin<Box<dyn Future<Output = impl Sized> + Send>> { Box::pin(async move { let id = id; 5 }) }

@@ -1,6 +1,6 @@
 //! Shape of an annotated function: an `async fn`, or one of the two forms whose whole body is one `async move` block.
 //!
-//! In any other form code could run before the future does, and an early `return` would skip the lock.
+//! In any other form, code could run before the future does, and an early `return` would skip the lock.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::{
@@ -9,17 +9,17 @@ use syn::{
 };
 
 pub(crate) struct Shape {
-    /// What surrounds the locked block in the function.
+    /// Code around the locked block in the function.
     pub(crate) frame: Frame,
-    /// The braces to run under the lock.
+    /// Braces that run under the lock.
     pub(crate) body: Group,
-    /// The return type of those braces.
+    /// Return type of those braces.
     pub(crate) output: ReturnType,
 }
 
 pub(crate) enum Frame {
     AsyncFn,
-    /// `-> impl Future` with `{ async move { … } }`; or what `#[async_trait]` makes of an `async fn`,
+    /// `-> impl Future` with `{ async move { … } }`, or the form that `#[async_trait]` makes of an `async fn`:
     /// `-> Pin<Box<dyn Future>>` with `{ Box::pin(async move { … }) }`, where the constructor is `Box::pin`.
     Block {
         constructor: TokenStream,
@@ -39,7 +39,7 @@ impl Shape {
         let returned = returned_future(&sig.output);
         let Some((block, output)) = block(body.stream()).zip(returned) else {
             let message = format!(
-                "`{}` is no `async fn`, and its body is not one `async move` block, the form `#[async_trait]` gives it; \
+                "`{}` is not an `async fn`, and its body is not a single `async move` block, as `#[async_trait]` writes it; \
                  write `async fn`, or move the body to an `async fn`, put `#[etcd_locked]` on that and call it here",
                 sig.ident
             );

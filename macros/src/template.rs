@@ -1,10 +1,10 @@
-//! Template of lock names: `"orders/<id>"` → its placeholders and its mistakes. Text in, text out, without syn.
+//! Template of lock names: `"orders/<id>"` → its placeholders and its mistakes. It works on text, without syn.
 //!
 //! In `lock_names!` a placeholder has a type, `<id: u64>`. In the attribute it names an argument, `<id>`.
 
 use std::ops::Range;
 
-/// Limit of a template, in bytes; the rendered name has the same limit at run time.
+/// Limit of a template, in bytes. The rendered name has the same limit at run time.
 const MAX_LEN: usize = 1024;
 
 /// Characters that a segment may hold in addition to ASCII letters, digits and its placeholder.
@@ -22,7 +22,7 @@ const KEYWORDS: &[&str] = &[
 /// Words that cannot be names, not even as `r#word`.
 const PATH_KEYWORDS: &[&str] = &["Self", "crate", "self", "super"];
 
-/// A template that was read to its end: the good placeholders, and all mistakes.
+/// Template that was parsed to its end: the valid placeholders, and all mistakes.
 #[derive(Debug, Default)]
 pub(crate) struct Template<'a> {
     typed: bool,
@@ -30,18 +30,18 @@ pub(crate) struct Template<'a> {
     pub(crate) mistakes: Vec<Mistake>,
 }
 
-/// `<order.id>`: a binding and fields of it. Or `<id: u64>`: a field of a declared name, and its type.
+/// Placeholder: `<order.id>` is a binding and fields of it, `<id: u64>` a field of a declared name and its type.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placeholder<'a> {
     pub(crate) head: &'a str,
     pub(crate) fields: Vec<&'a str>,
-    /// Empty unless the template is typed.
+    /// Type, as it is written. Empty unless the template is typed.
     pub(crate) ty: &'a str,
-    /// Bytes of the template, the angle brackets included.
+    /// Bytes of the template, including the angle brackets.
     pub(crate) range: Range<usize>,
 }
 
-/// One mistake, at the bytes of the template it concerns.
+/// Mistake, with the bytes of the template that it concerns.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mistake {
     pub(crate) range: Range<usize>,
@@ -118,7 +118,7 @@ impl<'a> Template<'a> {
                 '{' if braced(rest).is_some() => {
                     let name = braced(rest).unwrap_or_default();
                     let write = self.example(name);
-                    let message = format!("`{{{name}}}` is no placeholder; write `{write}`");
+                    let message = format!("`{{{name}}}` is not a placeholder; write `{write}`");
                     self.refuse(at..at + name.len() + 2, message);
                     name.len() + 2
                 }
@@ -133,7 +133,7 @@ impl<'a> Template<'a> {
         self.outside_alphabet(&outside);
     }
 
-    /// Checks a run of `/` and returns its length. Only a single one between two segments is right.
+    /// Checks a run of `/` and returns its length. Only a single one between two segments is valid.
     fn slashes(&mut self, text: &str, at: usize) -> usize {
         let len = text[at..].len() - text[at..].trim_start_matches('/').len();
         let range = at..at + len;
@@ -152,7 +152,7 @@ impl<'a> Template<'a> {
         len
     }
 
-    /// Reads the placeholder at the start of `rest`, which begins with `<`. Returns the bytes it took.
+    /// Parses the placeholder at the start of `rest`, which begins with `<`. Returns its length in bytes.
     fn placeholder(&mut self, rest: &'a str, at: usize) -> usize {
         let inside = &rest[1..];
         let Some(end) = self.closing(inside) else {
@@ -185,7 +185,7 @@ impl<'a> Template<'a> {
         end + 2
     }
 
-    /// Finds the `>` that closes a placeholder; types have such brackets of their own.
+    /// Finds the `>` that closes a placeholder, whose type may contain such brackets too.
     fn closing(&self, inside: &str) -> Option<usize> {
         let mut open = 0;
         for (at, bracket) in inside.match_indices(['<', '>']) {
@@ -226,7 +226,7 @@ impl<'a> Template<'a> {
             }
         }
         let message = format!(
-            "{} cannot stand in a lock name; use letters, digits, `{PUNCTUATION}`, and `/` between segments",
+            "{} cannot be used in a lock name; use letters, digits, `{PUNCTUATION}`, and `/` between segments",
             shown.join(", ")
         );
         self.refuse(at..at + first.len_utf8(), message);
@@ -238,7 +238,7 @@ impl<'a> Template<'a> {
     }
 }
 
-/// Explains why `content` cannot stand between `<` and `>`; `None` if it can.
+/// Explains why `content` is not allowed between `<` and `>`. Returns `None` if it is.
 fn refusal(content: &str) -> Option<String> {
     if content.trim().is_empty() {
         return Some(format!("empty placeholder `<{content}>`; name an argument, such as `<id>`"));
@@ -270,7 +270,7 @@ fn typed_refusal(content: &str, name: &str, ty: &str) -> Option<String> {
     {
         let field = if is_index(field) { "id" } else { field };
         return Some(format!(
-            "`<{content}>` is a path, and a declared name has fields of its own; write `<{field}: {}>`",
+            "`<{content}>` is a path, but a declared name has its own fields; write `<{field}: {}>`",
             if ty.is_empty() { "u64" } else { ty }
         ));
     }
@@ -282,15 +282,14 @@ fn typed_refusal(content: &str, name: &str, ty: &str) -> Option<String> {
     if let Some(message) = word_refusal(content, name) {
         return Some(message);
     }
-    ty.is_empty()
-        .then(|| format!("`<{content}>` has no type; write it down, such as `<{name}: u64>`"))
+    ty.is_empty().then(|| format!("`<{content}>` has no type; add one, such as `<{name}: u64>`"))
 }
 
 fn word_refusal(content: &str, word: &str) -> Option<String> {
     let bare = word.strip_prefix("r#").unwrap_or(word);
     if bare == "_" {
         return Some(format!(
-            "`_` in `<{content}>` has no value; give the argument a name and write that"
+            "`_` in `<{content}>` has no value; name the argument, and write that name here"
         ));
     }
     if PATH_KEYWORDS.contains(&bare) {
@@ -308,10 +307,10 @@ fn word_refusal(content: &str, word: &str) -> Option<String> {
     }
     let before_type = content.split(':').next().unwrap_or_default().trim();
     Some(if before_type != content && refusal(before_type).is_none() {
-        format!("`<{content}>` says more than a name; write `<{before_type}>`")
+        format!("`<{content}>` must be only a name; write `<{before_type}>`")
     } else {
         format!(
-            "`<{content}>` is no placeholder; write an argument, `<id>`, or a field of one, `<order.id>`"
+            "`<{content}>` is not a placeholder; write an argument, `<id>`, or a field of one, `<order.id>`"
         )
     })
 }
@@ -322,7 +321,7 @@ fn braced(rest: &str) -> Option<&str> {
     refusal(name).is_none().then_some(name)
 }
 
-/// Returns true for an identifier. Letters outside ASCII are taken more widely than in Rust: rustc has the last word.
+/// Returns true for an identifier. Accepts more non-ASCII letters than Rust does; rustc then refuses the identifier.
 fn is_ident(word: &str) -> bool {
     let mut chars = word.chars();
     chars.next().is_some_and(|c| c == '_' || c.is_alphabetic()) && chars.all(is_continue)
@@ -332,7 +331,7 @@ fn is_continue(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// Returns true for a tuple index as rustc reads it: no leading zero, fits `u32`.
+/// Returns true for a tuple index as rustc accepts it: no leading zero, fits `u32`.
 fn is_index(word: &str) -> bool {
     let digits = !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
     digits && (word == "0" || !word.starts_with('0')) && word.parse::<u32>().is_ok()
@@ -369,7 +368,7 @@ mod tests {
         assert_eq!(template.untyped(text), "a/<b>/v<c>.x/<r#type>");
     }
 
-    /// Stable compilers report a mistake at the whole literal, so no ui case shows the place.
+    /// Stable compilers report a mistake at the whole literal, so no ui case shows its exact place.
     #[test]
     fn mistakes_are_located_in_the_text() {
         for (text, marked) in [

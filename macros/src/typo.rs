@@ -1,7 +1,7 @@
 //! Typo correction: the word that the user probably meant, for "did you mean".
 
-/// Returns the nearest candidate within a third of the letters (one at least, not all) of `word`, or of the candidate if that is
-/// longer.
+/// Returns the nearest candidate, at a distance of at most a third of the letters (at least one, but not all) of `word`, or of the
+/// candidate if that is longer.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,
@@ -14,7 +14,7 @@ pub(crate) fn nearest<'a>(
     near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
-/// Counts the insertions, deletions, replacements and swaps of neighbours that make `b` of `a`.
+/// Counts the insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];

@@ -1,4 +1,4 @@
-//! Values of the attribute's options: parsed from tokens; literals are checked against their ranges.
+//! Values of the attribute's options, parsed from tokens. Literals are checked against their ranges.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use syn::{
     Error, Expr, ExprLit, ExprUnary, Ident, Lit, LitStr, Path, PathSegment, Result, Token, UnOp,
 };
 
-/// Range of `ttl`. etcd grants no shorter lease; after a crash, a longer one blocks the others for as long.
+/// Range of `ttl`. etcd does not grant a shorter lease. After a crash, the lock stays locked for the TTL, so it is bounded.
 const TTL: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(300);
 
 /// Range of waits and hold times; a longer one could overflow a clock.
@@ -20,9 +20,9 @@ const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Range of `permits`. It is bounded because each waiter reads the keys of all holders.
 const PERMITS: RangeInclusive<u16> = 1..=1024;
 
-/// Value of an option that is known while compiling, or when the function is called.
+/// Value of an option, known at compile time or when the function is called.
 pub(crate) enum Given<T> {
-    /// A literal, which is checked.
+    /// Literal, which is checked here.
     Literal(T),
     /// Any other expression: rustc checks its type, and the runtime its value.
     Expression(Expr),
@@ -78,7 +78,7 @@ pub(crate) struct Proof {
     pub(crate) span: Span,
 }
 
-/// Reads `order` or `(from, _)`.
+/// Parses `order` or `(from, _)`.
 pub(crate) fn proof(input: ParseStream<'_>, write: &str) -> Result<Proof> {
     let span = input.span();
     let refuse = |error: Error| {
@@ -101,7 +101,7 @@ pub(crate) fn proof(input: ParseStream<'_>, write: &str) -> Result<Proof> {
             };
             if let Some(twice) = variable.as_ref().filter(|_| variables.contains(&variable)) {
                 let message =
-                    format!("`{twice}` stands for two locks; give each a name of its own");
+                    format!("`{twice}` is used for two locks; give each its own variable");
                 return Err(Error::new(twice.span(), message));
             }
             variables.push(variable);
@@ -125,10 +125,10 @@ pub(crate) fn expression(input: ParseStream<'_>, key: &str, write: &str) -> Resu
     })
 }
 
-/// Returns the literal that is all of an expression.
+/// Returns the literal if it is the whole expression.
 fn lone_literal(mut value: &Expr) -> Option<&Lit> {
     while let Expr::Group(group) = value {
-        value = &group.expr; // a `macro_rules!` hands on `$wait:literal` like this
+        value = &group.expr; // a `macro_rules!` passes `$wait:literal` like this
     }
     match value {
         Expr::Lit(ExprLit { lit, .. }) => Some(lit),
@@ -147,14 +147,14 @@ pub(crate) fn string(input: ParseStream<'_>, key: &str, write: &str) -> Result<L
     }
 }
 
-/// Returns `none` for `wait = none`, for which rustc would suggest `None`.
+/// Returns `none` for `wait = none`, for which rustc would suggest `None`; likewise `forever`.
 fn unquoted(key: &str, value: &Expr) -> Option<&'static str> {
     let Expr::Path(path) = value else { return None };
     let mut words = ["none", "forever"].into_iter();
     words.find(|word| key == "wait" && path.path.is_ident(word))
 }
 
-/// Reads a string literal, which `check` judges, or an expression of type `Duration`.
+/// Parses a string literal, which `check` validates, or an expression of type `Duration`.
 pub(crate) fn time<T>(
     input: ParseStream<'_>,
     key: &str,
@@ -195,7 +195,7 @@ pub(crate) fn absolute_path(input: ParseStream<'_>) -> Result<Path> {
     let path = input.call(Path::parse_mod_style).map_err(|error| {
         Error::new(error.span(), "`crate` takes a path, such as `crate = ::etcd_locked`")
     })?;
-    // A `macro_rules!` of a facade hands on `$crate`.
+    // A `macro_rules!` of a facade passes `$crate`.
     let from_root = |segment: &PathSegment| segment.ident == "crate" || segment.ident == "$crate";
     if path.leading_colon.is_some() || path.segments.first().is_some_and(from_root) {
         return Ok(path);
@@ -228,7 +228,7 @@ pub(crate) fn release(value: &LitStr) -> Result<Release> {
     )
 }
 
-/// Reads an option with two values, of which the second is the default.
+/// Parses an option with two values, of which the second is the default.
 fn one_of<T>(key: &str, values: [(&str, T); 2], value: &LitStr) -> Result<T> {
     let text = value.value();
     let [(other, _), (usual, _)] = &values;
@@ -238,12 +238,15 @@ fn one_of<T>(key: &str, values: [(&str, T); 2], value: &LitStr) -> Result<T> {
     found.map(|(_, value)| value).ok_or_else(|| Error::new(value.span(), message))
 }
 
-/// Reads an integer literal within [`PERMITS`], or an expression of type `u16`.
+/// Parses an integer literal within [`PERMITS`], or an expression of type `u16`.
 pub(crate) fn permits(input: ParseStream<'_>, write: &str) -> Result<Given<u16>> {
     let value = expression(input, "permits", write)?;
     let refuse = |message: String| Err(Error::new_spanned(&value, message));
     let out_of_range = |n: &str| {
-        refuse(format!("`permits` of {n} is out of range; write one from 1 to {}", PERMITS.end()))
+        refuse(format!(
+            "`permits` of {n} is out of range; write a number from 1 to {}",
+            PERMITS.end()
+        ))
     };
     let write = match lone_literal(&value) {
         None => match negative(&value) {
@@ -263,7 +266,7 @@ pub(crate) fn permits(input: ParseStream<'_>, write: &str) -> Result<Given<u16>>
     refuse(format!("`permits` takes an integer literal, or a `u16`; write `{write}`"))
 }
 
-/// Returns `-1` for that expression.
+/// Returns the text of a negative integer literal, such as `-1`.
 fn negative(value: &Expr) -> Option<String> {
     match value {
         Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => match lone_literal(expr) {
@@ -275,7 +278,7 @@ fn negative(value: &Expr) -> Option<String> {
 }
 
 pub(crate) fn wait(value: &LitStr) -> Result<Wait> {
-    let none = r#"is no wait; write `wait = "none"`"#;
+    let none = r#"does not wait; write `wait = "none"`"#;
     let long = r#"is more than a year; write `wait = "forever"`"#;
     match value.value().as_str() {
         "none" => Ok(Wait::Once),
@@ -295,24 +298,24 @@ pub(crate) fn wait(value: &LitStr) -> Result<Wait> {
 }
 
 pub(crate) fn max_hold(value: &LitStr) -> Result<Duration> {
-    let none = r#"leaves the body no time; write one from "1ms""#;
+    let none = r#"leaves the body no time; write at least "1ms""#;
     let long = "is more than a year; remove it";
     time_within("max_hold", value, "", MILLISECOND..=YEAR, none, long)
 }
 
 pub(crate) fn min_hold(value: &LitStr) -> Result<Duration> {
-    let none = r#"keeps nothing; write one from "1ms""#;
+    let none = r#"keeps nothing locked; write at least "1ms""#;
     let long = "is more than a year; shorten it";
     time_within("min_hold", value, "", MILLISECOND..=YEAR, none, long)
 }
 
 pub(crate) fn ttl(value: &LitStr) -> Result<Duration> {
-    let outside = r#"is out of range; write one from "2s" to "300s""#;
+    let outside = r#"is out of range; write a time from "2s" to "300s""#;
     time_within("ttl", value, "", TTL, outside, outside)
 }
 
-/// Reads a time in a range. `words` are what may be written in its place; `short` and `long` say what is wrong with a time
-/// outside the range.
+/// Parses a time in a range. `words` lists what may be written instead of a time; `short` and `long` describe the mistake of a
+/// time outside the range.
 fn time_within(
     key: &str,
     value: &LitStr,
@@ -333,7 +336,7 @@ fn time_within(
 
 const EXAMPLE: &str = r#"an integer with one of the units `ms`, `s`, `m`, `h`, such as "5s""#;
 
-/// Reads `<integer>(ms|s|m|h)`. A number that overflows becomes the longest time, which the range check refuses.
+/// Parses `<integer>(ms|s|m|h)`. A number that overflows becomes the longest time, which the range check refuses.
 fn duration(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let millis: u64 = match unit {
