@@ -14,24 +14,24 @@ use crate::failure::Failure;
 use crate::options::Etcd;
 use crate::output::say;
 
-/// How long one request may take.
+/// Time limit of one request.
 static PATIENCE: OnceLock<Duration> = OnceLock::new();
 
-/// An engine without any lock, and how to reach etcd.
+/// Engine without locks, and the options by which it reaches etcd.
 #[derive(Debug)]
 pub(crate) struct Connection<'a> {
     etcd: &'a Etcd,
     pub(crate) locks: Locks,
     pub(crate) prefix: String,
-    /// What is found is printed as JSON, one object a line.
+    /// True if results are printed as JSON, one object per line.
     pub(crate) json: bool,
 }
 
 impl<'a> Connection<'a> {
-    /// Reads options and environment; connects when something is asked. The environment may name another service.
+    /// Reads options and environment. The first request connects. The environment may name another service.
     pub(crate) fn new(etcd: &'a Etcd, service: &str, json: bool) -> Result<Self, Failure> {
         Config::check_variables()?;
-        let _ = PATIENCE.set(etcd.command_timeout); // there is one connection
+        let _ = PATIENCE.set(etcd.command_timeout); // a process makes one connection
         Ok(Self {
             etcd,
             json,
@@ -40,7 +40,7 @@ impl<'a> Connection<'a> {
         })
     }
 
-    /// The contenders of a name; says so if there are none. Refuses what no service can lock.
+    /// Returns the contenders of a name; if there are none, prints that. Refuses a name that no service can lock.
     pub(crate) async fn queue(&self, name: &str) -> Result<Option<Queue>, Failure> {
         let queue = answer(self.locks.queue(name)).await?;
         if queue.is_none() {
@@ -49,10 +49,10 @@ impl<'a> Connection<'a> {
                 return Err(Failure::Usage(format!("`{name}` is not a name: {like}")));
             }
             let prefix = &self.prefix;
-            // What looks like a key is another name than what was meant.
+            // A key is a valid name too, but not the name that the user meant.
             if let Some(below) = name.strip_prefix(prefix).filter(|below| !below.is_empty()) {
                 say(format_args!(
-                    "a name stands without the prefix `{prefix}`: did you mean `{below}`?"
+                    "write a name without the prefix `{prefix}`: did you mean `{below}`?"
                 ));
             }
             say(format_args!("`{name}` is free: no process holds it or waits for it"));
@@ -60,13 +60,13 @@ impl<'a> Connection<'a> {
         Ok(queue)
     }
 
-    /// What keys begin with that ask a holder for its lock (rule P40).
+    /// Returns the prefix of the keys that request a holder's lock (rule P40).
     pub(crate) fn kick_root(&self) -> String {
         session_root(&self.prefix) + "kick/"
     }
 
-    /// A client of the endpoint that is the first to answer, for some requests: one over all endpoints may ask a member that is down,
-    /// or silent, and what then happened to a request is not known.
+    /// Returns a client of the endpoint that responds first, for a few requests. A client of all endpoints may send a request to a
+    /// member that is down or silent; its outcome would be unknown.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
         let asking = self.each()?.into_iter().map(|(_, locks)| {
             Box::pin(async move {
@@ -82,7 +82,7 @@ impl<'a> Connection<'a> {
         Ok(client)
     }
 
-    /// The endpoints, each with a client of its own.
+    /// Returns the endpoints, each with a separate client.
     pub(crate) fn each(&self) -> Result<Vec<(String, Locks)>, Failure> {
         let all = value(self.etcd, ENDPOINTS).unwrap_or_default();
         let each = all.split(',').map(str::trim);
@@ -90,7 +90,7 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// An engine of one endpoint, or of all. The environment may name another service.
+/// Makes an engine of one endpoint, or of all. The environment may name another service.
 fn engine(etcd: &Etcd, service: &str, endpoint: Option<&str>) -> Result<Locks, Failure> {
     let config = Config::from_lookup(|variable| match variable {
         ENDPOINTS if endpoint.is_some() => endpoint.map(str::to_owned),
@@ -103,7 +103,7 @@ fn engine(etcd: &Etcd, service: &str, endpoint: Option<&str>) -> Result<Locks, F
 
 const ENDPOINTS: &str = "ETCD_LOCKED_ENDPOINTS";
 
-/// The options that stand for variables.
+/// Lists the options that override variables.
 fn options(etcd: &Etcd) -> [(&'static str, &'static str, &Option<String>); 9] {
     [
         (ENDPOINTS, "--endpoints", &etcd.endpoints),
@@ -118,7 +118,7 @@ fn options(etcd: &Etcd) -> [(&'static str, &'static str, &Option<String>); 9] {
     ]
 }
 
-/// The value of a variable: an option stands for it, else the environment has it, else etcdctl's variable.
+/// Returns the value of a variable: that of its option, else of the environment, else of etcdctl's variable.
 pub(crate) fn value(etcd: &Etcd, variable: &str) -> Option<String> {
     let option = options(etcd).into_iter().find(|(of, ..)| *of == variable);
     let given = option.and_then(|(_, _, given)| given.clone());
@@ -129,7 +129,7 @@ fn set(variable: &str) -> Option<String> {
     std::env::var(variable).ok().filter(|value| !value.is_empty())
 }
 
-/// What etcdctl would use. Its certificates mean nothing where every endpoint is `http://`.
+/// Returns the value that etcdctl would use. Its certificates do not matter if every endpoint is `http://`.
 fn etcdctl(etcd: &Etcd, variable: &str) -> Option<String> {
     let name = variable.strip_prefix("ETCD_LOCKED_")?;
     let is_plain = |all: String| all.split(',').all(|it| it.trim().starts_with("http://"));
@@ -148,12 +148,11 @@ fn etcdctl(etcd: &Etcd, variable: &str) -> Option<String> {
     }
 }
 
-/// An error of the configuration, which names variables, for one who gave options.
+/// Rewords a configuration error, which names variables, for a user who gave options.
 fn worded(etcd: &Etcd, error: LockError) -> Failure {
     if let LockError::NotInitialized { .. } = error {
         return Failure::Usage(
-            "no endpoint of etcd is known: name it with --endpoints, or in ETCD_LOCKED_ENDPOINTS"
-                .to_owned(),
+            "no etcd endpoint is configured: set --endpoints or ETCD_LOCKED_ENDPOINTS".to_owned(),
         );
     }
     let mut text = error.to_string();
@@ -168,7 +167,7 @@ fn worded(etcd: &Etcd, error: LockError) -> Failure {
     Failure::Usage(text)
 }
 
-/// Waits for an answer of etcd, not for ever.
+/// Waits for etcd's response, at most for the time limit.
 pub(crate) async fn answer<T, E: Into<Failure>>(
     request: impl Future<Output = Result<T, E>>,
 ) -> Result<T, Failure> {

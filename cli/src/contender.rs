@@ -1,11 +1,11 @@
-//! Contender as a person reads it: which process, in what mode, since when.
+//! Contender as people read it: its process, its mode, and its times.
 
 use std::time::{Duration, SystemTime};
 
 use etcd_locked::{Contender, Queue, Standing};
 use serde_json::{Value, json};
 
-/// Who it is: service, host and process, and the function that asked.
+/// Describes its process: service, host and process id, and the function that requested the lock.
 pub(crate) fn process(contender: &Contender) -> String {
     match contender.holder() {
         Some(holder) => {
@@ -17,8 +17,8 @@ pub(crate) fn process(contender: &Contender) -> String {
     }
 }
 
-/// Who holds a name: the first, and how many more; permits that may hold it are counted apart. Nothing if no process
-/// does.
+/// Describes the holders of a name: the first, and the number of others. Permits that may hold it are counted separately.
+/// Returns `None` if no process holds it.
 pub(crate) fn holders(queue: &Queue) -> Option<String> {
     let mut holds = queue.holders();
     let mut text = process(holds.next()?);
@@ -32,14 +32,14 @@ pub(crate) fn holders(queue: &Queue) -> Option<String> {
     Some(text)
 }
 
-/// How long it has held its name; nothing of a client of another kind.
+/// Returns how long it has held its name; `None` for a client of another kind.
 pub(crate) fn held_for(contender: &Contender) -> Option<Duration> {
-    // In its first second a holder has not written since when.
+    // During its first second a holder has not yet written the time of its grant.
     let since = contender.holder()?.held_since();
     Some(since.and_then(ago).unwrap_or_default())
 }
 
-/// How long it has waited, or had waited.
+/// Returns how long it has waited, or had waited when it got the lock.
 pub(crate) fn queued_for(contender: &Contender) -> Option<Duration> {
     ago(contender.holder()?.queued_since())
 }
@@ -64,13 +64,13 @@ pub(crate) fn time(contender: &Contender) -> String {
     }
 }
 
-/// What `who` and `top` show of it: whether it holds the name, which process it is, in what mode, and for how long.
+/// Returns the cells that `who` and `top` show: whether it holds the name, its process, its mode, and for how long.
 pub(crate) fn cells(contender: &Contender) -> [String; 4] {
     let mode = contender.sharing().word().to_owned();
     [standing(contender).to_owned(), process(contender), mode, time(contender)]
 }
 
-/// All that is known of it. Names of fields stay as they are; more may come.
+/// Returns everything that is known about it. Field names do not change; more may be added.
 pub(crate) fn object(contender: &Contender) -> Value {
     let holder = contender.holder();
     json!({
@@ -91,13 +91,13 @@ pub(crate) fn object(contender: &Contender) -> Value {
     })
 }
 
-/// How long ago a time of a record was, by this machine's clock: zero if it is ahead, `None` if the text is not a time.
+/// Returns how long ago a record's time was by this machine's clock: zero if it is in the future, `None` if the text is not a time.
 pub(crate) fn ago(rfc3339: &str) -> Option<Duration> {
     let then = humantime::parse_rfc3339(rfc3339).ok()?;
     Some(SystemTime::now().duration_since(then).unwrap_or_default())
 }
 
-/// A duration for people: two units at most, seconds being the smallest.
+/// Formats a duration for people, in at most two units, with seconds as the smallest.
 pub(crate) fn shown(duration: Duration) -> String {
     let secs = duration.as_secs();
     let units = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];

@@ -1,4 +1,4 @@
-//! Cycle of names: each is held by a task that waits for the next one. Found by the library's own search.
+//! Cycle of names: a task that holds one name waits for the next. The library's own search finds it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
@@ -12,13 +12,13 @@ use etcd_locked_core::{Cycle, Key, Kv, Revision, Search};
 use crate::connection::{Connection, answer};
 use crate::failure::Failure;
 
-/// How many ranges of keys are read for one name at most, all searches from its waiters together.
+/// Limit of the ranges of keys read for one name, in all searches from its waiters together.
 const RANGES: usize = 1_024;
 
-/// Finds a cycle that a name is in, from that name on; empty, if it is in none. A call that waits for a second says what its task
-/// holds.
+/// Finds a cycle that contains a name, beginning with that name; empty if there is none. A call that has waited for a second
+/// publishes what its task holds.
 ///
-/// All is read at one revision, so a cycle that is found was there.
+/// All reads are at one revision, so a cycle that is found did exist.
 pub(crate) async fn of(connection: &Connection<'_>, queue: &Queue) -> Result<Vec<String>, Failure> {
     let waiters: BTreeSet<(&[u8], i64)> =
         queue.waiters().map(|it| (it.key(), it.created())).collect();
@@ -43,19 +43,19 @@ pub(crate) async fn of(connection: &Connection<'_>, queue: &Queue) -> Result<Vec
     let most = Search::CONTENDERS;
     match queue.contenders().len() > most as usize {
         true => {
-            Err(Failure::Etcd(format!("of its contenders only the oldest {most} are looked at")))
+            Err(Failure::Etcd(format!("only the oldest {most} of its contenders were checked")))
         }
         false => Ok(Vec::new()),
     }
 }
 
-/// The names of a cycle's keys, from the first one back to it.
+/// Returns the names of a cycle's keys, from the first one back to it.
 fn names(cycle: &Cycle, prefix: &str) -> Vec<String> {
     let keys = cycle.keys.iter();
     let names =
         keys.filter_map(|(key, _)| Some(key.strip_prefix(prefix)?.rsplit_once('/')?.0.to_owned()));
     let mut names: Vec<_> = names.collect();
-    // Who waits for a name and who holds it are neighbours.
+    // A waiter and the holder of the same name are neighbours.
     names.dedup();
     names.extend(names.first().cloned());
     names
@@ -65,17 +65,17 @@ fn names(cycle: &Cycle, prefix: &str) -> Vec<String> {
 struct Ranges {
     client: Client,
     known: BTreeMap<Key, Vec<Kv>>,
-    /// That of the first answer; 0 before.
+    /// Revision of the first response; 0 before.
     revision: i64,
 }
 
 impl Ranges {
-    /// The contenders of these families, the oldest first.
+    /// Returns the contenders of these families, the oldest first.
     async fn read(&mut self, families: Vec<Key>) -> Result<Vec<(Key, Vec<Kv>)>, Failure> {
         let missing = families.iter().filter(|family| !self.known.contains_key(*family));
         let missing: Vec<_> = missing.collect();
         if self.known.len() + missing.len() > RANGES {
-            return Err(Failure::Etcd(format!("it takes more than {RANGES} reads")));
+            return Err(Failure::Etcd(format!("the search needs more than {RANGES} reads")));
         }
         for together in missing.chunks(32) {
             let options = GetOptions::new()

@@ -7,33 +7,33 @@ use std::iter::successors;
 use etcd_locked::{LockError, etcd_client};
 use thiserror::Error;
 
-/// What etcd says to a user who may not do it.
+/// etcd's message to a user who lacks a right.
 const DENIED: &str = "etcdserver: permission denied";
-/// What etcd's own words begin with.
+/// Prefix of etcd's own messages.
 const SPOKEN: &str = "etcdserver: ";
 
-/// Why a command could not be carried out.
+/// Reason why a command failed.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
-    /// The user gave arguments or settings that make no sense here, or no terminal.
+    /// Arguments or settings that do not work here, or a missing terminal.
     #[error("{0}")]
     Usage(String),
-    /// etcd is out of reach, or failed.
+    /// etcd is unreachable, or failed.
     #[error("{0}")]
     Etcd(String),
-    /// etcd does not know the user, or not by this password.
+    /// etcd does not know the user, or the password is wrong.
     #[error("{0}")]
     Login(String),
-    /// Only an operator can open the way to etcd: a scheme, an authority or a certificate is wrong.
+    /// A scheme, a CA or a certificate is wrong, so only an operator can make etcd reachable.
     #[error("{0}")]
     Way(String),
-    /// etcd does not let this user do it.
-    #[error("{0}; `etcd-locked doctor` names the rights that are missing")]
+    /// etcd denies this user the operation.
+    #[error("{0}; `etcd-locked doctor` lists the missing rights")]
     Denied(String),
     /// etcd is at its quota.
     #[error("{0}")]
     Full(String),
-    /// The system refuses what a command needs.
+    /// The operating system refuses something that a command needs.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     #[error("{0}")]
     System(String),
@@ -43,7 +43,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Exit status. Those of `exec` are from `sysexits.h`: above what commands commonly have, and below what shells do.
+    /// Returns the exit status. Those of `exec` are from `sysexits.h`: above most commands' own, and below those of shells.
     pub(crate) fn status(&self, of_exec: bool) -> u8 {
         let (exec, others) = match self {
             Self::Usage(_) => (64, 2),
@@ -69,7 +69,7 @@ impl From<LockError> for Failure {
             LockError::NotInitialized { .. } | LockError::Config { .. } => Self::Usage(text),
             LockError::PermissionDenied { .. } => Self::Denied(text),
             LockError::Backend { .. } if text.contains(DENIED) => Self::Denied(text),
-            // What stays until an operator changes something: etcd has said so, or no word of etcd's has come.
+            // It lasts until an operator changes something. The text shows whether etcd said so, or the connection failed.
             LockError::Backend { .. } if !error.is_retryable() => match text.contains(SPOKEN) {
                 true => Self::Login(text),
                 false => Self::Way(text),
@@ -82,7 +82,7 @@ impl From<LockError> for Failure {
 impl From<etcd_client::Error> for Failure {
     fn from(error: etcd_client::Error) -> Self {
         let text = match &error {
-            // What did not come from etcd may have no more than a code.
+            // A status that does not come from etcd may have only a code.
             etcd_client::Error::GRpcStatus(status) if !status.message().is_empty() => {
                 status.message().to_owned()
             }
@@ -92,9 +92,9 @@ impl From<etcd_client::Error> for Failure {
         match &*text {
             DENIED => Self::Denied(failed),
             "etcdserver: mvcc: database space exceeded" => Self::Full(text),
-            "etcdserver: user name is empty" => Self::Login(format!(
-                "{failed}: it wants to know who asks, by --user or ETCD_LOCKED_USER"
-            )),
+            "etcdserver: user name is empty" => {
+                Self::Login(format!("{failed}: it requires a user; set --user or ETCD_LOCKED_USER"))
+            }
             "etcdserver: authentication failed, invalid user ID or password" => Self::Login(failed),
             _ => Self::Etcd(failed),
         }

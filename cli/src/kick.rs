@@ -1,4 +1,4 @@
-//! `kick`: asks the holder of a lock to give it up; if it does not answer, takes the lock away (rule P40).
+//! Command `kick`: requests a lock from its holder. If the holder does not respond, it can delete the holder's key (rule P40).
 
 use std::io::{self, BufRead, IsTerminal};
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use crate::failure::Failure;
 use crate::options::Kick;
 use crate::output::{ask, print, print_object, say};
 
-/// How long a process may take to answer: longer than a key takes to name its new call.
+/// How long a process may take to respond: longer than a key takes to name its new call.
 const ANSWERS: Duration = Duration::from_secs(2);
-/// How long its body may take to end before it counts as running on: more than the 10 s of a command of `exec`.
+/// How long its body may take to end before it counts as still running: more than the 10 s that `exec` gives a command.
 const ENDS: Duration = Duration::from_secs(11);
 /// How long a request stays in etcd if this command is killed, in seconds.
 const LASTS: i64 = 10;
-/// The pause between two looks at etcd.
+/// Pause between two reads of etcd.
 const PAUSE: Duration = Duration::from_millis(25);
 
 pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<bool, Failure> {
@@ -45,7 +45,7 @@ pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<
         match kick_holder(connection, &mut client, options, holder).await {
             Ok((outcome, stops)) => {
                 all &= outcome.is_taken();
-                // The lock is taken away already, also if this cannot be written.
+                // The lock has already been taken away, even if this cannot be printed.
                 let _ = match connection.json {
                     true => print_object(&json!({
                         "name": name,
@@ -58,7 +58,7 @@ pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<
                 };
             }
             Err(failure) => {
-                say(format_args!("etcd-locked: whether {who} has it is not known: {failure}"));
+                say(format_args!("etcd-locked: whether {who} holds it is unknown: {failure}"));
                 failed = Some(failure);
             }
         }
@@ -66,7 +66,7 @@ pub(crate) async fn kick(connection: &Connection<'_>, options: &Kick) -> Result<
     failed.map_or(Ok(all), Err)
 }
 
-/// Asks one holder, and deletes its key where it has to be forced. Returns how long its lease lives from now on, too.
+/// Sends the request to one holder, and deletes its key if that has to be forced. Also returns how long its lease still lives.
 async fn kick_holder(
     connection: &Connection<'_>,
     client: &mut Client,
@@ -79,7 +79,7 @@ async fn kick_holder(
     if let Outcome::Silent(_) | Outcome::RunsOn = outcome {
         let is_wanted = || {
             say(format_args!("{}", outcome.text(&process(holder), stops)));
-            is_confirmed("Delete its key all the same? The next holder may run beside its body.")
+            is_confirmed("Delete its key anyway? The next holder may then run beside its body.")
         };
         if options.force || (!options.yes && is_wanted()?) {
             outcome = match target.delete(client).await? {
@@ -92,18 +92,18 @@ async fn kick_holder(
     Ok((outcome, stops))
 }
 
-/// What a kick has come to.
+/// Outcome of a kick.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// The holder's body has ended, and then its lock has gone.
     Ended,
-    /// The holder knows, but its body has not ended yet.
+    /// The holder's process has the request, but its body has not ended yet.
     RunsOn,
     /// The call that was shown does not hold it.
     NotHeld,
-    /// Its process has not answered, for this reason.
+    /// Its process has not confirmed the request, for this reason.
     Silent(String),
-    /// Its key was deleted without an answer.
+    /// Its key was deleted without a confirmation.
     Deleted,
 }
 
@@ -127,21 +127,21 @@ impl Outcome {
         match self {
             Self::Ended => format!("taken from {who}: its body has ended, and its lock is gone"),
             Self::RunsOn => format!(
-                "{who} was told, but its body still runs: it ignores losses, blocks its thread, or is a command that is \
-                 ending. The lock passes on when it ends; with `--force` its key is deleted now"
+                "{who} has the request, but its body still runs: it ignores losses, blocks its thread, or is a command that \
+                 is ending. The lock passes on when it ends; `--force` deletes the key now"
             ),
             Self::NotHeld => {
-                format!("{who} gave it back, or to another of its calls: nothing taken")
+                format!("{who} released it, or passed it to another of its calls: nothing taken")
             }
             Self::Silent(why) => format!(
-                "{who} {why}: nothing taken. With `--force` its key is deleted, and its body may run on (at most {late})"
+                "{who} {why}: nothing taken. `--force` deletes its key, but its body may run on (at most {late})"
             ),
             Self::Deleted => format!("key of {who} deleted: its body may run on (at most {late})"),
         }
     }
 }
 
-/// Whom it hits: all that are known to hold the name, or the one that was asked for.
+/// Returns the holders to kick: all that are known to hold the name, or the one given by `--holder`.
 fn holders<'a>(queue: &'a Queue, options: &Kick) -> Result<Vec<&'a Contender>, Failure> {
     let all = queue.holders();
     let Kick { name, holder: Some(key), .. } = options else {
@@ -156,7 +156,7 @@ fn holders<'a>(queue: &'a Queue, options: &Kick) -> Result<Vec<&'a Contender>, F
     }
 }
 
-/// False for a permit that may as well wait for another one.
+/// Returns false for a permit that may also be waiting for another one.
 pub(crate) fn is_known_to_hold(contender: &Contender) -> bool {
     contender.standing() == Standing::Holds
 }
@@ -167,13 +167,13 @@ fn tell(queue: &Queue, holders: &[&Contender]) {
         say(format_args!("{} is held by {who}, for {time}", queue.name()));
         if !holder.group().is_empty() {
             let group = holder.group().join(" ");
-            say(format_args!("  its call holds these too, and loses them: {group}"));
+            say(format_args!("  its call also holds these, and loses them too: {group}"));
         }
     }
     let may = queue.holders().filter(|it| !is_known_to_hold(it)).count();
     if may > 0 {
         say(format_args!(
-            "  {may} more hold a permit or wait for one: to take one away, name its key with --holder"
+            "  {may} more hold a permit or wait for one: to take one away, give its key with --holder"
         ));
     }
     match queue.waiters().next() {
@@ -184,7 +184,7 @@ fn tell(queue: &Queue, holders: &[&Contender]) {
 
 fn is_confirmed(question: &str) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
-        return Err(Failure::Usage("not asked on a terminal: confirm with --yes".to_owned()));
+        return Err(Failure::Usage("cannot ask without a terminal: use --yes".to_owned()));
     }
     ask(format_args!("{question} [y/N]"))?;
     let mut line = String::new();
@@ -192,19 +192,19 @@ fn is_confirmed(question: &str) -> Result<bool, Failure> {
     Ok(["y", "yes"].contains(&line.trim().to_lowercase().as_str()))
 }
 
-/// How long its lease lives at most from now on, unless it is renewed: a holder that learns nothing has stopped by then.
+/// Returns how long its lease can still live, unless it is renewed: by then a holder that is cut off has stopped.
 async fn stops_within(client: &mut Client, holder: &Contender) -> Option<Duration> {
     let left = answer(client.lease_time_to_live(holder.lease()?, None)).await.ok()?;
     u64::try_from(left.granted_ttl()).ok().map(Duration::from_secs)
 }
 
-/// A contender's key as it was read, and the call that it names.
+/// Key of a contender as it was read, and the call that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) key: Vec<u8>,
     pub(crate) created: i64,
     pub(crate) changed: i64,
-    /// `None`: it is of another client, which cannot be asked.
+    /// Call of the holder; `None` for a client of another kind, which cannot receive requests.
     pub(crate) call: Option<u64>,
 }
 
@@ -218,14 +218,14 @@ impl Target {
         }
     }
 
-    /// Asks the call for its lock, and waits until it has given that up. `root`: what the keys of such requests begin with.
+    /// Requests the lock from the call, and waits until the call has given it up. `root` is the prefix of the requests' keys.
     pub(crate) async fn request(
         &self,
         client: &mut Client,
         root: &str,
     ) -> Result<Outcome, Failure> {
         let (Some(call), Ok(key)) = (self.call, str::from_utf8(&self.key)) else {
-            return Ok(Outcome::Silent("cannot be asked, as it is another kind of client".into()));
+            return Ok(Outcome::Silent("is another kind of client, and cannot be asked".into()));
         };
         let unasked = |failure| match failure {
             Failure::Denied(why) | Failure::Full(why) => {
@@ -244,7 +244,7 @@ impl Target {
             Ok(_) => self.outcome(client, &at, &wish).await,
             Err(failure) => unasked(failure),
         };
-        let _ = answer(client.lease_revoke(lease)).await; // it would end by itself
+        let _ = answer(client.lease_revoke(lease)).await; // it would expire anyway
         outcome
     }
 
@@ -255,7 +255,7 @@ impl Target {
             match reply.kvs().first().map(|kv| kv.value()) {
                 Some(b"stopping") => break,
                 Some(value) if value != wish.as_bytes() => {
-                    let why = "answers that this call does not hold it now (it waits for others of its names, or has ended)";
+                    let why = "responds that this call does not hold it now (it waits for its other names, or has ended)";
                     return Ok(match self.is_over(client, ANSWERS).await? {
                         true => Outcome::NotHeld,
                         false => Outcome::Silent(why.to_owned()),
@@ -263,12 +263,12 @@ impl Target {
                 }
                 Some(_) if asked.elapsed() < ANSWERS => sleep(PAUSE).await,
                 Some(_) => {
-                    // Withdrawn, unless it is answered just now.
+                    // Withdraws the request, unless the holder is confirming it at this moment.
                     let still = Compare::value(at, CompareOp::Equal, wish);
                     let txn = Txn::new().when([still]).and_then([TxnOp::delete(at, None)]);
                     answer(client.txn(txn)).await?;
                 }
-                None => return Ok(Outcome::Silent("does not answer (stopped, or cut off)".into())),
+                None => return Ok(Outcome::Silent("does not answer (stopped or cut off)".into())),
             }
         }
         Ok(match self.is_over(client, ENDS).await? {
@@ -277,7 +277,7 @@ impl Target {
         })
     }
 
-    /// Whether the call loses its key within this time.
+    /// Returns true if the call loses its key within this time.
     async fn is_over(&self, client: &mut Client, within: Duration) -> Result<bool, Failure> {
         let begun = Instant::now();
         while self.changed(client).await?.is_some() {
@@ -289,10 +289,10 @@ impl Target {
         Ok(true)
     }
 
-    /// Deletes its key without asking, while that is still the contender's; returns whether it did.
+    /// Deletes its key without a request, if the key is still this contender's. Returns whether it did.
     ///
-    /// So it hits no later process, and no later call of the same process that has held the lock for a second. Before that a process
-    /// hands its key on without a word to etcd.
+    /// So it never hits a later process, or a later call of the same process that has held the lock for a second. Before that, a process
+    /// passes its key to its next call without writing to etcd.
     async fn delete(&self, client: &mut Client) -> Result<bool, Failure> {
         let key = &*self.key;
         while let Some(changed) = self.changed(client).await? {
@@ -301,13 +301,13 @@ impl Target {
             if answer(client.txn(txn)).await?.succeeded() {
                 return Ok(true);
             }
-            // The same call may have written its record anew.
+            // The same call may have rewritten its record.
         }
         Ok(false)
     }
 
-    /// Returns the revision at which its key was last written. `None`: it is gone, replaced, or names another call; or another client has
-    /// rewritten its own.
+    /// Returns the revision at which its key was last written. Returns `None` if the key is gone, was replaced, or names another call, or
+    /// if another kind of client has rewritten its own key.
     async fn changed(&self, client: &mut Client) -> Result<Option<i64>, Failure> {
         let found = answer(client.get(&*self.key, None)).await?;
         let is_still = |kv: &&KeyValue| {

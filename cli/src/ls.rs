@@ -1,4 +1,4 @@
-//! `ls`: one row a name.
+//! Command `ls`: one row per name.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) async fn ls(connection: &Connection<'_>, options: &Ls) -> Result<bool
     let Some(every) = options.watch else {
         return list(connection, options).await.map(|()| true);
     };
-    // Ctrl-C is to end a list under way too, in particular one that etcd does not answer.
+    // Ctrl-C also ends a list in progress, in particular one to which etcd does not respond.
     tokio::select! {
         biased;
         _ = tokio::signal::ctrl_c() => Ok(true),
@@ -31,14 +31,14 @@ pub(crate) async fn ls(connection: &Connection<'_>, options: &Ls) -> Result<bool
     }
 }
 
-/// Lists until the output fails, or the question is wrong. A watch is for the time when etcd fails: then it says so, and goes on.
+/// Lists until the output fails, or the arguments are wrong. Users watch while etcd fails, so it reports a failure and continues.
 async fn watch(connection: &Connection<'_>, options: &Ls, every: Duration) -> Failure {
     loop {
         if !connection.json && on_terminal() {
-            let _ = print_own(CLEAR); // what is printed next fails too
+            let _ = print_own(CLEAR); // the next output fails too
         }
         let listed = list(connection, options).await;
-        // Shows the end of a round, also of one without a name.
+        // An empty line marks the end of a round, also of one without names.
         let listed = listed.and_then(|()| if connection.json { Ok(print("")?) } else { Ok(()) });
         match listed {
             Ok(()) => {}
@@ -49,7 +49,7 @@ async fn watch(connection: &Connection<'_>, options: &Ls, every: Duration) -> Fa
     }
 }
 
-/// Lists once: each name as it is read, or all at the end if they are sorted.
+/// Lists once: each name as it is read, or all of them at the end if they are sorted.
 async fn list(connection: &Connection<'_>, options: &Ls) -> Result<(), Failure> {
     let mut names = connection.locks.list(&options.below);
     let mut page = Page::new(["NAME", "MODE", "HOLDER", "HELD FOR", "WAITING", "LONGEST WAIT"]);
@@ -75,7 +75,7 @@ async fn list(connection: &Connection<'_>, options: &Ls) -> Result<(), Failure> 
     };
     sorted.sort_by_cached_key(|queue| Reverse(options.rank(queue)));
     sorted.iter().try_for_each(show)?;
-    page.flush()?; // what was read is shown also where etcd fails
+    page.flush()?; // shows the names read so far, even if etcd fails
     read?;
     match found {
         _ if connection.json || !on_terminal() => Ok(()),
@@ -100,7 +100,7 @@ impl Ls {
         all || queue.holders().any(fits)
     }
 
-    /// The greatest comes first.
+    /// Returns the sort key; the greatest comes first.
     fn rank(&self, queue: &Queue) -> (usize, Option<Duration>) {
         let row = Row::of(queue);
         match self.sort {

@@ -1,6 +1,6 @@
-//! `etcd-locked`: shows the locks that services hold and wait for, takes one away from its holder, and runs commands under locks.
+//! Command line tool `etcd-locked`: shows which locks services hold and wait for, takes locks away, and runs commands under locks.
 //!
-//! It reads what is in etcd; services need nothing for it.
+//! It reads etcd only, so services need no configuration for it.
 
 mod connection;
 mod contender;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(error) => {
             let _ = error.print();
-            // 0 for help that was asked for.
+            // 0 for help that the user requested.
             return ExitCode::from(match error.exit_code() {
                 0 => 0,
                 _ => Failure::Usage(String::new()).status(means_exec()),
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     };
     match run(options) {
         Ok(status) => ExitCode::from(status),
-        // What is piped into `head` ends without a word. A command whose status says more does not end by it: see `doctor`.
+        // Output piped into `head` ends silently. `doctor` has its own way, because its exit status is about all findings.
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             say(format_args!("etcd-locked: {failure}"));
@@ -54,13 +54,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the command is `exec`, also where its options are wrong.
+/// Returns true if the command is `exec`, even if its options are wrong.
 fn means_exec() -> bool {
     let found = Options::command().ignore_errors(true).try_get_matches();
     found.is_ok_and(|found| found.subcommand_name() == Some("exec"))
 }
 
-/// The man page: all commands with their options, and what options do not say.
+/// Writes the man page: all commands with their options, and the sections that the options do not cover.
 fn man() -> io::Result<Vec<u8>> {
     let (mut page, all) = (Vec::new(), Options::command());
     Man::new(all.clone()).render_title(&mut page)?;
@@ -81,7 +81,7 @@ fn man() -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Signals of these kinds, from now on.
+/// Returns a channel that receives every later signal of these kinds.
 fn signals(kinds: impl IntoIterator<Item = SignalKind>) -> io::Result<mpsc::Receiver<i32>> {
     let (all, signals) = mpsc::channel(16);
     for kind in kinds {
@@ -93,12 +93,12 @@ fn signals(kinds: impl IntoIterator<Item = SignalKind>) -> io::Result<mpsc::Rece
     Ok(signals)
 }
 
-/// Carries out a command, and returns the exit status.
+/// Runs a command, and returns the exit status.
 #[tokio::main(flavor = "current_thread")]
 async fn run(options: Options) -> Result<u8, Failure> {
     let connect = || Connection::new(&options.etcd, "etcd-locked", options.json);
     if options.json && !options.command.has_json() {
-        return Err(Failure::Usage("--json is for ls, who, kick and doctor".to_owned()));
+        return Err(Failure::Usage("--json works with ls, who, kick and doctor only".to_owned()));
     }
     let done = match &options.command {
         Command::Ls(ls) => ls::ls(&connect()?, ls).await?,
@@ -110,7 +110,7 @@ async fn run(options: Options) -> Result<u8, Failure> {
         Command::Exec(exec) => return exec::exec(&options.etcd, exec).await,
         Command::Completions { shell } => {
             let mut command = Options::command();
-            // Made first: what cannot be written is a panic there.
+            // Into memory first, because `generate` panics if it cannot write.
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut command, "etcd-locked", &mut script);
             print_own(&script)?;
@@ -120,7 +120,7 @@ async fn run(options: Options) -> Result<u8, Failure> {
             print_own(&man()?)?;
             true
         }
-        // These two block: they need no runtime.
+        // These two block, and do not need a runtime.
         #[cfg(target_os = "linux")]
         Command::Guardian { grace_ns, command } => {
             exec::guardian(*grace_ns, command);
@@ -129,5 +129,5 @@ async fn run(options: Options) -> Result<u8, Failure> {
         #[cfg(target_os = "linux")]
         Command::Launcher { guardian, command } => return Ok(exec::launcher(*guardian, command)),
     };
-    Ok(u8::from(!done)) // 1: nothing was found, or done
+    Ok(u8::from(!done)) // 1: nothing was found or done
 }

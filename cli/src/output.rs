@@ -1,6 +1,6 @@
-//! Output: the only way of a text to standard output and standard error. A test greps for others.
+//! Output to standard output and standard error. All text goes through here; a test greps for other ways.
 //!
-//! Keys, values, records, versions and errors come from others, so every line is escaped here, whatever it is made of.
+//! Keys, values, records, versions and errors are written by other programs, so every line is escaped here.
 
 use std::borrow::Cow;
 use std::fmt::{self, Arguments, Display, Write as _};
@@ -10,10 +10,10 @@ use std::iter;
 use ratatui::crossterm::terminal;
 use serde_json::Value;
 
-/// How far a paragraph stands from its mark's beginning.
+/// Indentation of a paragraph, from the start of its mark.
 const INDENT: usize = 4;
 
-/// Text as a terminal may have it: in one line, with nothing that a terminal obeys, reorders or hides. What is escaped stays as it is.
+/// Text that is safe for a terminal: one line, with everything escaped that a terminal obeys, reorders or hides. Escapes stay as they are.
 pub(crate) struct Shown<'a>(pub(crate) &'a str);
 
 impl Display for Shown<'_> {
@@ -26,7 +26,7 @@ impl Display for Shown<'_> {
 }
 
 fn acts(c: char) -> bool {
-    // `escape_debug` also knows quotes, which do no harm here.
+    // `escape_debug` also escapes quotes, which are harmless here.
     !matches!(c, '"' | '\'' | '\\') && c.escape_debug().len() > 1
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn print(line: &str) -> io::Result<()> {
     print_fields(&[line])
 }
 
-/// Prints a text in as many lines as the terminal needs; in a pipe it is one line.
+/// Prints a text, wrapped to the terminal's width; in a pipe as one line.
 pub(crate) fn print_paragraph(mark: &str, text: &str) -> io::Result<()> {
     let columns = match on_terminal() {
         true => terminal::size().map_or(80, |(columns, _)| usize::from(columns)),
@@ -50,20 +50,20 @@ pub(crate) fn print_paragraph(mark: &str, text: &str) -> io::Result<()> {
     lines.try_for_each(|(mark, line)| print(&format!("{mark:INDENT$}{line}")))
 }
 
-/// Breaks a text between words into lines of this width. A longer word has a line of its own.
+/// Breaks a text between words into lines of this width. A longer word gets a separate line.
 pub(crate) fn lines(text: &str, width: usize) -> Vec<String> {
     let whole = textwrap::Options::new(width).break_words(false);
     let whole = whole.word_splitter(textwrap::WordSplitter::NoHyphenation);
     textwrap::wrap(&Shown(text).to_string(), whole).into_iter().map(Cow::into_owned).collect()
 }
 
-/// Prints fields in a line, between tabs.
+/// Prints fields in one line, separated by tabs.
 pub(crate) fn print_fields(fields: &[impl AsRef<str>]) -> io::Result<()> {
     let fields: Vec<_> = fields.iter().map(|it| Shown(it.as_ref()).to_string()).collect();
     print_own((fields.join("\t") + "\n").as_bytes())
 }
 
-/// Prints an object in a line. JSON itself lets a few characters through that act on a terminal.
+/// Prints an object in one line. JSON alone leaves a few characters unescaped that act on a terminal.
 pub(crate) fn print_object(object: &Value) -> io::Result<()> {
     let mut line = String::new();
     for c in object.to_string().chars() {
@@ -77,20 +77,20 @@ pub(crate) fn print_object(object: &Value) -> io::Result<()> {
     print(&line)
 }
 
-/// Prints what this program has made: scripts, an empty screen. Nothing of others may be in it.
+/// Prints bytes that this program made, such as scripts and an empty screen. They must not contain other programs' text.
 pub(crate) fn print_own(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(bytes)?;
     out.flush()
 }
 
-/// Says something in a line on standard error, where there is one: a closed pipe is no reason to panic.
+/// Prints a line on standard error. Ignores a failure, because a closed pipe is not a reason to panic.
 pub(crate) fn say(line: Arguments<'_>) {
-    // One write, so that no line of a command comes in between.
+    // One write, so that a command's output cannot come in between.
     let _ = io::stderr().write_all(format!("{}\n", Shown(&line.to_string())).as_bytes());
 }
 
-/// Says the beginning of a line, which the user's answer ends.
+/// Prints a question on standard error; the user's answer ends the line.
 pub(crate) fn ask(question: Arguments<'_>) -> io::Result<()> {
     write!(io::stderr(), "{} ", Shown(&question.to_string()))
 }
@@ -113,7 +113,7 @@ mod tests {
         }
     }
 
-    /// Ratatui writes to the terminal too: what a line or a cell is made of there is `Shown`.
+    /// Ratatui writes to the terminal too, so its lines and cells are made of `Shown` texts.
     #[test]
     fn no_source_prints_but_through_this_file() {
         let ways = r"std(out|err)\(\)|print(ln)?!|dbg!|/dev/tty|Line::from\([^S]|(Text|Cells)::(new|from)\(|Span::|Paragraph";

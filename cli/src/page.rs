@@ -1,19 +1,19 @@
-//! Page of rows: a table on a terminal, a hundred rows at a time; in a pipe fields between tabs, each row as it comes.
+//! Page of rows: a table on a terminal, a hundred rows at a time; in a pipe, fields separated by tabs, each row at once.
 
 use std::io;
 
 use crate::output::{Shown, on_terminal, print, print_fields};
 
-/// How many rows are laid out together, on a terminal.
+/// Rows that are laid out together on a terminal.
 const ROWS: usize = 100;
-/// How wide a column is at most. A longer field goes on to its right.
+/// Largest width of a column. A longer field extends to the right.
 const WIDEST: usize = 60;
 
-/// Rows under way to the standard output.
+/// Rows that are about to be printed.
 #[derive(Debug)]
 pub(crate) struct Page<const N: usize> {
     rows: Vec<[String; N]>,
-    /// How wide columns were so far, so that the next rows stand below.
+    /// Widths of the columns so far, so that later rows align with earlier ones.
     widths: [usize; N],
     heads: [&'static str; N],
 }
@@ -30,7 +30,7 @@ impl<const N: usize> Page<N> {
         if self.widths == [0; N] && self.rows.is_empty() {
             self.rows.push(self.heads.map(str::to_owned));
         }
-        // Escaped before it is measured.
+        // Escaped first, because that changes the width.
         self.rows.push(row.map(|field| Shown(&field).to_string()));
         if self.rows.len() < ROWS { Ok(()) } else { self.flush() }
     }

@@ -1,4 +1,4 @@
-//! Row of a name, as `ls` and `top` show it.
+//! Row about one name, as `ls` and `top` show it.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use etcd_locked::Queue;
 
 use crate::contender::{held_for, holders, queued_for, shown};
 
-/// A name that is locked.
+/// Name that is locked.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) mode: &'static str,
-    /// The first holder, and how many more.
+    /// First holder, and the number of others.
     pub(crate) holder: String,
-    /// `None`: only clients of another kind hold it.
+    /// Time for which it has been held; `None` if only clients of another kind hold it.
     pub(crate) held: Option<Duration>,
     pub(crate) waiting: usize,
     pub(crate) longest: Option<Duration>,
-    /// Keys that left the name a second, as `top` counts them. `None`: not known.
+    /// Keys that left the name per second, as `top` counts them; `None` if unknown.
     pub(crate) gone: Option<f64>,
 }
 
@@ -35,7 +35,7 @@ impl Row {
         }
     }
 
-    /// What both show, beginning with the name.
+    /// Returns the cells that both show, beginning with the name.
     pub(crate) fn cells(&self) -> [String; 6] {
         [
             self.name.clone(),

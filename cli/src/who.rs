@@ -1,4 +1,4 @@
-//! `who`: holders and waiters of one name, in order.
+//! Command `who`: holders and waiters of one name, in order.
 
 use serde_json::json;
 
@@ -13,12 +13,12 @@ pub(crate) async fn who(connection: &Connection<'_>, name: &str) -> Result<bool,
     let Some(queue) = connection.queue(name).await? else {
         return Ok(false);
     };
-    // Whatever becomes of the search: who holds the name and who waits is known.
+    // Holders and waiters are known already, so a failed search does not end the command.
     let cycle = match answer(cycle::of(connection, &queue)).await {
         Ok(cycle) => Some(cycle),
         Err(failure) => {
             say(format_args!(
-                "etcd-locked: whether `{name}` is in a deadlock is not known: {failure}"
+                "etcd-locked: whether `{name}` is in a deadlock is unknown: {failure}"
             ));
             None
         }
@@ -44,7 +44,7 @@ pub(crate) async fn who(connection: &Connection<'_>, name: &str) -> Result<bool,
     }
     if let Some(cycle) = cycle.filter(|cycle| !cycle.is_empty()) {
         print(&format!(
-            "deadlock: {}; one of these calls is refused with `Deadlock` within five seconds",
+            "deadlock: {}; one of these calls fails with `Deadlock` within five seconds",
             cycle.join(" waits for ")
         ))?;
     }

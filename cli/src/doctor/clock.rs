@@ -1,4 +1,4 @@
-//! Clock of etcd: whether it runs as fast as this machine's. A holder stops by its own clock, before etcd ends its lease by another.
+//! Clock check: does etcd's clock run as fast as this machine's? A holder stops by its own clock, before etcd's ends the lease.
 
 use std::time::{Duration, Instant};
 
@@ -9,36 +9,36 @@ use super::probes::AGAIN;
 use crate::connection::answer;
 use crate::failure::Failure;
 
-/// Seconds of etcd's for which it is followed.
+/// Length of the measurement, in seconds of etcd's clock.
 const SECS: i64 = 3;
 /// TTL of the lease that shows etcd's time, in seconds.
 const TTL: i64 = 60;
-/// By how much two clocks may differ in rate: locks are relied on for their TTL less this (rule P28).
+/// Largest difference in rate between two clocks: holders rely on a lock for its TTL less this share (rule P28).
 const DRIFT: f64 = 0.01;
-/// Time between two looks.
+/// Time between two reads.
 const EVERY: Duration = Duration::from_millis(20);
-/// After so long here the command stops looking: etcd's clock is far too slow, or stands still.
+/// Time after which the command gives up: etcd's clock is far too slow, or has stopped.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// Measures how long a few seconds of etcd's are here. etcd shows what is left of a lease in whole seconds, rounded down.
+/// Measures how long a few seconds of etcd's clock take here. etcd shows the rest of a lease in whole seconds, rounded down.
 pub(super) async fn clock(mut client: Client) -> Finding {
     match measure(&mut client).await {
         Ok((least, most)) => judge(least, most),
         Err(why) => {
-            let what = format!("clock: how fast etcd's runs did not show: {why}");
+            let what = format!("clock: the rate of etcd's is unknown: {why}");
             Finding::unseen("clock.unseen", what, AGAIN)
         }
     }
 }
 
-/// Returns how long those seconds were here, at least and at most.
+/// Returns the least and the greatest time that those seconds took here.
 async fn measure(client: &mut Client) -> Result<(Duration, Duration), Failure> {
     let term = |header: Option<&ResponseHeader>| header.map(ResponseHeader::raft_term);
     let begun = Instant::now();
     let granted = answer(client.lease_grant(TTL, None)).await?;
     let (lease, leads) = (granted.id(), term(granted.header()));
     let here = async {
-        // The leader counts from when it has the lease, which may be after this member's answer.
+        // The leader counts from when it has the lease, which may be after this member's response.
         answer(client.lease_time_to_live(lease, None)).await?;
         let known = Instant::now();
         let mut least = Duration::ZERO;
@@ -46,19 +46,19 @@ async fn measure(client: &mut Client) -> Result<(Duration, Duration), Failure> {
             let asked = Instant::now();
             let left = answer(client.lease_time_to_live(lease, None)).await?;
             if term(left.header()) != leads {
-                // Another one counts the time.
+                // Another leader counts the time now.
                 return Err(Failure::Etcd("etcd's leader changed".to_owned()));
             }
             if left.ttl() < TTL - SECS || least > PATIENCE {
                 return Ok((least, begun.elapsed()));
             }
-            // By then those seconds were not over.
+            // At that moment those seconds were not over.
             least = asked - known;
             tokio::time::sleep(EVERY).await;
         }
     }
     .await;
-    // etcd ends it anyhow.
+    // It would expire anyway.
     let _ = answer(client.lease_revoke(lease)).await;
     here
 }
@@ -71,7 +71,7 @@ fn judge(least: Duration, most: Duration) -> Finding {
         true => Finding::bad(
             "clock.differs",
             format!("clock: etcd's and this machine's run at different rates: {figures}"),
-            "locks are safe only while clocks run at nearly the same rate: look at the clock of this host, and of the leader's",
+            "locks are safe only if clocks run at nearly the same rate: check the clocks of this host and of the leader's host",
         ),
         false => Finding::good(
             "clock.agrees",

@@ -1,4 +1,4 @@
-//! Finding of `doctor`: what is so, whether that is well, and what to do.
+//! Finding of `doctor`: a fact, whether it is a problem, and what to do.
 
 use std::io;
 
@@ -10,10 +10,10 @@ use crate::output::{print_object, print_paragraph};
 pub(super) struct Finding {
     /// Stable name of the kind of finding, for scripts; cli/JSON.md lists them.
     code: &'static str,
-    /// `false`: it is to be mended. `None`: this user cannot see it.
+    /// `false` for a problem. `None` if it is unknown, for example because this user may not see it.
     well: Option<bool>,
     what: String,
-    /// What to do about it; empty, if nothing.
+    /// What to do about it; empty if nothing.
     mend: String,
 }
 
@@ -30,12 +30,12 @@ impl Finding {
         Self { code, well: None, what: what.into(), mend: mend.to_owned() }
     }
 
-    /// False if it is to be mended.
+    /// Returns false for a problem.
     pub(super) fn is_bearable(&self) -> bool {
         self.well != Some(false)
     }
 
-    /// Prints it as a person reads it, in lines, or as an object.
+    /// Prints it as lines for people, or as an object.
     pub(super) fn print(&self, json: bool) -> io::Result<()> {
         let Self { code, well, what, mend } = self;
         if json {

@@ -1,4 +1,4 @@
-//! Leftovers: keys below the prefix and session keys that no process of ours stands behind.
+//! Leftover keys: keys below the prefix, and session keys, that do not belong to a running process of etcd-locked.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,24 @@ use super::finding::Finding;
 use crate::connection::{Connection, answer};
 use crate::failure::Failure;
 
-/// How many leftovers of a kind are named.
+/// Number of leftovers of a kind that are named.
 const NAMED: usize = 5;
-/// How many keys of sessions are read at once.
+/// Number of session keys per read.
 const PAGE: i64 = 1_000;
-/// How many sessions are told apart at most, so that memory is bounded: a process has one session, or a few.
+/// Limit of the sessions that are kept apart, which bounds memory: a process has one session, or a few.
 const SESSIONS: usize = 100_000;
 
-/// Reads all names, and tells what is not as locks leave it.
+/// Reads all names, and reports keys that etcd-locked would not leave.
 pub(super) async fn leftovers(
     connection: &Connection<'_>,
     client: &mut Client,
 ) -> Result<Vec<Finding>, Failure> {
     let (mut names, mut contenders) = (0_u64, 0_u64);
     let [mut unleased, mut strange, mut strays] = <[Leftovers; 3]>::default();
-    // Before the names: a session that comes later has a contender that is not missed here.
+    // Read before the names: a session that begins later is not counted as one without a contender.
     let mut sessions = match sessions(client, &session_root(&connection.prefix)).await {
         Ok(sessions) => Some(sessions),
-        // The rights say so.
+        // The check of the rights reports this.
         Err(Failure::Denied(_)) => None,
         Err(failure) => return Err(failure),
     };
@@ -50,13 +50,13 @@ pub(super) async fn leftovers(
     let mut findings = vec![Finding::good("names.counted", what)];
     findings.extend(unleased.found(
         "key.unleased",
-        "keys without a lease, whose names stay locked for ever",
-        "once its owner is known to be gone, delete each with `etcdctl del KEY`, one key in each command",
+        "keys without a lease, whose names stay locked forever",
+        "if you know that its owner is gone, delete each with `etcdctl del KEY`, one key per command",
     ));
     findings.extend(strays.found(
         "key.stray",
         "keys directly below the prefix, which lock no name",
-        "it locks nothing for any process: find out who put it there, then delete it with `etcdctl del KEY`",
+        "it is not a lock of any process: find out who put it there, then delete it with `etcdctl del KEY`",
     ));
     findings.extend(strange.found(
         "contender.foreign",
@@ -73,8 +73,8 @@ pub(super) async fn leftovers(
         findings.push(Finding::good("session.counted", format!("sessions: {many}{idle}")));
         findings.extend(unleased.found(
             "session.unleased",
-            "session keys without a lease, which no process of ours puts",
-            "delete each with `etcdctl del KEY`, one key in each command",
+            "session keys without a lease, which etcd-locked never puts",
+            "delete each with `etcdctl del KEY`, one key per command",
         ));
     }
     Ok(findings)
@@ -83,19 +83,19 @@ pub(super) async fn leftovers(
 #[derive(Debug, Default)]
 struct Sessions {
     many: u64,
-    /// Leases of those without a contender, as far as is known.
+    /// Leases of sessions for which no contender has been read yet.
     idle: BTreeSet<i64>,
     unleased: Leftovers,
 }
 
-/// Reads the session keys page by page.
+/// Reads the session keys, page by page.
 async fn sessions(client: &Client, root: &str) -> Result<Sessions, Failure> {
     let mut found = Sessions::default();
-    // `0` comes after `/`, with which the root ends.
+    // The root ends with `/`, and `0` is the next character.
     let end = format!("{}0", root.trim_end_matches('/'));
     let mut next = Some(root.as_bytes().to_vec());
     while let Some(from) = next.take() {
-        // With values, which are short: etcd 3.7 omits leases where only keys are read (etcd#22209).
+        // With values, which are short: etcd 3.7 omits leases from reads of keys only (etcd#22209).
         let options = GetOptions::new().with_range(&*end).with_limit(PAGE);
         let mut kv = client.kv_client().max_decoding_message_size(usize::MAX);
         let page = answer(kv.get(from, Some(options))).await?;
@@ -117,7 +117,7 @@ async fn sessions(client: &Client, root: &str) -> Result<Sessions, Failure> {
     Ok(found)
 }
 
-/// Some keys, of which a few are named.
+/// Keys of one kind, of which a few are named.
 #[derive(Debug, Default)]
 struct Leftovers {
     many: u64,
@@ -132,7 +132,7 @@ impl Leftovers {
         }
     }
 
-    /// Finding with their number and names; `None` if there are none. `mend`: empty if they may stay.
+    /// Returns a finding with their number and names; `None` if there are none. `mend` is empty if they may stay.
     fn found(&self, code: &'static str, what: &str, mend: &str) -> Option<Finding> {
         let more = if self.many > NAMED as u64 { ", …" } else { "" };
         let what = format!("{what}: {}: {}{more}", self.many, self.first.join(", "));

@@ -1,4 +1,4 @@
-//! Members of etcd: whether each endpoint answers, and how its member is.
+//! Members of etcd: whether each endpoint responds, and the state of its member.
 
 use etcd_locked::etcd_client::{Client, StatusResponse};
 use etcd_locked::{Locks, RECOMMENDED_ETCD, etcd_bugs};
@@ -8,22 +8,22 @@ use super::finding::Finding;
 use crate::connection::{Connection, answer};
 use crate::failure::Failure;
 
-/// How far a member's log may be behind another's.
+/// Number of entries by which a member's log may be behind another's.
 const LAG: u64 = 1_000;
 
-const USER: &str = "name a user and the password, or mend them: in --user, ETCD_LOCKED_USER or ETCD_LOCKED_PASSWORD_FILE";
+const USER: &str = "set or correct the user and the password: in --user, ETCD_LOCKED_USER or ETCD_LOCKED_PASSWORD_FILE";
 const CERTIFICATES: &str = "look at the scheme of the endpoint, the authority of etcd's certificate (--cacert), and a certificate and \
     key of one's own where etcd asks for them (--cert, --key); or at the variables in their place";
 
 pub(super) struct Members {
     pub(super) findings: Vec<Finding>,
-    /// A client of an endpoint that answers; of one with a leader, if there is one.
+    /// Client of an endpoint that responds, if possible one with a leader.
     pub(super) serving: Option<Client>,
-    /// Whether an endpoint refuses the user, or the way to it is wrong: so etcd may be well.
+    /// True if an endpoint refuses the user or the connection; then etcd itself may be healthy.
     pub(super) refuse: bool,
 }
 
-/// Asks each endpoint for itself, all at once.
+/// Checks each endpoint separately, all at the same time.
 pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Failure> {
     let mut findings = Vec::new();
     let mut clients = Vec::new();
@@ -42,7 +42,7 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
                 denied.push(endpoint);
             }
             Err(Failure::Login(why)) => {
-                // What etcd itself said.
+                // The part that etcd itself said.
                 let spoken = why.find("etcdserver: ").map_or(&*why, |at| &why[at..]);
                 refused.push(format!("{endpoint} ({spoken})"));
             }
@@ -60,7 +60,7 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
         refuse = true;
         let endpoints = refused.join(", ");
         let what = match endpoints.contains("user name is empty") {
-            true => "login: etcd wants a user",
+            true => "login: etcd requires a user",
             false => "login: etcd refuses this user or the password",
         };
         findings.push(Finding::bad("login.refused", format!("{what}: {endpoints}"), USER));
@@ -69,14 +69,14 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
         findings.push(Finding::unseen(
             "member.hidden",
             format!(
-                "members: they answer, and tell only root their version and state: {}",
+                "members: they answer, but show their version and state only to root: {}",
                 denied.join(", ")
             ),
-            "to see versions, lag and the leader, run it once more as a user with the role root",
+            "to see versions, lag and the leader, run this again as a user with the role root",
         ));
     }
-    // What a member has in its log at first, all must have a moment later. Answers of one moment cannot be had, and on a busy etcd
-    // the later one is always ahead. Both are asked for on open connections, and not after a wait for a member that is silent.
+    // Each member must have in its second status what any member had in its first. Responses are never simultaneous, and on a busy
+    // etcd the later one is always ahead. Both rounds use open connections, so neither waits for a member that is silent.
     let before = all(clients.clone(), status).await;
     let before = before.iter().flat_map(|(_, status)| status).map(StatusResponse::raft_index);
     let newest = before.max().unwrap_or_default();
@@ -101,21 +101,21 @@ pub(super) async fn members(connection: &Connection<'_>) -> Result<Members, Fail
     if leaders.iter().any(|leader| *leader != leaders[0]) {
         findings.push(Finding::bad(
             "member.disagrees",
-            "members: they do not agree on their leader",
-            "wait for the election; if it lasts, look at the network between the members",
+            "members: they disagree on their leader",
+            "wait for the election to end; if it does not, check the network between the members",
         ));
     }
     Ok(Members { findings, serving: serving.or(leaderless), refuse })
 }
 
-/// Asks all at once; returns the answers in the order of the endpoints.
+/// Sends all requests at once; returns the responses in the order of the endpoints.
 async fn all<A, T>(asked: Vec<(String, A)>, ask: impl AsyncFn(A) -> T) -> Vec<(String, T)> {
     join_all(asked.into_iter().map(async |(endpoint, of)| (endpoint, ask(of).await))).await
 }
 
-/// Connects, and asks for the status; without one, where etcd tells it to root only. The engine's own read says whether time alone can
-/// mend what fails: it tells refused certificates and a wrong scheme from an endpoint that is down. It says too that a user is wanted:
-/// etcd 3.4 tells its status to everyone.
+/// Connects, and reads the status; returns none if etcd shows it only to root. The engine's own read shows whether a failure can pass:
+/// it distinguishes refused certificates and a wrong scheme from an endpoint that is down. It also shows that etcd requires a user,
+/// because etcd 3.4 shows its status to everyone.
 async fn first(locks: Locks) -> Result<(Client, Option<StatusResponse>), Failure> {
     let asked = async {
         let client = locks.client().await?;
@@ -150,14 +150,14 @@ fn member(endpoint: &str, status: &StatusResponse, newest: u64) -> Finding {
         return Finding::bad(
             "member.leaderless",
             format!("member {endpoint}: etcd {version}, without a leader"),
-            "no lock can be taken or renewed there: bring back most of the members, or the network between them",
+            "no lock can be taken or renewed there: bring back a majority of the members, or the network between them",
         );
     }
     if behind > LAG {
         return Finding::bad(
             "member.behind",
             format!("member {endpoint}: etcd {version}, {behind} log entries behind"),
-            "its disk or its network is slow; locks asked for there wait for it",
+            "its disk or its network is slow; calls that use this endpoint wait for it",
         );
     }
     let size = status.db_size() as f64 / f64::from(1 << 20);

@@ -1,4 +1,4 @@
-//! `doctor`: what is wrong with etcd, with rights, and with what lies below the prefix, and what to do.
+//! Command `doctor`: checks etcd, the user's rights and the keys below the prefix, and says what to do about problems.
 
 mod clock;
 mod finding;
@@ -14,7 +14,7 @@ use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::output::{on_terminal, say};
 
-/// Tells what it finds; returns whether all is well.
+/// Prints the findings; returns true if none is a problem.
 pub(crate) async fn doctor(connection: &Connection<'_>, probes: u32) -> Result<bool, Failure> {
     let mut report = Report { json: connection.json, is_read: true, all_well: true };
     if on_terminal() {
@@ -22,14 +22,14 @@ pub(crate) async fn doctor(connection: &Connection<'_>, probes: u32) -> Result<b
     }
     let Members { findings, serving, refuse } = members::members(connection).await?;
     report.tell(&findings)?;
-    // A client over all endpoints may ask a member that does not answer, and what it says then would be said of etcd.
+    // A client of all endpoints may send a request to a member that is silent. The failure would then be reported about etcd.
     let Some(mut client) = serving else {
         return match refuse {
             true => Ok(false),
             false => Err(Failure::Etcd("no endpoint of etcd answers".to_owned())),
         };
     };
-    // It mostly waits, so the rest is looked at meanwhile.
+    // The clock check mostly waits, so the other checks run meanwhile.
     let clock = clock::clock(client.clone());
     let looks = async {
         report.tell(&probes::alarms(&mut client).await)?;
@@ -37,7 +37,7 @@ pub(crate) async fn doctor(connection: &Connection<'_>, probes: u32) -> Result<b
         report.tell(&probes::rights(&mut client, &connection.prefix).await)?;
         match leftovers::leftovers(connection, &mut client).await {
             Ok(found) => Ok(report.tell(&found)?),
-            Err(Failure::Denied(_)) => Ok(()), // the rights say so
+            Err(Failure::Denied(_)) => Ok(()), // the check of the rights reports it
             Err(failure) => Err(failure),
         }
     };
@@ -50,13 +50,13 @@ pub(crate) async fn doctor(connection: &Connection<'_>, probes: u32) -> Result<b
 #[derive(Debug)]
 struct Report {
     json: bool,
-    /// False once the reader has closed the pipe.
+    /// False after the reader has closed the pipe.
     is_read: bool,
     all_well: bool,
 }
 
 impl Report {
-    /// Prints findings. All are looked at even if the reader has gone, as `head -1` does: the exit status is of all.
+    /// Prints findings. The checks go on after the reader has gone, as with `head -1`, because the exit status covers all of them.
     fn tell(&mut self, findings: &[Finding]) -> io::Result<()> {
         for finding in findings {
             self.all_well &= finding.is_bearable();

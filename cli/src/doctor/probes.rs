@@ -1,4 +1,4 @@
-//! Probes of etcd itself: alarms that its members have raised, how long its writes take, and what the user may do.
+//! Probes of etcd itself: alarms of its members, the time its writes take, and the user's rights.
 
 use std::time::{Duration, Instant};
 
@@ -11,21 +11,21 @@ use super::finding::Finding;
 use crate::connection::answer;
 use crate::failure::Failure;
 
-/// A write that takes longer makes every lock slow.
+/// Longest acceptable time of a write; a longer one makes every lock slow.
 const SLOW: Duration = Duration::from_millis(50);
-/// Seconds until etcd ends a lease that this process could not revoke.
+/// Seconds until a lease expires that this process could not revoke.
 const TTL: i64 = 10;
 
-/// What to do where a check did not show what it is for.
-pub(super) const AGAIN: &str = "run it once more; if that lasts, look at the members above";
+/// What to do if a check gives no result.
+pub(super) const AGAIN: &str = "run this again; if it fails again, look at the members above";
 
 pub(super) async fn alarms(client: &mut Client) -> Vec<Finding> {
     let asked = answer(client.alarm(AlarmAction::Get, AlarmType::None, None)).await;
     match asked {
         Err(Failure::Denied(_)) => vec![Finding::unseen(
             "alarm.hidden",
-            "alarms: etcd tells them to root only",
-            "to see them, run it once more as a user with the role root",
+            "alarms: etcd shows them only to root",
+            "to see them, run this again as a user with the role root",
         )],
         Err(failure) => {
             let what = format!("alarms: they cannot be read: {failure}");
@@ -38,40 +38,40 @@ pub(super) async fn alarms(client: &mut Client) -> Vec<Finding> {
     }
 }
 
-/// An alarm that a member has raised; `etcdctl member list` has its id and its address.
+/// Makes the finding for an alarm that a member has raised; `etcdctl member list` shows its id and address.
 fn alarm(raised: &AlarmMember) -> Finding {
     let member = raised.member_id();
     match raised.alarm() {
         AlarmType::Nospace => Finding::bad(
             "alarm.nospace",
             format!(
-                "alarms: NOSPACE of member {member:x}: etcd is at its quota, and grants no lock (those held are renewed and released)"
+                "alarms: NOSPACE of member {member:x}: etcd is at its quota, and grants no lock (held ones are still renewed and released)"
             ),
-            "make room by `etcdctl compact REVISION` and `etcdctl defrag --cluster`, or restart the members with a larger \
+            "make room with `etcdctl compact REVISION` and `etcdctl defrag --cluster`, or restart the members with a larger \
              --quota-backend-bytes; then `etcdctl alarm disarm`",
         ),
         _ => Finding::bad(
             "alarm.corrupt",
-            format!("alarms: CORRUPT of member {member:x}: its data differ from the others'"),
+            format!("alarms: CORRUPT of member {member:x}: its data differs from the others'"),
             "replace that member: `etcdctl member list` has its address",
         ),
     }
 }
 
-/// Grants leases and revokes them: etcd writes these to its log, and a majority has them on disk before it answers. Nothing is left.
-/// A read would be answered without the disk.
+/// Grants leases and revokes them: etcd writes both to its log, and a majority has them on disk before it responds. Nothing is left.
+/// A read would not wait for a disk.
 pub(super) async fn writes(client: &mut Client, probes: u32) -> Finding {
     let mut took = Vec::new();
     for _ in 0..probes {
         match probe(client, &mut took).await {
             Ok(()) => {}
             Err(Failure::Full(_)) => {
-                let what = "writes: how long they take shows once etcd has room";
+                let what = "writes: cannot be timed until etcd has room";
                 return Finding::unseen("write.unseen", what, "");
             }
             Err(failure) => {
                 let what = format!("writes: one failed: {failure}");
-                let mend = "no lock is granted while that lasts: look at the members above";
+                let mend = "no lock is granted until writes work again: look at the members above";
                 return Finding::bad("write.failed", what, mend);
             }
         }
@@ -84,7 +84,7 @@ pub(super) async fn writes(client: &mut Client, probes: u32) -> Finding {
         true => Finding::bad(
             "write.slow",
             format!("writes: slow: {figures}"),
-            "each lock takes at least two of these: look at disks and network of the members",
+            "each lock takes at least two of these: check the members' disks and network",
         ),
         false => Finding::good("write.fast", format!("writes: fast enough: {figures}")),
     }
@@ -100,8 +100,8 @@ async fn probe(client: &mut Client, took: &mut Vec<Duration>) -> Result<(), Fail
     Ok(())
 }
 
-/// Tries what a service does with its two ranges, without changing anything: etcd checks the rights of a transaction's branch that is
-/// not taken.
+/// Tries the operations of a service on its two ranges, without changing anything: etcd also checks the rights for the branch of a
+/// transaction that is not taken.
 pub(super) async fn rights(client: &mut Client, prefix: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (begins, what) in [(prefix.to_owned(), "locks"), (session_root(prefix), "session keys")] {
@@ -131,13 +131,13 @@ fn right(begins: &str, what: &str, result: Result<(), Failure>) -> Finding {
                 "grant it to a role of the user: etcdctl role grant-permission ROLE readwrite --prefix=true {begins}"
             ),
         ),
-        // An etcd at its quota refuses a write before it looks at rights.
+        // An etcd at its quota refuses a write before it checks rights.
         Err(Failure::Full(_)) => {
-            let what = format!("rights: whether this user may {what}, shows once etcd has room");
+            let what = format!("rights: unknown until etcd has room whether this user may {what}");
             Finding::unseen("right.unseen", what, "")
         }
         Err(failure) => {
-            let what = format!("rights: whether this user may {what}, does not show: {failure}");
+            let what = format!("rights: unknown whether this user may {what}: {failure}");
             Finding::bad("right.unknown", what, AGAIN)
         }
     }

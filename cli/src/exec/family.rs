@@ -1,4 +1,4 @@
-//! Family of a command: its process, all that it started, and the orphans among them, which this process adopts.
+//! Family of a command: its process, everything it started, and the orphans among them, which this process adopts.
 
 use std::fs;
 use std::io;
@@ -13,28 +13,28 @@ use rustix::process::{
 
 use super::status_of_signal;
 
-/// How long to wait until killed processes are read again, the first time and at most.
+/// Pauses between two reads of the processes that were killed: the first, and the longest.
 const PAUSE: Duration = Duration::from_millis(5);
 const MOST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Who has not died by then is named.
+/// Time after which processes that have not died are named.
 pub(super) const SLOW: Duration = Duration::from_secs(1);
 
-/// Has the system give the orphans of this process's children to this process.
+/// Makes this process the new parent of its children's orphans.
 pub(super) fn adopt_orphans() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Tells whether a child has ended. It stays unreaped, so that the system gives its id to no other process or group.
+/// Returns true if a child has ended. The child stays unreaped, so that the system does not reuse its id for a process or group.
 pub(super) fn has_ended(child: Pid) -> bool {
     let unreaped = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::Pid(child), unreaped), Ok(None))
 }
 
-/// Reaps adopted children that have ended, as long as the leader has not. Returns the leader's exit status if it ended in between
-/// and is reaped too.
+/// Reaps adopted children that have ended, while the leader runs. Returns the leader's exit status if it ended meanwhile and was
+/// reaped too.
 pub(super) fn reap_orphans(leader: Pid) -> Option<u8> {
-    // No safe call reads the id of a child that stays unreaped, and a walk through `/proc` for each would be slow.
+    // No safe call returns the id of a child without reaping it, and reading `/proc` for each one would be slow.
     while !has_ended(leader) {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((child, ended))) if child == leader => return Some(status_of(ended)),
@@ -45,16 +45,16 @@ pub(super) fn reap_orphans(leader: Pid) -> Option<u8> {
     None
 }
 
-/// Kills all children but the spared ones, and their children, and waits for their end. `leader`: a child that leads a group, which is
-/// killed as a whole first. `tell` gets those that do not die soon, once. Returns the leader's exit status,
-/// and how many other children were seen at first.
+/// Kills all children but the spared ones, and their children, and waits for their end. `leader` leads a group, which is killed as a
+/// whole first. `tell` receives once the processes that do not die soon. Returns the leader's exit status, and the number of other
+/// children seen at first.
 pub(super) fn end(
     leader: Option<Pid>,
     spared: &[Pid],
     tell: impl Fn(&[Pid]),
 ) -> (Option<u8>, usize) {
     if let Some(leader) = leader {
-        // It fails only if no process of the group is left.
+        // This fails only if no process of the group is left.
         let _ = kill_process_group(leader, Signal::KILL);
     }
     let mut status = None;
@@ -63,7 +63,7 @@ pub(super) fn end(
     let mut told = false;
     let mut seen_at_first = None;
     loop {
-        // Which children there are cannot always be seen. That there is none can, if none is spared.
+        // The list of children is not always readable. If none is spared, `waitpid` still shows that there are none.
         let seen = children();
         let mut doomed = seen.clone().unwrap_or_default();
         doomed.retain(|child| !spared.contains(child));
@@ -84,7 +84,7 @@ pub(super) fn end(
         for child in &doomed {
             let _ = kill_process(*child, Signal::KILL);
         }
-        // One that is slow to die keeps none of the others alive.
+        // A process that is slow to die does not delay the others.
         reaped.extend(doomed.iter().map(|child| waitpid(Some(*child), WaitOptions::NOHANG)));
         let mut remain = false;
         for one in reaped {
@@ -96,7 +96,7 @@ pub(super) fn end(
                 Ok(None) | Err(_) => remain = true,
             }
         }
-        // The system gives a child's children to this process before it tells the child's end: so there may be new ones.
+        // The system moves a child's children to this process before it reports the child's end, so there may be new ones.
         if remain {
             thread::sleep(pause);
             pause = (pause * 2).min(MOST_PAUSE);
@@ -108,11 +108,11 @@ pub(super) fn end(
     }
 }
 
-/// Words for processes that do not die, for the user.
+/// Words the message about processes that do not die.
 pub(super) fn immortal(left: &[Pid]) -> String {
     let pids: Vec<_> = left.iter().map(|pid| pid.as_raw_pid().to_string()).collect();
     format!(
-        "waiting for the end of what was killed and still runs, because it waits for a disk or belongs to another user: process {}",
+        "waiting for killed processes that still run, because they wait for a disk or belong to another user: process {}",
         pids.join(" ")
     )
 }
@@ -125,7 +125,7 @@ fn status_of(ended: WaitStatus) -> u8 {
     }
 }
 
-/// The children of this process, ended ones too. (`/proc/self/task/*/children` is not in every kernel.) `None`: they cannot be seen.
+/// Returns the children of this process, ended ones too; `None` if unreadable. Not every kernel has `/proc/self/task/*/children`.
 pub(super) fn children() -> Option<Vec<Pid>> {
     let own = getpid().as_raw_nonzero().to_string();
     let processes = fs::read_dir("/proc").ok()?.flatten();

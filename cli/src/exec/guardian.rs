@@ -1,8 +1,8 @@
-//! Guardian: parent of the command, which it ends before the lock can be another process's.
+//! Guardian: parent of the command, which it ends before another process can acquire the lock.
 //!
-//! It waits for the wrapper's messages, for ends of children and for the time, and needs neither etcd nor the wrapper. Its timer goes
-//! by the boot clock, so it has expired as well when the machine was suspended, and when the guardian was stopped and goes on. While it
-//! is stopped, the wrapper kills.
+//! It waits for the wrapper's messages, for ends of children and for its timer, and depends neither on etcd nor on the wrapper. The
+//! timer uses the boot clock, so the time of a suspended machine, or of a stopped guardian, counts too. While the guardian is stopped,
+//! the wrapper kills the command.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read};
@@ -27,12 +27,12 @@ use super::{NAME, family, signals_for_all};
 
 const HIGHEST_PRIORITY: i32 = -20;
 
-/// Guards a command from its start to its end, which is at once where the guardian cannot begin, or go on.
+/// Guards a command from its start to its end. If the guardian cannot begin or continue, the end is at once.
 pub(crate) fn guardian(grace: u64, command: &[OsString]) {
     let speaker = Speaker::start(std::env::var(NAME).unwrap_or_default());
     if let Err(error) = guard(grace, command, &speaker) {
         family::end(None, &[], |_| {});
-        speaker.say(format!("the guardian of the command fails: {error}"));
+        speaker.say(format!("the guardian of the command failed: {error}"));
     }
     speaker.finish();
 }
@@ -40,12 +40,12 @@ pub(crate) fn guardian(grace: u64, command: &[OsString]) {
 fn guard(grace: u64, command: &[OsString], speaker: &Speaker) -> io::Result<()> {
     let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let stdin = receive_file(&link)?;
-    // No signal of the terminal reaches another session, nor one to the wrapper's group.
+    // In another session, the guardian does not get signals of the terminal, or signals to the wrapper's group.
     setsid()?;
     family::adopt_orphans()?;
     let (wakeup, waker) = UnixStream::pair()?;
     wakeup.set_nonblocking(true)?;
-    // Handlers, because what is ignored here is ignored by the command too, as it should be after `nohup`.
+    // Handlers, because the command would inherit an ignored signal, as it should after `nohup`.
     for signal in signals_for_all().chain([SIGCHLD]) {
         pipe::register(signal, waker.try_clone()?)?;
     }
@@ -69,7 +69,7 @@ fn guard(grace: u64, command: &[OsString], speaker: &Speaker) -> io::Result<()> 
             ended = family::reap_orphans(guarded.leader);
         }
     }
-    // The group of a leader that is reaped may be another's.
+    // After the leader is reaped, its group id may belong to other processes.
     let leader = ended.is_none().then_some(guarded.leader);
     let tell = |left: &[Pid]| speaker.say(family::immortal(left));
     let (status, behind) = family::end(leader, &[], tell);
@@ -84,10 +84,10 @@ fn guard(grace: u64, command: &[OsString], speaker: &Speaker) -> io::Result<()> 
     Ok(())
 }
 
-/// Starts the command, in a group of its own.
+/// Starts the command, in a separate process group.
 fn start(command: &[OsString], stdin: OwnedFd) -> io::Result<Pid> {
     let own = getpid().as_raw_nonzero().to_string();
-    // By this thread, which lives as long as the process: the system kills the command when the thread that started it ends.
+    // On this thread, which lives as long as the process: the system kills the command when the thread that started it ends.
     let child = Command::new("/proc/self/exe")
         .arg0("etcd-locked")
         .args(["launcher", "--guardian", &own, "--"])
@@ -95,7 +95,7 @@ fn start(command: &[OsString], stdin: OwnedFd) -> io::Result<Pid> {
         .stdin(Stdio::from(stdin))
         .process_group(0)
         .spawn()?;
-    // So that a busy machine does not delay it; after the start, because the command would inherit it. It needs a right that not every user has.
+    // A busy machine should not delay it. After the start, as the command would inherit the priority. Not every user has the right to it.
     let _ = setpriority_process(None, HIGHEST_PRIORITY);
     Ok(Pid::from_child(&child))
 }
@@ -104,15 +104,15 @@ fn start(command: &[OsString], stdin: OwnedFd) -> io::Result<Pid> {
 struct Guarded<'a> {
     leader: Pid,
     watch: Watch,
-    /// The wrapper has gone.
+    /// True after the wrapper has gone.
     is_alone: bool,
-    /// Why the command has to end soon, once it has to.
+    /// Reason why the command must end, for the message.
     why: &'static str,
     speaker: &'a Speaker,
 }
 
 impl Guarded<'_> {
-    /// Waits for a message, a signal or the time; tells whether there was a signal.
+    /// Waits for a message, a signal or the timer. Returns true after a signal.
     fn wait(
         &self,
         link: &UnixStream,
@@ -121,23 +121,23 @@ impl Guarded<'_> {
     ) -> io::Result<bool> {
         let all = [timer.as_fd(), wakeup.as_fd(), link.as_fd()];
         let mut all = all.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN));
-        // A link whose other end has gone is always ready.
+        // A link whose other end has gone would always be ready.
         let polled = if self.is_alone { 2 } else { 3 };
         rustix::io::retry_on_intr(|| poll(&mut all[..polled], None))?;
         let mut woken = Vec::new();
-        // It fails once nothing is left to read, which stays.
+        // It fails when nothing is left to read; the bytes read so far stay.
         let _ = wakeup.read_to_end(&mut woken);
         Ok(!woken.is_empty())
     }
 
-    /// Does what is due; tells whether the command had to be killed, once it is over.
+    /// Takes the actions that are due. Returns `None` while the command runs, and then whether it had to be killed.
     fn over(&mut self, link: &UnixStream) -> Option<bool> {
         while !self.is_alone {
             match receive(link) {
                 Ok(Message::Until(stop)) => self.watch.extend(stop),
                 Ok(Message::Within(time)) => self.end("an operator takes the lock away", time),
                 Ok(Message::Signal(signal)) => self.pass_on(signal),
-                // These are the guardian's own.
+                // Only the guardian sends these.
                 Ok(Message::TooLate | Message::Ended(_)) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => {
@@ -180,22 +180,22 @@ impl Guarded<'_> {
         }
     }
 
-    /// Sends a signal to the command's group. Its leader is not reaped yet, so the group is no other's.
+    /// Sends a signal to the command's group. Its leader is not reaped yet, so the group id is still the command's.
     fn signal(&self, signal: Signal) {
         let _ = kill_process_group(self.leader, signal);
     }
 }
 
-/// Waits until it is known when the command must have ended; returns the signals that came before, too. `None`: the command is not
-/// to be started, and the wrapper knows why.
+/// Waits for the first stop time. Also returns the signals that came before it. Returns `None` if the command must not be started;
+/// the wrapper knows why.
 fn watch(link: &UnixStream, grace: u64) -> io::Result<Option<(Watch, Vec<i32>)>> {
-    // It waits for the first message. Whatever else comes then, the wrapper has gone or is about to.
+    // Waits for the first message. Anything other than a stop time means that the wrapper has gone, or is about to.
     let Ok(Message::Until(mut stop)) = receive(link) else {
         return Ok(None);
     };
     link.set_nonblocking(true)?;
     let mut early = Vec::new();
-    // On a busy machine the guardian begins late, and the wrapper has renewed the lock since its first message.
+    // On a busy machine the guardian begins late, and the wrapper may have renewed the lock since its first message.
     while Watch::new(stop, grace).due(now()) != Due::Nothing {
         match receive(link) {
             Ok(Message::Until(renewed)) => stop = stop.max(renewed),
@@ -209,9 +209,9 @@ fn watch(link: &UnixStream, grace: u64) -> io::Result<Option<(Watch, Vec<i32>)>>
     Ok(Some((Watch::new(stop, grace), early)))
 }
 
-/// A timer's setting for this moment.
+/// Returns a timer's setting for this moment.
 fn at(nanos: u64) -> Itimerspec {
-    // A setting of zero would mean never.
+    // A setting of zero would disarm the timer.
     let when = Timespec::try_from(Duration::from_nanos(nanos.max(1)));
     Itimerspec { it_interval: Timespec::default(), it_value: when.unwrap_or_default() }
 }

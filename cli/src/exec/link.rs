@@ -1,7 +1,7 @@
-//! Link between wrapper and guardian: a socket that keeps messages whole, and carries a file once.
+//! Link between wrapper and guardian: a socket that keeps messages whole, and transfers one file.
 //!
-//! The guardian gets it as its standard input, because no safe call turns the number of an inherited file into a file. The standard
-//! input of the command comes over the link.
+//! The guardian inherits it as its standard input, because no safe call turns an inherited descriptor into a file. The link transfers
+//! the standard input of the command.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,22 +17,22 @@ use rustix::net::{
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a message at most.
+/// Largest size of a message, in bytes.
 const LENGTH: usize = 64;
 
-/// What wrapper and guardian say to each other.
+/// Message between wrapper and guardian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Message {
     /// Wrapper: the lock is held until this moment, in nanoseconds of the boot clock.
     Until(u64),
-    /// Wrapper: this signal is for the command.
+    /// Wrapper: pass this signal on to the command.
     Signal(i32),
-    /// Wrapper: the lock is renewed no more, and the command has to end within this time, in nanoseconds. It is zero once the lock is
-    /// lost; an operator who asks for the lock gets it after the command's end.
+    /// Wrapper: the lock is no longer renewed, and the command must end within this time, in nanoseconds. It is zero once the lock is
+    /// lost. An operator who takes the lock away gets it after the command's end.
     Within(u64),
-    /// Guardian: the command was not started, because the lock was lost before, or about to be.
+    /// Guardian: the command was not started, because the lock was already lost, or about to be.
     TooLate,
-    /// Guardian: nothing of the command is left; its exit status.
+    /// Guardian: no process of the command is left. The exit status.
     Ended(u8),
 }
 
@@ -43,15 +43,15 @@ pub(super) fn pair() -> io::Result<(UnixStream, UnixStream)> {
     Ok((one.into(), other.into()))
 }
 
-/// Reads a message. `Err`: there is none on a link that does not block (`WouldBlock`), or the other process has gone.
+/// Reads a message. Fails if a link that does not block has none (`WouldBlock`), or if the other process has gone.
 pub(super) fn receive(link: impl AsFd) -> io::Result<Message> {
     let mut bytes = [0; LENGTH];
     let length = retry_on_intr(|| read(&link, &mut bytes))?;
     Ok(serde_json::from_slice(&bytes[..length])?)
 }
 
-/// Writes a message to a link that does not block. It fails if the other process has gone, which the next read shows, and if that
-/// process has left too much unread.
+/// Writes a message to a link that does not block. Drops it if the other process has gone, which the next read shows, or if that
+/// process has too many unread messages.
 pub(super) fn send(link: impl AsFd, message: Message) {
     let _ = serde_json::to_vec(&message).map(|bytes| write(link, &bytes));
 }
@@ -65,7 +65,7 @@ pub(super) fn send_file(link: &UnixStream, file: BorrowedFd<'_>) -> io::Result<(
     Ok(())
 }
 
-/// Waits for a file from the link. The command inherits it only where it is said to.
+/// Waits for a file from the link. It is close-on-exec, so the command inherits it only if it is passed explicitly.
 pub(super) fn receive_file(link: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut files = RecvAncillaryBuffer::new(&mut space);
@@ -77,7 +77,7 @@ pub(super) fn receive_file(link: &UnixStream) -> io::Result<OwnedFd> {
     received.ok_or_else(|| ErrorKind::UnexpectedEof.into())
 }
 
-/// Now, in nanoseconds of the boot clock, by which the library tells until when a lock is held.
+/// Returns the time in nanoseconds of the boot clock, in which the library gives the end of a lock.
 pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     let part = |it: i64| u64::try_from(it).unwrap_or(0);

@@ -1,6 +1,6 @@
-//! Speaker: says on standard error what `exec` has to say, from a thread of its own.
+//! Speaker: prints the messages of `exec` on standard error, from a separate thread.
 //!
-//! A write may take long: a full pipe, a terminal that is stopped, a file on a disk that is busy. It must not delay the kill.
+//! A write may block on a full pipe, a stopped terminal or a busy disk. It must not delay the kill.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use crate::output::say;
 
-/// How long the end of a process waits for a standard error that takes nothing.
+/// How long a process waits at its end for a standard error that is blocked.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Speaker {
-    /// For other threads; `say` is the same.
+    /// Sender for other threads; it does what `say` does.
     pub(super) texts: Sender<String>,
     done: Receiver<()>,
 }
 
 impl Speaker {
-    /// `name`: the lock's, with which each line begins.
+    /// Starts the thread. Each line begins with `name`, the lock's.
     pub(super) fn start(name: String) -> Self {
         let (texts, all) = channel::<String>();
         let (ends, done) = channel();
@@ -32,12 +32,12 @@ impl Speaker {
         Self { texts, done }
     }
 
-    /// Says it soon. It never waits.
+    /// Prints the text soon. Never blocks.
     pub(super) fn say(&self, text: impl Into<String>) {
         let _ = self.texts.send(text.into());
     }
 
-    /// Ends once all is said, or standard error has taken nothing for a second. No call may wait for standard error after that.
+    /// Returns once everything is printed, or standard error has been blocked for a second. After that, nothing may wait for it.
     pub(super) fn finish(self) {
         drop(self.texts);
         let _ = self.done.recv_timeout(PATIENCE);

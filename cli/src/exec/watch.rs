@@ -1,22 +1,22 @@
-//! Watch of the guardian: until when the command may run, and what is to be done to it now. Times are nanoseconds of the boot clock.
+//! Watch of the guardian: until when the command may run, and the action that is due. Times are nanoseconds of the boot clock.
 
-/// What the guardian is to do.
+/// Action of the guardian that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     Nothing,
-    /// Ask the command to end: the lock will soon be lost.
+    /// Send SIGTERM to the command: the lock will soon be lost.
     Ask,
-    /// Kill it: the lock may be another process's from now on.
+    /// Kill it: from now on another process may hold the lock.
     Kill,
 }
 
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) stop: u64,
-    /// How long before the stop time the command is asked to end.
+    /// How long before the stop time the command gets SIGTERM.
     pub(super) grace: u64,
     asked: bool,
-    /// The lock is lost or wanted by an operator, or the wrapper has gone: nothing moves the stop time on.
+    /// True if the lock is lost or taken away, or the wrapper has gone: then the stop time is never extended.
     is_last: bool,
 }
 
@@ -25,20 +25,20 @@ impl Watch {
         Self { stop, grace, asked: false, is_last: false }
     }
 
-    /// The lock was renewed: it is held until this moment. True whenever it is read, so a late message does no harm.
+    /// Extends the stop time after a renewal. A late message is harmless, because the lock really is held until this moment.
     pub(super) fn extend(&mut self, stop: u64) {
         if !self.is_last {
             self.stop = self.stop.max(stop);
         }
     }
 
-    /// The command has until this moment, and no longer than the lock is held.
+    /// Ends the command by this moment, or by the stop time if that is earlier.
     pub(super) fn end(&mut self, stop: u64) {
         self.is_last = true;
         self.stop = self.stop.min(stop);
     }
 
-    /// When there is something to do next.
+    /// Returns the time of the next action.
     pub(super) fn next(&self) -> u64 {
         match self.asked {
             true => self.stop,
@@ -46,7 +46,7 @@ impl Watch {
         }
     }
 
-    /// What is to be done now; it asks once.
+    /// Returns the action that is due now; SIGTERM only once.
     pub(super) fn due(&mut self, now: u64) -> Due {
         if now >= self.stop {
             return Due::Kill;

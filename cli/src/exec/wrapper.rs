@@ -1,4 +1,4 @@
-//! Wrapper: holds the lock, renews the guardian's deadline, and passes signals on.
+//! Wrapper of `exec`: holds the lock, renews the guardian's deadline, and passes signals on.
 
 use std::future::IntoFuture;
 use std::io;
@@ -25,16 +25,16 @@ use crate::failure::Failure;
 use crate::options::{Etcd, Exec, OnHeld};
 use crate::signals;
 
-/// The longest time that a command has between SIGTERM and SIGKILL.
+/// Longest time that a command has between SIGTERM and SIGKILL.
 const MOST_GRACE: Duration = Duration::from_secs(10);
 
 /// How long the guardian may take to kill a command whose lock is lost. After that the wrapper does it.
 const OVERDUE: Duration = Duration::from_millis(100);
 
 const TOO_LATE: &str =
-    "the lock was lost, or about to be, before the command was started: it has not run";
+    "the lock was lost, or about to be lost, before the command started: it has not run";
 
-/// How long the end of the engine may take.
+/// How long the engine's shutdown may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Runs a command under a lock; returns the exit status.
@@ -51,7 +51,7 @@ pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
     if let Some(min_hold) = options.min_hold {
         call = call.min_hold(min_hold);
     }
-    // The library has checked it, and has this default.
+    // The library has checked the value, and uses the same default.
     let ttl = value(&etcd, "ETCD_LOCKED_TTL");
     let ttl = ttl
         .and_then(|text| humantime::parse_duration(&text).ok())
@@ -62,13 +62,13 @@ pub(crate) async fn exec(etcd: &Etcd, options: &Exec) -> Result<u8, Failure> {
         None if options.shared => run.under_lock(call.shared()).await,
         None => run.under_lock(call).await,
     };
-    // Revokes the lease, so that no other process waits for its end.
+    // Revokes the lease, so that no other process has to wait until it expires.
     let _ = timeout(GOODBYE, connection.locks.shutdown(Duration::ZERO)).await;
     run.speaker.finish();
     status
 }
 
-/// A command that is to run, or runs.
+/// Command before or while it runs.
 struct Run<'a> {
     options: &'a Exec,
     ttl: Duration,
@@ -77,7 +77,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// How long the command has between SIGTERM and SIGKILL.
+    /// Returns how long the command has between SIGTERM and SIGKILL.
     fn grace(&self) -> Duration {
         (self.ttl / 6).min(MOST_GRACE)
     }
@@ -109,7 +109,7 @@ impl Run<'_> {
         outcome
     }
 
-    /// Says who holds the lock; returns the exit status.
+    /// Prints who holds the lock; returns the exit status.
     fn not_acquired(&self, error: LockError) -> Result<u8, Failure> {
         let (holder, unleased, waited) = match error {
             LockError::Held { holder, unleased, .. } => (holder, unleased, Duration::ZERO),
@@ -119,7 +119,7 @@ impl Run<'_> {
             }
             error => return Err(error.into()),
         };
-        // A key without a lease closes the name for ever, so no other process does the work.
+        // A key without a lease locks the name forever, so no other process does the work.
         let skipped = self.options.on_held == OnHeld::Skip && unleased.is_none();
         let mut text = if skipped { "skipped: it is held" } else { "it is held" }.to_owned();
         if let Some(holder) = holder {
@@ -136,25 +136,25 @@ impl Run<'_> {
     }
 }
 
-/// A guardian that runs, as the wrapper sees it.
+/// Guardian that runs, as the wrapper sees it.
 struct Guardian {
     process: Child,
-    /// Children that this process had before, because it replaced a shell.
+    /// Children that this process already had, because it replaced a shell.
     others: Vec<Pid>,
-    /// How often the guardian learns until when the lock is held.
+    /// Interval at which the guardian gets the lock's current end.
     every: Duration,
     link: UnixStream,
 }
 
 impl Guardian {
     fn start(run: &Run<'_>, held: &LockGuard<Name, impl LockMode>) -> io::Result<Self> {
-        // For the case that the guardian dies: its children are the wrapper's then.
+        // If the guardian dies, its children become the wrapper's.
         family::adopt_orphans()?;
         let others = family::children().unwrap_or_default();
         let (link, other) = pair()?;
         let grace = run.grace().as_nanos();
         let mut process = Command::new("/proc/self/exe");
-        // How to reach etcd, and the password, are not for the command.
+        // The command must not see how to reach etcd, and the password.
         for (variable, _) in std::env::vars_os() {
             let name = variable.as_encoded_bytes();
             if name.starts_with(b"ETCD_LOCKED_") || name.starts_with(b"ETCDCTL_") {
@@ -175,18 +175,18 @@ impl Guardian {
         Ok(Self { process, others, every: run.ttl / 20, link })
     }
 
-    /// Serves the guardian until nothing of the command is left; returns the exit status.
+    /// Serves the guardian until no process of the command is left; returns the exit status.
     async fn serve(mut self, run: &mut Run<'_>, held: &LockGuard<Name, impl LockMode>) -> u8 {
         let (status, why) = self.attend(run, held).await;
         if let Some(why) = why {
-            // It has ended, or does not do what it is for.
+            // It has ended, or does not do its work.
             let _ = self.process.kill();
             run.speaker.say(why);
         }
         let voice = run.speaker.texts.clone();
-        // While anything of the command lives, the lock is kept, whatever signal comes.
+        // The lock is kept while any process of the command lives, whichever signals come.
         let _ = spawn_blocking(move || {
-            // What the guardian leaves is a child of this process once its end is known.
+            // After the guardian's end is known, its children are children of this process.
             let _ = self.process.wait();
             family::end(None, &self.others, |left| _ = voice.send(family::immortal(left)));
         })
@@ -194,11 +194,11 @@ impl Guardian {
         status
     }
 
-    /// Tells the guardian until when the lock is held, until it says how the command ended, or nothing more is to be expected.
-    /// Returns the exit status, and why the guardian is not to end by itself.
+    /// Sends the guardian the lock's current end at intervals, until it reports how the command ended, or fails to.
+    /// Returns the exit status; and, if the guardian must be killed, the reason.
     ///
-    /// No write waits for the guardian, so one that is stopped does not hide that the lock is lost. What a full link drops is of no
-    /// use: the next renewal makes up for the last, and after a loss the wrapper kills the command itself.
+    /// Writes do not block, so a stopped guardian does not hide that the lock is lost. A full link may drop messages: the next renewal
+    /// makes up for a dropped one, and after a loss the wrapper kills the command itself.
     async fn attend(
         &self,
         run: &mut Run<'_>,
@@ -210,7 +210,7 @@ impl Guardian {
         let mut overdue = None;
         let link = &self.link;
         let read = || receive(link);
-        // First of all: the guardian starts the command by it.
+        // The first message, because the guardian starts the command on it.
         send(link, Message::Until(until(held)));
         loop {
             tokio::select! {
@@ -221,7 +221,7 @@ impl Guardian {
                 },
                 Some(signal) = run.signals.recv() => send(link, Message::Signal(signal)),
                 cause = &mut lost, if overdue.is_none() => {
-                    // One that an operator asks for is held until the command has ended, in its own time.
+                    // A lock that an operator takes away is held until the command has ended, which may use its grace time.
                     let time = match cause {
                         LossCause::Kicked => run.grace(),
                         _ => Duration::ZERO,
@@ -238,7 +238,7 @@ impl Guardian {
     }
 }
 
-/// Until when the lock is held. The clock is read before: if this process is stopped in between, the answer is too early.
+/// Returns until when the lock is held. Reads the clock first: if this process is stopped in between, the result is too early.
 fn until(held: &LockGuard<Name, impl LockMode>) -> u64 {
     let now = now();
     now.saturating_add(nanos(held.remaining()))

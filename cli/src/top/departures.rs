@@ -1,5 +1,5 @@
-//! Departures that `top` shows: keys that go, counted by a watch. Not all are hand-overs: etcd does not say whether a gone
-//! key held its name, nor whether another waits.
+//! Departures that `top` shows: keys that are deleted, counted by a watch. Not all are hand-overs: etcd does not say whether
+//! a deleted key held its name, or whether another key waits.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,16 +12,16 @@ use tokio::time::sleep;
 
 use crate::output::Shown;
 
-/// How long to wait until a watch that has ended is begun again.
+/// Pause before a watch that has ended is started again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How many keys of each name have gone, and since when they are counted.
+/// Number of deleted keys of each name, and the start of the count.
 type Counts = (HashMap<String, u32>, Instant);
 
-/// The counts of a watch; `None` while there is none.
+/// Counts of a watch; `None` while there is no watch.
 pub(super) type Departures = RefCell<Option<Counts>>;
 
-/// Returns how many keys left each name per second, and starts to count again. `None`: there is no watch, so nothing is known.
+/// Returns how many keys left each name per second, and restarts the count. Returns `None` without a watch.
 pub(super) fn rates(departures: &Departures) -> Option<HashMap<String, f64>> {
     let anew = (HashMap::new(), Instant::now());
     let (names, since) = mem::replace(departures.borrow_mut().as_mut()?, anew);
@@ -30,7 +30,7 @@ pub(super) fn rates(departures: &Departures) -> Option<HashMap<String, f64>> {
     Some(rates.collect())
 }
 
-/// Counts the keys that go below `below`, for ever.
+/// Counts the keys deleted below `below`, forever.
 pub(super) async fn count(
     mut client: Client,
     prefix: &str,
@@ -38,14 +38,14 @@ pub(super) async fn count(
     departures: &Departures,
 ) -> Infallible {
     loop {
-        // Why it ended is of no use: the reads say what is wrong with etcd.
+        // The reason does not matter: the reads report what is wrong with etcd.
         let _ = watch(&mut client, prefix, below, departures).await;
         *departures.borrow_mut() = None;
         sleep(PAUSE).await;
     }
 }
 
-/// Counts as long as etcd tells of keys that go.
+/// Counts as long as etcd reports deleted keys.
 async fn watch(
     client: &mut Client,
     prefix: &str,

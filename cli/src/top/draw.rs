@@ -1,4 +1,4 @@
-//! Picture of the model, on a terminal of any size.
+//! Picture of `top`'s model, on a terminal of any size.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -13,7 +13,7 @@ const GAP: u16 = 1;
 
 const PROCESS: u16 = 16;
 
-/// How wide a column with names may be on any terminal.
+/// Width that a column of names may have on any terminal.
 const NAME: u16 = 20;
 
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model) {
@@ -72,9 +72,9 @@ fn line(text: String) -> Line<'static> {
 
 /// Draws the names; returns the head line.
 fn names(frame: &mut Frame<'_>, area: Rect, model: &Model) -> String {
-    // One line is the header's.
+    // One line is for the header.
     let (rows, at) = model.window(usize::from(area.height).saturating_sub(1));
-    // Names are as wide as they are, up to a third of the terminal; holders have what is left.
+    // The names' column fits the longest name, up to a third of the terminal; holders get the rest.
     let longest = rows.iter().map(|row| row.name.chars().count()).max();
     let longest = u16::try_from(longest.unwrap_or(0)).unwrap_or(u16::MAX);
     let longest = longest.min(NAME.max(area.width / 3)).max(4);
@@ -127,8 +127,8 @@ fn contenders(frame: &mut Frame<'_>, area: Rect, model: &Model, name: &str) -> S
     head
 }
 
-/// A table of these columns, each with its width; the one at `wide` has what is left. Where not all have room, those at the right are
-/// left out.
+/// Draws a table of these columns, each with its width; the one at `wide` gets the rest. If there is too little room, columns at the
+/// right are left out.
 fn table(
     columns: &[(&'static str, u16)],
     wide: usize,
@@ -140,7 +140,7 @@ fn table(
         Some(())
     });
     let fit = fit.count().max(1);
-    // Where there is no room for the wide one, the first one has it.
+    // If the wide one does not fit, the first one gets its room.
     let wide = if wide < fit { wide } else { 0 };
     let widths = columns.iter().take(fit).enumerate();
     let widths = widths.map(|(at, (_, width))| match at == wide {

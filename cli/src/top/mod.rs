@@ -1,4 +1,4 @@
-//! `top`: live table of the names that are locked. A model of values, what draws it, and the terminal around both.
+//! Command `top`: live table of the names that are locked. It has a model, code that draws it, and the terminal around both.
 
 mod departures;
 mod draw;

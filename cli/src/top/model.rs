@@ -1,4 +1,4 @@
-//! Model of `top`: rows and keys go in, what to show and what to do come out.
+//! Model of `top`: takes rows and keys, and returns what to show and what to do.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -8,12 +8,12 @@ use ratatui::crossterm::event::KeyCode;
 use crate::kick::Target;
 use crate::row::Row;
 
-/// A contender of the name that is looked into.
+/// Contender of the inspected name.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Place {
     pub(super) cells: [String; 4],
     pub(super) target: Target,
-    /// It is known to hold the name.
+    /// True if it is known to hold the name.
     pub(super) holds: bool,
 }
 
@@ -26,13 +26,13 @@ impl Place {
 #[derive(Debug)]
 pub(super) enum Seen {
     Names(Vec<Row>),
-    /// The contenders of the name that is looked into.
+    /// Contenders of the inspected name.
     Contenders(Vec<Place>),
 }
 
 type Order = fn(&Row, &Row) -> Ordering;
 
-/// What the rows can be sorted by.
+/// Orders in which rows can be sorted.
 const SORTS: [(&str, Order); 4] = [
     ("waiters", |one, other| (other.waiting, other.longest).cmp(&(one.waiting, one.longest))),
     ("hold time", |one, other| other.held.cmp(&one.held)),
@@ -44,21 +44,21 @@ const SORTS: [(&str, Order); 4] = [
 
 const PAGE: usize = 10;
 
-/// How many processes are named where there may be many.
+/// Limit of processes that a text names.
 const NAMED: usize = 3;
 
-/// What the terminal is to do after a key.
+/// Effect of a key, which the terminal carries out.
 #[derive(Debug, PartialEq)]
 pub(super) enum Effect {
     Nothing,
     Quit,
-    /// Read the new view from etcd, at once.
+    /// Read the new view from etcd at once.
     Read,
     /// Take the lock away from these contenders.
     Kick(Vec<Place>),
 }
 
-/// What keys mean now.
+/// Mode, which decides what keys mean.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Mode {
     #[default]
@@ -67,34 +67,34 @@ pub(super) enum Mode {
     Filter,
     /// The contenders of the selected name are shown.
     Name,
-    /// The user is asked whether to take the lock of the selected name away.
+    /// The user is asked for confirmation before the lock of the selected name is taken away.
     Asks,
 }
 
-/// All that `top` shows.
+/// Everything that `top` shows.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) rows: Vec<Row>,
     pub(super) mode: Mode,
-    /// Which of `SORTS`.
+    /// Index in `SORTS`.
     sort: usize,
     pub(super) filter: String,
     selected: Option<String>,
-    /// The contenders of the name that is looked into. `None`: they are being read.
+    /// Contenders of the inspected name; `None` while they are being read.
     pub(super) places: Option<Vec<Place>>,
-    /// The first contender that is shown.
+    /// Index of the first contender that is shown.
     pub(super) first: usize,
-    /// What has just happened.
+    /// Message about what has just happened.
     pub(super) note: String,
-    /// Why what is shown is old; `None` after a read that was answered.
+    /// Failure because of which the shown data is old; `None` after a successful read.
     pub(super) failure: Option<String>,
-    /// A kick has not been answered.
+    /// True while a kick is in progress.
     pub(super) kicks: bool,
 }
 
 impl Model {
-    /// Takes what etcd has answered. The selected name stays selected while it is there, and contenders stay as they were while
-    /// the user is asked about them.
+    /// Takes a result from etcd. A selected name stays selected while it exists. Contenders do not change while the user is asked
+    /// about them.
     pub(super) fn update(&mut self, seen: Seen) {
         self.failure = None;
         match seen {
@@ -114,13 +114,13 @@ impl Model {
         SORTS[self.sort].0
     }
 
-    /// Takes what has become of a kick.
+    /// Takes the outcome of a kick.
     pub(super) fn kicked(&mut self, said: String) {
         self.kicks = false;
         self.note = said;
     }
 
-    /// The rows that the filter lets through, and where the selected one stands among them.
+    /// Returns the rows that match the filter, and the index of the selected one among them.
     fn shown(&self) -> (Vec<&Row>, Option<usize>) {
         let passes = |row: &&Row| row.name.contains(&self.filter);
         let shown: Vec<_> = self.rows.iter().filter(passes).collect();
@@ -129,7 +129,7 @@ impl Model {
         (shown, at.or(first))
     }
 
-    /// The shown rows that fit on so many lines, the selected one among them, and where that one stands there.
+    /// Returns the shown rows that fit into `lines`, including the selected one, and that one's index.
     pub(super) fn window(&self, lines: usize) -> (Vec<&Row>, Option<usize>) {
         let (shown, at) = self.shown();
         let first = at.unwrap_or(0).saturating_sub(lines.saturating_sub(1));
@@ -137,7 +137,7 @@ impl Model {
         (rows, at.map(|at| at - first))
     }
 
-    /// The name that is looked into, if one is.
+    /// Returns the inspected name, if there is one.
     pub(super) fn name(&self) -> Option<&str> {
         match self.mode {
             Mode::Name | Mode::Asks => self.selected.as_deref(),
@@ -169,7 +169,7 @@ impl Model {
                     return Effect::Nothing;
                 };
                 let looks = matches!(key, KeyCode::Enter | KeyCode::Char('k'));
-                // What the user sees marked is what is meant from here on.
+                // From now on, the name that the user sees marked is the selected one.
                 if let Some(to) = moved(key, at).or(looks.then_some(at)) {
                     let to = to.min(shown.len() - 1);
                     self.selected = Some(shown[to].name.clone());
@@ -235,14 +235,14 @@ impl Model {
         Effect::Nothing
     }
 
-    /// Those whom a kick hits.
+    /// Returns the contenders that a kick takes the lock from.
     pub(super) fn holders(&self) -> impl Iterator<Item = &Place> {
         let places = self.places.iter().flatten();
         places.filter(|place| place.holds)
     }
 }
 
-/// Where a key leads from a line; `None`: it moves nothing.
+/// Returns the line to which a key moves; `None` if it does not move.
 fn moved(key: KeyCode, at: usize) -> Option<usize> {
     Some(match key {
         KeyCode::Up => at.saturating_sub(1),
@@ -253,7 +253,7 @@ fn moved(key: KeyCode, at: usize) -> Option<usize> {
     })
 }
 
-/// The first of these processes, and how many more.
+/// Lists the first of these processes, and the number of others.
 pub(super) fn few(processes: &[impl Borrow<str>]) -> String {
     let (first, more) = processes.split_at(processes.len().min(NAMED));
     match more.len() {

@@ -1,4 +1,4 @@
-//! Terminal of `top`: reads keys and etcd, draws, and does what the model says.
+//! Terminal of `top`: reads keys and etcd, draws, and carries out the model's effects.
 
 use std::future::{Future, pending};
 use std::io::{self, IsTerminal};
@@ -25,7 +25,7 @@ use crate::output::{on_terminal, say};
 use crate::row::Row;
 use crate::signals;
 
-/// How many times as long as a read the pause after it is at least: etcd is not to be busy with `top`.
+/// Least length of a pause, as a multiple of the read before it, so that `top` does not keep etcd busy.
 const REST: u32 = 5;
 
 pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bool, Failure> {
@@ -33,7 +33,7 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
         let why = "`top` needs a terminal; `ls --watch --json` does not";
         return Err(Failure::Usage(why.to_owned()));
     }
-    // It lasts longer than an endpoint may.
+    // Of all endpoints, because `top` may run longer than one endpoint does.
     let client = connection.locks.client().await?;
     let departures = Departures::default();
     let counting = count(client.clone(), &connection.prefix, &options.below, &departures);
@@ -43,10 +43,10 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
         let name = name.map(str::to_owned);
         Box::pin(read(connection, options, &departures, name, after))
     };
-    // Before the terminal changes, so that its failure is read.
+    // Before the terminal changes, so that the user sees a failure.
     let (first, mut pause) = read(None, Duration::ZERO).await?;
     model.update(first);
-    // The terminal is to be given back before they end the process.
+    // The terminal must be restored before these signals end the process.
     let mut terminated =
         signals([SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])?;
     let mut terminal = ratatui::try_init()?;
@@ -56,7 +56,7 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
     let ended = async {
         loop {
             terminal.draw(|frame| draw(frame, &model))?;
-            // Keys count while etcd does not answer.
+            // Keys work even while etcd does not respond.
             let effect = tokio::select! {
                 event = events.recv() => act(&mut model, event),
                 _ = terminated.recv() => Effect::Quit,
@@ -93,13 +93,13 @@ pub(crate) async fn top(connection: &Connection<'_>, options: &Top) -> Result<bo
     ended?;
     if model.kicks {
         say(format_args!(
-            "etcd-locked: etcd had not answered the last kick, so what it has taken away is not known"
+            "etcd-locked: the last kick was still in progress, so what it has taken away is not known"
         ));
     }
     Ok(true)
 }
 
-/// Does what an event of the terminal asks for. `None`: there is no terminal any more.
+/// Handles an event of the terminal; `None` means that there is no terminal any more.
 fn act(model: &mut Model, event: Option<Event>) -> Effect {
     match event {
         None => Effect::Quit,
@@ -110,12 +110,12 @@ fn act(model: &mut Model, event: Option<Event>) -> Effect {
                 (true, _) => Effect::Nothing,
             }
         }
-        // Another size, for one.
+        // For example another size.
         Some(_) => Effect::Nothing,
     }
 }
 
-/// What comes from the terminal, read on a thread of its own, which ends with the process.
+/// Returns a channel of the terminal's events, read by a separate thread that ends with the process.
 fn events() -> mpsc::Receiver<Event> {
     let (all, events) = mpsc::channel(16);
     std::thread::spawn(move || {
@@ -126,7 +126,7 @@ fn events() -> mpsc::Receiver<Event> {
     events
 }
 
-/// Reads what is shown, all names or the contenders of one, after this time; returns how long to wait until the next read, too.
+/// Reads all names, or the contenders of one, after this time. Also returns how long to wait before the next read.
 async fn read(
     connection: &Connection<'_>,
     options: &Top,
@@ -140,7 +140,7 @@ async fn read(
         Some(name) => contenders(connection, &name).await.map(Seen::Contenders),
         None => names(connection, options).await.map(Seen::Names),
     };
-    // After a failure too: while etcd answers no read, the counts must not grow by every name.
+    // After a failure too: while reads fail, the counts must not grow by every name.
     let rates = rates(departures);
     let mut seen = seen?;
     if let (Seen::Names(rows), Some(rates)) = (&mut seen, rates) {
@@ -161,7 +161,7 @@ async fn names(connection: &Connection<'_>, options: &Top) -> Result<Vec<Row>, F
     Ok(rows)
 }
 
-/// The contenders of a name; none if it is free.
+/// Returns the contenders of a name; none if it is free.
 async fn contenders(connection: &Connection<'_>, name: &str) -> Result<Vec<Place>, Failure> {
     let queue = answer(connection.locks.queue(name)).await?;
     let contenders = queue.iter().flat_map(Queue::contenders);
@@ -170,7 +170,7 @@ async fn contenders(connection: &Connection<'_>, name: &str) -> Result<Vec<Place
     Ok(contenders.map(place).collect())
 }
 
-/// Asks these for the lock; returns what to say.
+/// Requests the lock from these holders; returns the message.
 async fn kick_all(client: Client, root: String, holders: Vec<Place>) -> String {
     let ask = async |it: &Place| it.target.request(&mut client.clone(), &root).await;
     let outcomes = join_all(holders.iter().map(ask)).await;
@@ -180,7 +180,7 @@ async fn kick_all(client: Client, root: String, holders: Vec<Place>) -> String {
             Ok(outcome) if outcome.is_taken() => taken.push(process),
             Ok(outcome) => others.push(outcome.text(process, None)),
             Err(why) => {
-                others.push(format!("whether it was taken from {process} is not known: {why}"));
+                others.push(format!("whether it was taken from {process} is unknown: {why}"));
             }
         }
     }

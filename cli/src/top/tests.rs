@@ -1,4 +1,4 @@
-//! Tests of `top`: keys are pressed, and what the terminal shows is read.
+//! Tests of `top`: they press keys, and read what the terminal shows.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::model::{Effect, Mode, Model, Place, Seen, few};
 use crate::kick::Target;
 use crate::row::Row;
 
-/// Names with their waiters and the seconds for which they are held.
+/// Makes rows of names, with their waiters and the seconds for which they are held.
 fn rows() -> Vec<Row> {
     let row = |name: &str, waiting, held, gone| Row {
         name: name.to_owned(),
@@ -45,7 +45,7 @@ fn model() -> Model {
     model
 }
 
-/// A model that looks into the first name, which has these contenders.
+/// Makes a model that inspects the first name, which has these contenders.
 fn looking(places: Vec<Place>) -> Model {
     let mut model = model();
     assert_eq!(model.press(KeyCode::Enter), Effect::Read);
@@ -57,7 +57,7 @@ fn typed(model: &mut Model, text: &str) {
     text.chars().for_each(|it| _ = model.press(KeyCode::Char(it)));
 }
 
-/// The lines of a terminal of this size, without what trails.
+/// Returns the lines of a terminal of this size, without trailing spaces.
 fn captured(model: &Model, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
     terminal.draw(|frame| draw(frame, model)).expect("drawn");
@@ -172,7 +172,7 @@ fn question_names_whom_a_kick_hits() {
 fn kick_hits_whom_the_question_has_shown() {
     let mut model = looking(places());
     typed(&mut model, "k");
-    // Another process has it by now, and the user was not asked about that one.
+    // Another process holds the lock by now, and the user was not asked about that one.
     model.update(Seen::Contenders(places().split_off(1)));
     assert_eq!(model.press(KeyCode::Char('y')), Effect::Kick(places()[..1].to_vec()));
     typed(&mut model, "k");

@@ -83,7 +83,7 @@ fn wrong_password_is_no_etcd_out_of_reach() {
     let cluster = closed(&["locks/", "locks%s/"]);
     for (options, said) in [
         (&["--user", "shop:tiger7"][..], &["BAD login: etcd refuses this user", "in --user"][..]),
-        (&[], &["BAD login: etcd wants a user"]),
+        (&[], &["BAD login: etcd requires a user"]),
     ] {
         let found = ends(&cluster.endpoints()[0], &[&["doctor"], options].concat(), 1);
         says(&found, said);

@@ -152,14 +152,14 @@ fn doctor_says_what_to_mend() {
     ok  rights: this user may read session keys, which begin with `locks%s/`
     ok  rights: this user may write session keys, which begin with `locks%s/`
     ok  names: 5 locked, contenders (holders and waiters): 9
-    BAD keys without a lease, whose names stay locked for ever: 1: locks/orders/8/operator
-        once its owner is known to be gone, delete each with `etcdctl del KEY`, one key in each command
+    BAD keys without a lease, whose names stay locked forever: 1: locks/orders/8/operator
+        if you know that its owner is gone, delete each with `etcdctl del KEY`, one key per command
     BAD keys directly below the prefix, which lock no name: 1: locks/stray
-        it locks nothing for any process: find out who put it there, then delete it with `etcdctl del KEY`
+        it is not a lock of any process: find out who put it there, then delete it with `etcdctl del KEY`
     ok  contenders not of etcd-locked (Go's concurrency package, etcdctl lock, …): 2: locks/imports/5.p0, locks/orders/7/3f
     ok  sessions: 2, 1 of them without a holder or waiter (idle, or ended without a shutdown less than a TTL ago)
-    BAD session keys without a lease, which no process of ours puts: 1: locks%s/jo
-        delete each with `etcdctl del KEY`, one key in each command
+    BAD session keys without a lease, which etcd-locked never puts: 1: locks%s/jo
+        delete each with `etcdctl del KEY`, one key per command
     ok  clock: etcd's and this machine's run at the same rate: # s there were #.# to #.# s here
     ");
 }
