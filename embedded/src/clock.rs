@@ -1,4 +1,4 @@
-//! Clock of an embedded etcd: leases expire by it.
+//! Clock of an embedded etcd, by which leases expire.
 
 use std::fmt;
 use std::future::{Future, pending};
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// Future that waits for a moment.
 pub(crate) type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Source of time of an [`Etcd`](crate::Etcd): leases expire by it.
+/// Source of time of an [`Etcd`](crate::Etcd), by which leases expire.
 pub trait Clock: Send + Sync + 'static {
     /// Returns the time since any fixed start; never goes back.
     fn now(&self) -> Duration;
@@ -26,7 +26,7 @@ impl fmt::Debug for dyn Clock {
     }
 }
 
-/// The machine's monotonic clock by tokio: paused and advanced together with tokio's time.
+/// Monotonic clock of the machine, as tokio sees it: it pauses and advances with tokio's time.
 #[derive(Debug, Clone, Copy)]
 pub struct Monotonic {
     start: Instant,
@@ -54,7 +54,7 @@ impl Clock for Monotonic {
     fn sleep_until(&self, at: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         match (Handle::try_current(), self.start.checked_add(at)) {
             (Ok(_), Some(at)) => Box::pin(tokio::time::sleep_until(at)),
-            // Without tokio nothing can wait; every call still reads the clock.
+            // Without tokio there is no timer; every call still reads the clock.
             _ => Box::pin(pending()),
         }
     }

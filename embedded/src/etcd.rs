@@ -12,7 +12,7 @@ use crate::router::Router;
 use crate::shared::Shared;
 use crate::store::Store;
 
-/// An etcd in the process: one member, in memory. Clones are handles on the same one.
+/// etcd in the process: one member, in memory. Clones are handles on the same etcd.
 #[derive(Debug, Clone)]
 pub struct Etcd {
     pub(crate) shared: Arc<Shared>,
@@ -37,13 +37,13 @@ impl Etcd {
         Self { shared: Arc::new(Shared::new(clock)) }
     }
 
-    /// Makes a client in memory that no fault affects: an operator's. It needs a tokio runtime for watches and keep-alives
-    /// only.
+    /// Makes an in-memory client that no fault affects, as an operator would use. Only its watches and keep-alives need a
+    /// tokio runtime.
     pub async fn client(&self) -> Client {
         loop {
             let service = self.router().map_err(tower::BoxError::from);
             let channel = Channel::Custom(BoxCloneSyncService::new(service));
-            // Only a sign-in could fail, and without options the client does not sign in.
+            // Only a login could fail, and without options the client does not log in.
             if let Ok(client) = Client::from_channel(channel, None).await {
                 return client;
             }
@@ -51,16 +51,16 @@ impl Etcd {
         }
     }
 
-    /// Makes a network path to this etcd with faults of its own, for clients under test.
+    /// Makes a network path to this etcd, for clients under test. Each path has its own faults.
     #[must_use]
     pub fn link(&self) -> Link {
         Link::new(self.router(), Arc::clone(&self.shared.clock))
     }
 
-    /// Reads the store, or acts on it as an operator would; leases that have run out are removed before.
+    /// Reads the store, or changes it as an operator would. Expired leases are removed first.
     ///
     /// Watches receive the changes. If the store's revision is lower afterwards, it counts as another store, and all watch
-    /// streams end. All calls to this etcd wait meanwhile; calling back into it from `act` is a deadlock.
+    /// streams end. All calls to this etcd wait meanwhile; a call to it from `act` deadlocks.
     pub fn with_store<T>(&self, act: impl FnOnce(&mut Store) -> T) -> T {
         self.shared.with(|state, _| act(&mut state.store))
     }

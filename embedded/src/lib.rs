@@ -1,4 +1,4 @@
-//! Embedded etcd: etcd v3 inside the process, for tests, for simulations, and for a first try without a server.
+//! Embedded etcd: etcd v3 inside the process, for tests, simulations, and a first try without a server.
 //!
 //! [`Etcd`] is one etcd. Clients reach it in memory, without a socket, through all of `etcd_client`:
 //!
@@ -13,19 +13,19 @@
 //! # }
 //! ```
 //!
-//! [`Etcd::link`] is a network path to it, which can be cut, slowed down and made to drop requests or answers.
-//! [`Etcd::serve`] offers it on TCP, as does the binary of this package: `etcd-locked-embedded --listen 127.0.0.1:2379`.
-//! [`store`] is etcd's handling of keys, leases and revisions as a value: no clock, no task, no socket, no lock.
+//! [`Etcd::link`] is a network path to it. Tests can cut it, slow it down, and make it drop requests or responses.
+//! [`Etcd::serve`] serves it on TCP, as does the binary of this package: `etcd-locked-embedded --listen 127.0.0.1:2379`.
+//! [`store`] implements keys, leases and revisions as a value, without clock, task, socket or lock.
 //!
-//! # What it is, and what not
+//! # Scope
 //!
-//! One member that is always the leader; nothing is kept beyond the process. Answers, revisions, gRPC codes and messages are
-//! those of etcd 3.7. It serves KV, Lease, Watch, and the calls of Maintenance and Cluster that clients and `etcdctl` make.
-//! It has no users and roles, no lock service, no election service and no `RangeStream`.
+//! The embedded etcd is one member, which is always the leader. Its data ends with the process. Responses, revisions, gRPC
+//! codes and messages are those of etcd 3.7. It serves KV, Lease, Watch, and the calls of Maintenance and Cluster that clients
+//! and `etcdctl` make. It does not serve users and roles, locks, elections or `RangeStream`.
 //!
-//! The store keeps the present keys and the last 10,000 revisions, as under etcd's `--auto-compaction-mode=revision
-//! --auto-compaction-retention=10000`. A watch or read of an earlier revision gets etcd's "compacted". There is no quota:
-//! memory grows with the data.
+//! The store keeps the current keys and the last 10,000 revisions, as etcd does with `--auto-compaction-mode=revision
+//! --auto-compaction-retention=10000`. A watch or read of an earlier revision gets etcd's "compacted" error. The store does
+//! not have a quota: memory grows with the data.
 
 mod clock;
 mod etcd;

@@ -1,4 +1,4 @@
-//! Link: a network path between clients and an embedded etcd, with delays, cuts and faults.
+//! Link between clients and an embedded etcd: a network path with delays, cuts and faults.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,19 +18,19 @@ use crate::clock::Clock;
 use crate::paced::Paced;
 use crate::router::{Request, Responding, Response, Router};
 
-/// Fault that befalls one call.
+/// Fault of one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// etcd refuses the call with this code and message; nothing is applied.
     Refused(tonic::Code, String),
-    /// etcd applies the call, but the connection breaks before the answer arrives.
+    /// etcd applies the call, but the connection breaks before the response arrives.
     AnswerLost,
     /// The connection breaks before the call arrives: nothing is applied, but to the client the outcome is ambiguous.
     RequestLost,
 }
 
-/// A network path to an [`Etcd`](crate::Etcd), with faults of its own. Clones are handles on the same path, and all clients
-/// made from it share its faults.
+/// Network path to an [`Etcd`](crate::Etcd), with its own faults. Clones are handles on the same path, and all clients made
+/// from it share its faults.
 #[derive(Debug, Clone)]
 pub struct Link {
     way: Arc<Way>,
@@ -53,24 +53,24 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// `options` name a user: an embedded etcd has none.
+    /// `options` name a user, and an embedded etcd does not have users.
     pub async fn client(&self, options: Option<ConnectOptions>) -> Result<Client, Error> {
         let channel = Channel::Custom(BoxCloneSyncService::new(self.clone()));
         Client::from_channel(channel, options).await
     }
 
-    /// Stops everything on the way, in both directions: calls hang, streams are silent. As with TCP, nothing under way is
+    /// Stops everything in transit, in both directions: calls hang, streams are silent. As with TCP, nothing in transit is
     /// lost, unless the caller gives up meanwhile.
     pub fn cut(&self) {
         self.way.weather.send_modify(|weather| weather.cut = true);
     }
 
-    /// Lets everything through again, first what was held back.
+    /// Lets everything through again, beginning with what was held back.
     pub fn heal(&self) {
         self.way.weather.send_modify(|weather| weather.cut = false);
     }
 
-    /// Takes the other end away, as if nothing listened there: calls are refused unsent. Calls and streams under way break.
+    /// Takes the other end down, as if nothing listened there: new calls fail unsent. Calls and streams in progress break.
     pub fn down(&self) {
         self.way.weather.send_modify(|weather| {
             weather.breaks += u64::from(!weather.down);
@@ -78,7 +78,7 @@ impl Link {
         });
     }
 
-    /// Brings the other end back: new calls work. Calls and streams that broke stay broken.
+    /// Brings the other end back: new calls work. Broken calls and streams stay broken.
     pub fn up(&self) {
         self.way.weather.send_modify(|weather| weather.down = false);
     }
@@ -88,30 +88,30 @@ impl Link {
         self.way.weather.send_modify(|weather| weather.frozen = frozen);
     }
 
-    /// Sets the delay of everything from now on, each way; zero at first.
+    /// Sets the delay of all later traffic, each way; zero at first.
     pub fn delay(&self, each_way: Duration) {
         self.way.weather.send_modify(|weather| weather.delay = each_way);
     }
 
-    /// Sets the fault of the next call; streams (watch, keep-alive) do not count. Several faults are used up in order.
+    /// Sets the fault of the next call; streams (watch, keep-alive) do not count. Several faults apply to calls in order.
     pub fn fail_next(&self, fault: Fault) {
         self.way.lock_faults().push_back(fault);
     }
 }
 
-/// Present condition of a link.
+/// Current condition of a link.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Weather {
     cut: bool,
     down: bool,
-    /// How often the link went down; what was under way then is broken.
+    /// Number of times that the link went down; each breaks what is in transit.
     breaks: u64,
     frozen: bool,
     pub(crate) delay: Duration,
 }
 
 impl Weather {
-    /// Returns true if a frame of a stream has to wait.
+    /// Returns true if a frame of a stream must wait.
     pub(crate) fn holds(&self, keepalive: bool) -> bool {
         self.cut || keepalive && self.frozen
     }
@@ -138,7 +138,7 @@ impl Way {
     pub(crate) fn set_out(&self) -> Result<u64, Status> {
         let weather = self.weather.borrow();
         if weather.down {
-            // The message of a client for a port where nothing listens.
+            // The client's message for a port where nothing listens.
             let refused = "tcp connect error: connection refused: the link is down";
             return Err(Status::unavailable(refused));
         }
@@ -158,7 +158,7 @@ impl Way {
         let mut weather = *self.weather.borrow();
         if weather.breaks == breaks && weather.cut {
             let open = |now: &Weather| now.breaks != breaks || !now.cut;
-            // The sender is ours, so it cannot be closed.
+            // This struct owns the sender, so it cannot be closed.
             if let Ok(now) = self.weather.subscribe().wait_for(open).await {
                 weather = *now;
             }
@@ -172,7 +172,7 @@ impl Way {
     /// Waits until a call that started after this many breaks is broken.
     pub(crate) async fn broken(&self, breaks: u64) {
         let mut weather = self.weather.subscribe();
-        let _ = weather.wait_for(|now| now.breaks != breaks).await; // the sender is ours
+        let _ = weather.wait_for(|now| now.breaks != breaks).await; // this struct owns the sender
     }
 }
 
@@ -228,6 +228,6 @@ async fn stream(
 
 /// Makes the error of a broken connection: to the client, the outcome is ambiguous.
 fn broken() -> BoxError {
-    io::Error::new(io::ErrorKind::ConnectionReset, "connection reset before the answer was there")
+    io::Error::new(io::ErrorKind::ConnectionReset, "connection reset before the response arrived")
         .into()
 }

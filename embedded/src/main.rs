@@ -9,8 +9,8 @@ use tokio::signal::unix::{SignalKind, signal};
 const USAGE: &str = "\
 usage: etcd-locked-embedded [--listen ADDRESS:PORT]
 
-An etcd of one member, in memory: its data is gone when it ends. It listens on 127.0.0.1:2379 by default (port 0 chooses a
-free one), prints its address in one line, and ends on SIGTERM and Ctrl-C.
+An etcd of one member, in memory: its data is lost when it ends. It listens on 127.0.0.1:2379 by default (port 0 chooses a
+free port), prints its address on one line, and ends on SIGTERM or Ctrl-C.
 ";
 
 #[tokio::main(flavor = "current_thread")]
@@ -26,7 +26,7 @@ async fn main() -> ExitCode {
         }
         _ => {
             eprint!(
-                "etcd-locked-embedded: cannot make sense of `{}`\n\n{USAGE}",
+                "etcd-locked-embedded: unexpected arguments `{}`\n\n{USAGE}",
                 arguments.join(" ")
             );
             return ExitCode::from(2);
@@ -48,7 +48,7 @@ async fn run(address: &str) -> Result<(), String> {
     let unbound = |error: std::io::Error| {
         let advice = match error.kind() {
             std::io::ErrorKind::AddrInUse => {
-                "; something listens there already: end it, or choose another port by --listen"
+                "; another process listens there already: end it, or choose another port with --listen"
             }
             _ => "",
         };

@@ -1,4 +1,4 @@
-//! Paced stream: one direction of a stream on a link, whose frames arrive late, or wait while the link is cut.
+//! Paced stream: one direction of a stream on a link. Its frames arrive late, or wait while the link is cut.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,10 +13,10 @@ use tonic::body::Body;
 use crate::clock::Sleep;
 use crate::link::Way;
 
-/// A frame of the stream; `None` is its end.
+/// Frame of the stream; `None` is its end.
 type Sent = Option<Result<Frame<<Body as http_body::Body>::Data>, Status>>;
 
-/// Limit of frames under way; at the limit the sender waits.
+/// Limit of frames in transit; at the limit the sender waits.
 const MOST_UNDER_WAY: usize = 1_024;
 
 const BROKEN: &str = "connection reset: the link went down";
@@ -25,17 +25,17 @@ pub(crate) struct Paced {
     body: Body,
     way: Arc<Way>,
     keepalive: bool,
-    /// Ends when the way breaks; `None` once it has.
+    /// Future that ends when the path breaks; `None` after that.
     breaking: Option<Sleep>,
-    /// Frames under way, each with its time of arrival.
+    /// Frames in transit, each with its time of arrival.
     frames: VecDeque<(Duration, Sent)>,
-    /// What the first frame waits for: a time, or, without one, that the link lets frames through again.
+    /// What the first frame waits for: a time, or without a time, until the link lets frames through again.
     obstacle: Option<(Option<Duration>, Sleep)>,
     ended: bool,
 }
 
 impl Paced {
-    /// Paces `body`. `breaks` is the way's number of breaks when the stream started.
+    /// Paces `body`. `breaks` is the path's number of breaks when the stream started.
     pub(crate) fn new(body: Body, way: Arc<Way>, keepalive: bool, breaks: u64) -> Self {
         let breaking = Arc::clone(&way);
         Self {
@@ -49,7 +49,7 @@ impl Paced {
         }
     }
 
-    /// Takes the frames that the sender has sent.
+    /// Takes in the frames that the sender has sent.
     fn take(&mut self, context: &mut Context<'_>) {
         while !self.ended && self.frames.len() < MOST_UNDER_WAY {
             match Pin::new(&mut self.body).poll_frame(context) {
@@ -64,8 +64,8 @@ impl Paced {
         }
     }
 
-    /// Returns what the first frame waits for: a time, or `Some(None)` until the link lets frames through again. `None` if it
-    /// may arrive.
+    /// Returns what the first frame waits for: a time, or `Some(None)` until the link lets frames through again. Returns `None`
+    /// if it may arrive.
     fn next_obstacle(&self) -> Option<Option<Duration>> {
         let (at, _) = self.frames.front()?;
         if self.way.weather.borrow().holds(self.keepalive) {

@@ -1,4 +1,4 @@
-//! Router: hands each gRPC request to the service that its path names.
+//! Router: passes each gRPC request to the service that its path names.
 
 use std::convert::Infallible;
 use std::future::ready;

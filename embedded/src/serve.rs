@@ -20,7 +20,7 @@ impl Etcd {
     ///
     /// # Errors
     ///
-    /// The listener has failed for good. A failed connection is no error here; it ends alone.
+    /// The listener has failed permanently. A failed connection is not an error here; only that connection ends.
     pub async fn serve(&self, listener: TcpListener) -> io::Result<()> {
         let _listed = Listed::new(self, &listener)?;
         let (_open, closing) = watch::channel(());
@@ -64,23 +64,23 @@ impl Stream for Connections {
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let (tcp, _) = match ready!(self.listener.poll_accept(context)) {
             Ok(accepted) => accepted,
-            Err(error) => return Poll::Ready(Some(Err(error))), // tonic skips errors that pass
+            Err(error) => return Poll::Ready(Some(Err(error))), // tonic skips temporary errors
         };
-        let _ = tcp.set_nodelay(true); // a failure costs speed only
+        let _ = tcp.set_nodelay(true); // a failure only costs speed
         let mut closing = self.closing.clone();
         Poll::Ready(Some(Ok(Connection {
             tcp,
             closed: Some(Box::pin(async move {
-                let _ = closing.changed().await; // nothing is ever sent: the sender is gone
+                let _ = closing.changed().await; // nothing is ever sent, so this ends when the sender is dropped
             })),
         })))
     }
 }
 
-/// A connection that ends with the server. Tonic serves it in a task of its own, which would live on.
+/// Connection that ends with the server. Tonic serves it in a separate task, which would otherwise live on.
 struct Connection {
     tcp: TcpStream,
-    /// Ends when the server is gone; `None` once it is.
+    /// Future that ends when the server is dropped; `None` after that.
     closed: Option<Sleep>,
 }
 
@@ -98,7 +98,7 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Wakes the reader once the server is gone. A reader is always waiting.
+        // Wakes the reader when the server is dropped. A reader is always waiting.
         if let Some(closed) = &mut self.closed {
             if closed.as_mut().poll(context).is_pending() {
                 return Pin::new(&mut self.tcp).poll_read(context, buffer);

@@ -21,7 +21,7 @@ const SLACK: i64 = 1_000;
 pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Addresses where this etcd is served, for the list of members.
+    /// Addresses at which this etcd is served, for the list of members.
     addresses: Mutex<Vec<String>>,
 }
 
@@ -29,13 +29,13 @@ pub(crate) struct Shared {
 pub(crate) struct State {
     pub(crate) store: Store,
     pub(crate) watches: Watches,
-    /// The revision up to which watches have received the events.
+    /// Revision up to which watches have received the events.
     notified: i64,
 }
 
 impl Shared {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        // Random like a real etcd's: an etcd in the place of another must not grant the same lease ids again.
+        // Random like a real etcd's: an etcd that replaces another must not grant the same lease ids again.
         let any = RandomState::new().hash_one(0);
         let store = Store::with_first_lease(i64::try_from(any >> 2).unwrap_or(0).max(1));
         Self {
@@ -49,10 +49,10 @@ impl Shared {
         }
     }
 
-    /// Runs `act` at the present time, after the leases that are due have expired. Then the watches receive the changes.
+    /// Expires due leases, then runs `act` at the current time. After that the watches receive the changes.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State, Duration) -> T) -> T {
         let mut woken: Vec<Waker> = Vec::new();
-        // A panic of an earlier `act` left at worst an operation undone. This call sends the events of the others.
+        // After a panic in an earlier `act`, at worst one operation is missing. This call sends the events of the others.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         let expiry = state.store.next_expiry();
@@ -77,11 +77,11 @@ impl State {
             self.watches.notify(&self.store, self.notified + 1, woken);
             if revision - self.store.compacted() >= KEPT + SLACK {
                 let request = PbCompactionRequest { revision: revision - KEPT, physical: false };
-                // Refused only if the store is compacted that far already.
+                // Refused only if the store is already compacted that far.
                 let _ = self.store.compact(&request);
             }
         } else if revision < self.notified {
-            // Another store took the place of the old one: to its clients, etcd went down and came back.
+            // Another store replaced the old one. To clients, etcd went down and came back.
             self.watches.end_all(woken);
         }
         self.notified = revision;

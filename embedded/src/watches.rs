@@ -1,4 +1,4 @@
-//! Watch streams and their watches: which events each receives, in which order. Pure; `service/watch` waits for them.
+//! Watch streams and their watches: which events each receives, and in which order. `service/watch` does the waiting.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
@@ -15,10 +15,10 @@ const MOST_QUEUED: usize = 1_024;
 /// Limit of revisions in one response.
 const BATCH: usize = 1_000;
 
-/// Interval of progress responses, for watches that asked for them and saw no event.
+/// Interval of progress responses, for watches that requested them and saw no event.
 const PROGRESS_EVERY: Duration = Duration::from_secs(600);
 
-/// Watch id in responses that concern no watch, or one that was refused.
+/// Watch id in responses that do not concern a watch, or concern one that was refused.
 const NO_WATCH: i64 = -1;
 
 pub(crate) type StreamId = u64;
@@ -56,7 +56,7 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 struct Watch {
     wanted: Wanted,
-    /// The first revision that it has not received.
+    /// First revision that it has not received.
     from: i64,
     standing: Standing,
     /// True if it has seen no event since the last progress response.
@@ -69,7 +69,7 @@ enum Standing {
     Live,
     /// Reads the history.
     Behind,
-    /// Ended, as the revisions it wanted are compacted; its id is taken until it is cancelled.
+    /// Ended, because its revisions are compacted. Its id stays in use until it is cancelled.
     Compacted,
 }
 
@@ -77,7 +77,7 @@ enum Standing {
 #[derive(Debug)]
 pub(crate) enum Next {
     Response(PbWatchResponse),
-    /// Nothing before this time, unless the stream is woken.
+    /// No item before this time, unless the stream is woken.
     Wait(Option<Duration>),
     End,
 }
@@ -95,7 +95,7 @@ impl Watches {
         self.streams.remove(&stream);
     }
 
-    /// Ends every stream, because another store took the place of the old one.
+    /// Ends every stream, because another store replaced the old one.
     pub(crate) fn end_all(&mut self, woken: &mut Vec<Waker>) {
         for stream in self.streams.values_mut() {
             stream.ended = true;
@@ -129,7 +129,7 @@ impl Watches {
         stream.waker.take()
     }
 
-    /// Queues the changes from this revision on for all live watches.
+    /// Queues the changes since this revision, included, for all live watches.
     pub(crate) fn notify(&mut self, store: &Store, from: i64, woken: &mut Vec<Waker>) {
         if self.streams.values().all(|stream| stream.watches.is_empty()) {
             return;
@@ -146,7 +146,7 @@ impl Watches {
         }
     }
 
-    /// Returns the next item of a stream. If the stream has to wait, it wakes `waker` once there is one.
+    /// Returns the next item of a stream. If the stream must wait, it wakes `waker` when there is an item.
     pub(crate) fn next(
         &mut self,
         store: &Store,
@@ -275,7 +275,7 @@ impl Stream {
         let behind = |watch: &Watch| watch.standing == Standing::Behind;
         if self.progress_wanted && !self.watches.values().any(behind) {
             self.progress_wanted = false;
-            // If compaction has ended one of the watches, etcd does not answer.
+            // If compaction has ended one of the watches, etcd does not respond.
             if !self.watches.is_empty() && self.watches.values().all(live) {
                 self.queue.push_back(response(store, NO_WATCH));
             }

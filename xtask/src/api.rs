@@ -1,4 +1,4 @@
-//! `cargo xtask api`: compares the public API with `runtime/API.txt`, where a change of it is seen in review.
+//! Command `cargo xtask api`: compares the public API with `runtime/API.txt`, so that a review shows every change of it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,10 +9,10 @@ use crate::options::Args;
 use crate::process::run;
 use crate::{Result, say, workspace};
 
-/// The format of rustdoc's JSON is the nightly toolchain's alone.
+/// Toolchain for rustdoc's JSON, which only nightly writes.
 const TOOLCHAIN: &str = "nightly";
 
-/// What is not part of the promise of 1.0, and the feature it is behind.
+/// Crate whose types are not part of the promise of 1.0, and the feature that exposes it.
 const OUTSIDE: (&str, &str) = ("etcd_client", "etcd-client");
 
 pub(crate) fn api(mut args: Args) -> Result<String> {
@@ -38,7 +38,7 @@ pub(crate) fn api(mut args: Args) -> Result<String> {
     let (docs, listed) = documented(&features.iter().map(|it| &**it).collect::<Vec<_>>())?;
     let silent = silent(&docs);
     if !silent.is_empty() {
-        return Err(format!("async functions that do not say what a cancel does: {silent:?}"));
+        return Err(format!("async functions whose docs do not mention cancel safety: {silent:?}"));
     }
     let file = workspace::root().join("runtime/API.txt");
     if write {
@@ -53,7 +53,7 @@ pub(crate) fn api(mut args: Args) -> Result<String> {
     match kept == listed {
         true => Ok(format!("api: ok — {} lines", listed.lines().count())),
         false => Err(format!(
-            "the public API has changed:\n{changes}`cargo xtask api --write` accepts that"
+            "the public API has changed:\n{changes}`cargo xtask api --write` accepts these changes"
         )),
     }
 }
@@ -69,9 +69,9 @@ fn features() -> Result<Vec<String>> {
     Ok(features.flat_map(|it| it.keys().cloned()).collect())
 }
 
-/// Has rustdoc describe the library with these features; returns that, and the list of public items.
+/// Runs rustdoc on the library with these features; returns its JSON, and the list of public items.
 fn documented(features: &[&str]) -> Result<(Value, String)> {
-    let target = workspace::target().join("api"); // of another compiler than all else
+    let target = workspace::target().join("api"); // for another compiler than everything else
     let mut rustdoc = workspace::clean(Command::new("rustup"));
     rustdoc
         .args(["run", TOOLCHAIN, "cargo", "rustdoc", "-p", "etcd-locked", "--lib"])
@@ -87,13 +87,13 @@ fn documented(features: &[&str]) -> Result<(Value, String)> {
         .omit_auto_derived_impls(true)
         .build();
     let api = api.map_err(|error| {
-        format!("rustdoc's JSON is of another format than the crate public-api reads: {error}")
+        format!("rustdoc's JSON does not have the format that the crate public-api reads: {error}")
     })?;
     let docs = serde_json::from_str(&workspace::read(&json)?).map_err(|error| error.to_string())?;
     Ok((docs, api.to_string()))
 }
 
-/// The public async functions whose docs say nothing of cancels.
+/// Returns the public async functions whose docs do not mention cancel safety.
 fn silent(docs: &Value) -> Vec<&str> {
     let items = docs["index"].as_object().into_iter().flat_map(|index| index.values());
     let public = items.filter(|it| it["crate_id"] == 0 && it["visibility"] == "public");

@@ -1,4 +1,4 @@
-//! apt source of tools: the distribution's packages, unpacked without root and without installing them.
+//! Packages of the distribution as a source of tools: apt downloads them, and they are unpacked without root.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: brings what the peers need, and has `benches` run the rows.
+//! Command `cargo xtask bench`: brings what the peers need, and runs the rows with the program of `benches`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,16 +9,16 @@ use crate::options::Args;
 use crate::process::{output, run};
 use crate::{Result, peers, say, workspace};
 
-/// The benches' binary.
+/// Binary of the benches.
 const BINARY: (&str, &str) = ("etcd-locked-benches", "bench");
 
-/// That of row B21. It has features of crates that would slow down the others.
+/// Binary of row B21. It enables features of crates that would slow down the other rows.
 const FENCED: (&str, &str) = ("etcd-locked-bench-fenced", "bench-fenced");
 
 /// Runs the rows.
 pub(crate) fn bench(mut args: Args) -> Result<String> {
     let choice = args.etcd()?;
-    // Figures of a few minutes are not for others to read, and some rows are no page.
+    // A short run's figures are not published, and a few rows do not make a page.
     let place = match args.has("--quick") {
         false => workspace::root().join("benches"),
         true => workspace::root().join("target/bench"),
@@ -41,15 +41,14 @@ pub(crate) fn bench(mut args: Args) -> Result<String> {
     if whole {
         command.arg("--write").arg(&place);
     }
-    run("the bench", &mut command)
-        .map_err(|status| format!("{status}; what it missed is above"))?;
+    run("the bench", &mut command).map_err(|status| format!("{status}; the failures are above"))?;
     Ok(match whole {
         true => format!("bench: ok — {}", place.join("RESULTS.md").display()),
         false => "bench: ok".to_owned(),
     })
 }
 
-/// Brings a peer; returns the variables by which the bench finds it.
+/// Brings a peer; returns the variables through which the bench finds it.
 fn brought(peer: &str) -> Result<Vec<(&'static str, OsString)>> {
     Ok(match peer {
         "go" => {
@@ -67,7 +66,7 @@ fn brought(peer: &str) -> Result<Vec<(&'static str, OsString)>> {
             ]
         }
         "bare" => vec![("BENCH_BARE", telemetry("bare")?.into())],
-        // As `unobserved` it is the same program.
+        // `unobserved` is the same program.
         "observed" => vec![("BENCH_OBSERVED", telemetry("observed")?.into())],
         "fenced" => {
             say::step("the program of B21");
@@ -85,7 +84,7 @@ fn telemetry(feature: &str) -> Result<PathBuf> {
     let mut cargo = workspace::cargo_outside("build", &copy);
     cargo.args(["--release", "--quiet", "--features", feature]);
     run("cargo build", &mut cargo)?;
-    // The next feature's program has the same name.
+    // Copied, because the next feature's program has the same name.
     let program = copy.join(feature);
     workspace::copy(workspace::target().join("release/telemetry"), &program)?;
     Ok(program)

@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`: tortures the library on a cluster of three with real faults.
+//! Command `cargo xtask chaos`: runs the library on a cluster of three, under real faults.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::options::Args;
 use crate::process::run;
 use crate::{Result, peers, say, workspace};
 
-/// The package, and its program.
+/// Name of the package, and of its program.
 const PROGRAM: &str = "etcd-locked-chaos";
 
 /// Builds workers and runner, and runs them.
@@ -18,7 +18,7 @@ pub(crate) fn chaos(mut args: Args) -> Result<String> {
     let plays = !args.has("--judge") && !args.has("--help");
     let mixes = args.has("--mix");
     let mut runner = build(built)?;
-    // Paths of the options, such as those of histories, are relative to it.
+    // Paths in the options, such as those of histories, are relative to the root.
     runner.current_dir(workspace::root()).args(args.rest());
     if writes {
         runner.args(["--write", "tests/chaos"]);
@@ -38,7 +38,7 @@ pub(crate) fn chaos(mut args: Args) -> Result<String> {
     Ok("chaos: ok".to_owned())
 }
 
-/// Brings a peer, and adds the arguments by which the runner finds it.
+/// Brings a peer, and adds the arguments through which the runner finds it.
 fn add_peer(runner: &mut Command, peer: &str) -> Result<()> {
     say::step("the peer");
     let client = match peer {
@@ -54,13 +54,13 @@ fn add_peer(runner: &mut Command, peer: &str) -> Result<()> {
             runner.env("PYTHONPATH", python.packages);
             format!("aetcd {}", python.client)
         }
-        // The devkit takes the newest etcdctl that xtask keeps, for every etcd.
+        // For every etcd, the devkit uses the newest etcdctl that xtask keeps.
         "etcdctl" => format!("etcdctl {}", etcd::find(Some(&"newest".parse()?))?.version),
-        // It is the runner's own program.
+        // The runner's own program serves as this peer.
         "lock-service" => format!("etcd-client {}", peers::etcd_client()?),
         other => {
             return Err(format!(
-                "no peer `{other}`: go, aetcd, lock-service and etcdctl are peers"
+                "there is no peer `{other}`; the peers are go, aetcd, lock-service and etcdctl"
             ));
         }
     };
@@ -68,7 +68,7 @@ fn add_peer(runner: &mut Command, peer: &str) -> Result<()> {
     Ok(())
 }
 
-/// Builds the program that is runner and worker. It is optimised, as users' programs are: others leave less of the machine to etcd.
+/// Builds the program that is runner and worker. It is optimised, as users' programs are, and so leaves more of the machine to etcd.
 fn build(built: bool) -> Result<Command> {
     say::step("building the workers");
     if !built {

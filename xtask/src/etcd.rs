@@ -1,4 +1,4 @@
-//! etcd binaries to run: the user's choice, those in `PATH`, those that Go builds, or the distribution's.
+//! etcd binaries: the user's choice, those in `PATH`, those that Go builds, or the distribution's.
 
 use std::env;
 use std::fs;
@@ -12,19 +12,19 @@ use crate::{Result, apt, go, say, workspace};
 /// Versions that Go builds from the modules in `tests/etcd`, the newest first.
 const BUILT: [&str; 3] = ["3.7", "3.6", "3.5"];
 
-/// A server. Its `etcdctl` lies next to it, if there is one.
+/// etcd server. Its `etcdctl`, if there is one, is in the same folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Etcd {
     pub(crate) server: PathBuf,
     pub(crate) version: String,
 }
 
-/// Choice of an etcd, as `--etcd` says it.
+/// Choice of an etcd, as given by `--etcd`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Choice {
-    /// The first one that matches: `3.7` and `3.7.3` both match 3.7.3.
+    /// First etcd whose version matches: `3.7` and `3.7.3` both match 3.7.3.
     Version(String),
-    /// A server, or the folder in which it is.
+    /// Path of a server, or of its folder.
     Path(PathBuf),
 }
 
@@ -43,14 +43,14 @@ impl FromStr for Choice {
     }
 }
 
-/// Finds the etcd that was asked for, or any, and brings it below `target/tools` where it is missing.
+/// Finds the chosen etcd, or any. If it is missing, brings it below `target/tools`.
 pub(crate) fn find(choice: Option<&Choice>) -> Result<Etcd> {
     say::step("etcd");
     let etcd = match choice {
         None => any()?,
         Some(Choice::Version(version)) => of_version(version)?,
         Some(Choice::Path(path)) => {
-            // Commands run elsewhere than where the path was typed.
+            // Commands run in another folder than the one to which the path is relative.
             let path = path.canonicalize().map_err(workspace::failed_at(path))?;
             Etcd::new(if path.is_dir() { path.join("etcd") } else { path })?
         }
@@ -98,7 +98,7 @@ fn of_version(version: &str) -> Result<Etcd> {
     ))
 }
 
-/// Returns whether a version is the wanted one, or begins with it.
+/// Returns true if a version is the wanted one, or begins with it.
 fn matches(version: &str, wanted: &str) -> bool {
     version.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
@@ -162,7 +162,7 @@ fn built(line: &str) -> Result<Etcd> {
 fn pinned(line: &str) -> Result<String> {
     let file = module(line).join("go.mod");
     word_after("go.etcd.io/etcd/server/v3 v", &workspace::read(&file)?)
-        .ok_or_else(|| format!("{} pins no server", file.display()))
+        .ok_or_else(|| format!("{} does not pin a server", file.display()))
 }
 
 fn module(line: &str) -> PathBuf {
@@ -195,7 +195,7 @@ fn keep(folder: &str, bring: impl FnOnce(&Path) -> Result<PathBuf>) -> Result<Et
     fs::create_dir_all(&home).map_err(io)?;
     let scratch = tempfile::tempdir_in(workspace::tools()).map_err(io)?;
     let from = bring(scratch.path())?;
-    // Each file is renamed whole, so a second xtask never finds a partial file. The server moves last: once it is there, all are.
+    // Each file is renamed whole, so another xtask never finds a partial file. The server moves last, so if it exists, all exist.
     for name in ["etcdutl", "etcdctl", "etcd"] {
         if from.join(name).is_file() {
             fs::rename(from.join(name), home.join(name)).map_err(io)?;

@@ -1,11 +1,11 @@
-//! `cargo xtask examples`: runs every example with its checks, which are tests, several at a time.
+//! Command `cargo xtask examples`: runs every example with its checks. The checks are tests, and several run at a time.
 
 use std::ffi::OsString;
 
 use crate::process::run;
 use crate::{Result, etcd, peers, say, workspace};
 
-/// An example: its label, and the module of the target `systems` with its tests.
+/// Example: its label, and the module with its tests in the target `systems`.
 #[derive(Debug, Clone, Copy)]
 struct Row(&'static str, &'static str);
 
@@ -28,7 +28,7 @@ const ROWS: &[Row] = &[
     Row("ops", "ops"),
 ];
 
-/// Number of tests at a time. They mostly wait, some of them for leases of two seconds.
+/// Number of tests at a time. They mostly wait, some of them until leases of two seconds expire.
 const THREADS: &str = "--test-threads=8";
 
 /// Runs the rows with these labels, or all.
@@ -48,7 +48,7 @@ pub(crate) fn examples(labels: &[String]) -> Result<String> {
     let contenders = contenders(&rows);
 
     say::step(format_args!(
-        "{} rows, each test on etcd {} of its own (the first time building takes a minute or two)",
+        "{} rows, each test on a separate etcd {} (the first build takes a minute or two)",
         rows.len(),
         etcd.version
     ));
@@ -56,7 +56,7 @@ pub(crate) fn examples(labels: &[String]) -> Result<String> {
     cargo
         .args(["test", "--package", "etcd-locked-examples"])
         .args(["--test", "systems", "--", THREADS])
-        .arg("--show-output") // some tests say what they leave out
+        .arg("--show-output") // some tests print what they leave out
         .args(rows.iter().map(|row| format!("{}::", row.1)))
         .env("RUST_BACKTRACE", "0") // the printed and the expected lines are enough
         .arg("--include-ignored")
@@ -74,13 +74,13 @@ pub(crate) fn examples(labels: &[String]) -> Result<String> {
     }
     run("cargo test", &mut cargo)?;
     match missing.is_empty() {
-        true => Ok(format!("examples: ok — {} rows, each as it should be", rows.len())),
-        false => Err(format!("contenders were left out:{missing}")),
+        true => Ok(format!("examples: ok — {} rows, all checks passed", rows.len())),
+        false => Err(format!("programs in other languages were left out:{missing}")),
     }
 }
 
-/// A program that tests need, in another language: the test that cannot do without it, and the variables by which the tests find
-/// it, or what this machine lacks.
+/// Program in another language that tests need: the test that cannot run without it, and either the variables through which the
+/// tests find it, or what this machine lacks.
 type Contender = (Option<&'static str>, Result<Vec<(&'static str, OsString)>>);
 
 /// Brings the programs that these rows need.

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::process::output;
 use crate::{Result, workspace};
 
-/// How to get it. The pinned modules ask for this version, which many distributions do not have yet.
+/// How to install Go. The pinned modules require this version, which many distributions do not have yet.
 const HOW: &str = "install Go 1.26 or later (https://go.dev/dl)";
 
 /// Builds a package, or a `.go` file given by its absolute path, with the versions of the module in this folder.
@@ -35,7 +35,7 @@ pub(crate) fn pinned(module: &Path, dependency: &str) -> Result<String> {
 
 fn go(module: &Path) -> Command {
     let mut go = Command::new("go");
-    // Without C, the programs run on any Linux and need no C compiler.
+    // Without C, the programs run on any Linux, and building them does not need a C compiler.
     go.current_dir(module).env("CGO_ENABLED", "0");
     go
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask …`: brings what this machine lacks, then runs tests, demo, examples, simulator and benchmarks.
+//! Command `cargo xtask`: brings the tools that this machine lacks, then runs tests, demo, examples, simulator and benchmarks.
 
 mod api;
 mod apt;
@@ -32,36 +32,36 @@ use options::Args;
 pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
 
 const HELP: &str = "\
-Brings what this machine lacks into target/tools, then runs tests, demo, examples, simulator and benchmarks.
+Brings the tools that this machine lacks into target/tools, then runs tests, demo, examples, simulator and benchmarks.
 
 cargo xtask demo               three processes oversell a stock without the lock, and not with it; then one is paused and one killed
                                during a sale. Runs on an etcd that is here (ETCD_BIN, target/tools, PATH), else on the embedded one
                                --built           takes the programs that `cargo xtask test` has built
-cargo xtask test [ARGS…]       all tests on etcd 3.7, the promises on an embedded one, and what depends on the server on
-                               3.4, 3.5 and 3.6. ARGS go to `cargo test`: `cargo xtask test fifo`
-                               --etcd ETCD       the promises alone, on that etcd
+cargo xtask test [ARGS…]       all tests on etcd 3.7, the promises on the embedded etcd, and the tests that depend on the
+                               server on 3.4, 3.5 and 3.6. ARGS go to `cargo test`: `cargo xtask test fifo`
+                               --etcd ETCD       only the promises, on that etcd
                                --every-version   fails if a version is not available
-cargo xtask examples [ROW…]    the systems of the literature and the services, each with its checks
-cargo xtask works-with         handlers of web frameworks, and attributes of other crates beside ours
+cargo xtask examples [ROW…]    the example systems and services, each with its checks
+cargo xtask works-with         handlers of web frameworks, and attributes of other crates together with ours
 cargo xtask sim [ARGS…]        10,000 random schedules of the production core. ARGS go to the simulator:
-                               `--seeds N`, `--seed N`, `--search`; `--help` has them all
+                               `--seeds N`, `--seed N`, `--search`; `--help` lists all
                                --write           plays, searches and finds mistakes; writes tests/sim/RESULTS.md
 cargo xtask chaos [ARGS…]      a minute of faults on a cluster of three; a checker judges what the workers did. ARGS go to
-                               the runner: `--minutes N`, `--mix NAME`, `--seed N`, `--only FAULT`; `--help` has them all
-                               --etcd ETCD       3.7 if left out
-                               --peer NAME       tortures go, aetcd, lock-service or etcdctl instead
-                               --built           takes the program that `cargo xtask test` has built
+                               the runner: `--minutes N`, `--mix NAME`, `--seed N`, `--only FAULT`; `--help` lists all
+                               --etcd ETCD       3.7 by default
+                               --peer NAME       tests go, aetcd, lock-service or etcdctl instead of the library
+                               --built           uses the program that `cargo xtask test` has built
                                --write           writes tests/chaos/RESULTS.md
-cargo xtask bench [ARGS…]      every row of performance, ours and the peers; writes benches/RESULTS.md and plots. ARGS go
-                               to the runner: `--row B4`, `--quick`, `--peers go,plain`; `--help` has them all
-                               --etcd ETCD       that etcd
+cargo xtask bench [ARGS…]      all benchmark rows, ours and the peers'; writes benches/RESULTS.md and plots. ARGS go to
+                               the runner: `--row B4`, `--quick`, `--peers go,plain`; `--help` lists all
+                               --etcd ETCD       on that etcd
 cargo xtask book               builds the book and the API docs; checks their links, and those of all Markdown files
-cargo xtask api                the public API, compared with runtime/API.txt. Needs the nightly toolchain
+cargo xtask api                compares the public API with runtime/API.txt. Needs the nightly toolchain
                                --write           accepts changes: writes runtime/API.txt
-cargo xtask package            packs what is published, checks the links of its READMEs, and builds a crate and the command
-                               line from it
+cargo xtask package            packs the published crates, checks the links of their READMEs, and builds a crate and the
+                               command line tool from the packages
 cargo xtask etcd [ETCD]        finds or brings etcd, and prints the variable that tests read, as a shell assignment
-cargo xtask protoc ARGS…       the protoc that a crate carries; `xtask/protoc` prefers the machine's
+cargo xtask protoc ARGS…       runs the protoc that a crate carries; `xtask/protoc` prefers the machine's
 
 ETCD is `newest`, a version such as 3.7 or 3.5.35, or the path of an etcd. ETCD_BIN chooses one of your own, ETCDCTL_BIN its etcdctl.";
 
@@ -115,6 +115,6 @@ fn run(name: &str, mut args: Args) -> Result<String> {
             let etcd = etcd::find(choice.as_ref())?;
             Ok(format!("ETCD_BIN={}", etcd.server.display()))
         }
-        other => Err(format!("there is no such command: `{other}`\n\n{HELP}")),
+        other => Err(format!("unknown command `{other}`\n\n{HELP}")),
     }
 }

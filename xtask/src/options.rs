@@ -1,4 +1,4 @@
-//! Options of the command line: what a command takes for itself, and what it passes on to other programs.
+//! Options of the command line: those that a command uses itself, and those that it passes on to other programs.
 
 use crate::Result;
 use crate::etcd::Choice;
@@ -12,13 +12,13 @@ impl Args {
         Self(args)
     }
 
-    /// Takes a flag out, and returns whether it was there. What comes after `--` belongs to other programs.
+    /// Removes a flag, and returns whether it was there. Arguments after `--` belong to other programs.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         let at = self.own().iter().position(|arg| arg == name);
         at.map(|at| self.0.remove(at)).is_some()
     }
 
-    /// Takes an option out, and returns its value: `--etcd 3.4` or `--etcd=3.4`.
+    /// Removes an option, and returns its value: `--etcd 3.4` or `--etcd=3.4`.
     pub(crate) fn value(&mut self, name: &str) -> Result<Option<String>> {
         let with_value = format!("{name}=");
         let at = self.own().iter().position(|arg| arg == name || arg.starts_with(&with_value));
@@ -31,26 +31,26 @@ impl Args {
         }
     }
 
-    /// Takes `--etcd` out.
+    /// Removes `--etcd`, and returns its value.
     pub(crate) fn etcd(&mut self) -> Result<Option<Choice>> {
         self.value("--etcd")?.map(|choice| choice.parse()).transpose()
     }
 
-    /// Returns whether an option of another program is there.
+    /// Returns true if the arguments contain an option of another program.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.own().iter().any(|arg| arg == name || arg.starts_with(&format!("{name}=")))
     }
 
-    /// Returns what is left, for another program.
+    /// Returns the remaining arguments, for another program.
     pub(crate) fn rest(self) -> Vec<String> {
         self.0
     }
 
-    /// Fails if anything is left.
+    /// Fails if an argument is left.
     pub(crate) fn end(self) -> Result<()> {
         match self.0.first() {
             None => Ok(()),
-            Some(arg) => Err(format!("there is no `{arg}`; `cargo xtask help` says what there is")),
+            Some(arg) => Err(format!("unexpected argument `{arg}`; `cargo xtask help` lists all")),
         }
     }
 

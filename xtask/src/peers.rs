@@ -9,18 +9,18 @@ use crate::etcd::in_path;
 use crate::process::output;
 use crate::{Result, apt, go, say, workspace};
 
-/// Module whose etcd client the Go programs are built with: etcd's newest, as the tests run it.
+/// Module whose etcd client the Go programs are built with: that of the newest etcd in the tests.
 const GO_MODULE: &str = "tests/etcd/3.7";
 const GO_CLIENT: &str = "go.etcd.io/etcd/client/v3";
 
 pub(crate) struct Go {
     pub(crate) program: PathBuf,
     pub(crate) version: String,
-    /// The version of etcd's package.
+    /// Version of etcd's package.
     pub(crate) client: String,
 }
 
-/// Builds a program that locks by etcd's own Go package, from a folder of the workspace.
+/// Builds a program that locks with etcd's own Go package, from a folder of the workspace.
 pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
     let module = workspace::root().join(GO_MODULE);
     let source = workspace::root().join(source).join("main.go");
@@ -32,11 +32,11 @@ pub(crate) fn go(source: &str, name: &str) -> Result<Go> {
     Ok(Go { program, version, client })
 }
 
-/// Builds the contender that locks by jetcd, with Maven; returns its class path.
+/// Builds the program that locks with jetcd, using Maven; returns its class path.
 pub(crate) fn jetcd() -> Result<OsString> {
-    // Maven is a Java program too, but may bring another Java than the one in PATH.
+    // Maven is a Java program too, but may use another Java than the one in PATH.
     if in_path("java").is_none() {
-        return Err("there is no `java`; jetcd needs Java 17 or later (apt-get install default-jdk-headless)".to_owned());
+        return Err("no `java` in PATH; jetcd needs Java 17 or later (apt-get install default-jdk-headless)".to_owned());
     }
     let home = home("java")?;
     let jars = home.join("classpath");
@@ -74,11 +74,11 @@ pub(crate) fn promtool() -> Result<PathBuf> {
 pub(crate) struct Python {
     pub(crate) interpreter: PathBuf,
     pub(crate) packages: PathBuf,
-    /// The version of aetcd.
+    /// Version of aetcd.
     pub(crate) client: String,
 }
 
-/// Installs the packages of the Python programs below `target/tools`, by pip.
+/// Installs the packages of the Python programs below `target/tools`, with pip.
 pub(crate) fn python() -> Result<Python> {
     let interpreter = PathBuf::from("python3");
     let wanted = workspace::root().join("benches/peers/python/requirements.txt");
@@ -95,7 +95,7 @@ pub(crate) fn python() -> Result<Python> {
         )
         .map_err(|error| {
             format!(
-                "{error}; the Python peer needs python3 from 3.10 on with pip (apt-get install python3-pip), and a package index"
+                "{error}; the Python peer needs python3 3.10 or later with pip (apt-get install python3-pip), and a package index"
             )
         })?;
         workspace::copy(&wanted, packages.join("requirements.txt"))?;
@@ -105,7 +105,7 @@ pub(crate) fn python() -> Result<Python> {
     Ok(Python { interpreter, packages, client })
 }
 
-/// The version in the name of the folder in which pip describes aetcd.
+/// Returns the version in the name of the folder in which pip describes aetcd.
 fn aetcd_version(packages: &Path) -> Option<String> {
     let mut files = fs::read_dir(packages).ok()?.flatten();
     files.find_map(|file| {
@@ -115,7 +115,7 @@ fn aetcd_version(packages: &Path) -> Option<String> {
     })
 }
 
-/// The version of etcd-client in `Cargo.lock`.
+/// Returns the version of etcd-client in `Cargo.lock`.
 pub(crate) fn etcd_client() -> Result<String> {
     let id = output(workspace::cargo().args(["pkgid", "etcd-client"]))?;
     let version = id.trim().rsplit(['@', '#']).next().unwrap_or_default();

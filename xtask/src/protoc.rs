@@ -1,4 +1,4 @@
-//! protoc, the Protocol Buffers compiler: the one that a crate carries, and the machine's.
+//! Binaries of protoc, the Protocol Buffers compiler: the one that a crate carries, and the machine's.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -7,10 +7,10 @@ use std::process::Command;
 
 use crate::Result;
 
-/// Replaces this process by the carried protoc; returns why that is not possible.
+/// Replaces this process with the carried protoc; returns why that failed.
 pub(crate) fn exec(args: impl Iterator<Item = OsString>) -> String {
     match carried() {
-        // It finds its standard types relative to its own path.
+        // protoc finds its standard types relative to its own path.
         Ok(protoc) => {
             let error = Command::new(protoc).args(args).exec();
             format!("protoc does not start: {error}; install protoc")
@@ -24,7 +24,7 @@ pub(crate) fn carried() -> Result<PathBuf> {
     protoc_bin_vendored::protoc_bin_path().map_err(|error| format!("{error}; install protoc"))
 }
 
-/// Finds the machine's protoc. By the rule of the wrapper `xtask/protoc`, it must come with its standard types.
+/// Finds the machine's protoc. As in the wrapper `xtask/protoc`, it must come with its standard types.
 pub(crate) fn of_machine() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let protoc =

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: builds the simulator, fast, and runs it; with `--write` also the exhaustive search, and writes all figures.
+//! Command `cargo xtask sim`: builds and runs the simulator; with `--write` also the exhaustive search, and writes all figures.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ pub(crate) fn sim(writes: bool, args: &[String]) -> Result<String> {
     say::step("random schedules of the production core");
     if !writes {
         play(args, None)?;
-        return Ok("sim: ok — nothing was violated".to_owned());
+        return Ok("sim: ok — no promise was violated".to_owned());
     }
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let [schedules, searches] = ["schedules", "searches"].map(|name| folder.path().join(name));
@@ -33,10 +33,10 @@ pub(crate) fn sim(writes: bool, args: &[String]) -> Result<String> {
     );
     let place = workspace::root().join("tests/sim/RESULTS.md");
     workspace::write(&place, results)?;
-    Ok(format!("sim: ok — nothing was violated; {}", place.display()))
+    Ok(format!("sim: ok — no promise was violated; {}", place.display()))
 }
 
-/// Runs the simulator, the figures to go to that file.
+/// Runs the simulator, which writes its figures to that file.
 fn play(args: &[String], figures: Option<&Path>) -> Result<()> {
     let mut play = workspace::cargo();
     play.args(["run", "--profile", "sim", "--package", "etcd-locked-sim", "--"]).args(args);

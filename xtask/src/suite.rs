@@ -1,4 +1,4 @@
-//! `cargo xtask test`: runs the test suite on every supported version of etcd, and on the embedded one.
+//! Command `cargo xtask test`: runs the test suite on every supported version of etcd, and on the embedded etcd.
 
 use std::env;
 use std::fmt::{self, Display, Formatter};
@@ -11,7 +11,7 @@ use crate::options::Args;
 use crate::process::Process;
 use crate::{Result, outside, say, workspace};
 
-/// Supported versions, the newest first: the whole workspace is tested on that one.
+/// Supported versions, the newest first. The whole workspace is tested on the newest.
 const VERSIONS: [&str; 4] = ["3.7", "3.6", "3.5", "3.4"];
 
 /// Name filters of the tests that depend on the server. These tests also run on the older versions.
@@ -31,7 +31,7 @@ const DEPEND_ON_SERVER: &[&str] = &[
     "permissions::",
     "refused_writes::",
     "rotation::",
-    // Foreign contenders.
+    // Contenders of other clients.
     "foreign::",
     "grpc_proxy::",
     // Comparison with the embedded etcd.
@@ -39,10 +39,10 @@ const DEPEND_ON_SERVER: &[&str] = &[
     "random::",
 ];
 
-/// Number of test threads on an embedded etcd. These tests mostly wait, as for leases to expire, so many can wait at once.
+/// Number of test threads on an embedded etcd. These tests mostly wait, for example until leases expire, so many can wait at once.
 const THREADS_ON_EMBEDDED: &str = "8";
 
-/// Number of test threads on a real etcd, where the tests mostly wait too, but its processes need the processor.
+/// Number of test threads on a real etcd. The tests mostly wait here too, but etcd's processes need the processor.
 const THREADS: &str = "6";
 
 /// Targets whose tests run on any etcd.
@@ -63,7 +63,7 @@ struct Run {
     etcd: String,
     what: &'static str,
     cargo: Command,
-    /// How it went, as shown in the table.
+    /// Outcome, as the table shows it.
     outcome: String,
 }
 
@@ -72,7 +72,7 @@ impl Run {
         Self { etcd: etcd.to_owned(), what, cargo, outcome: "not reached".to_owned() }
     }
 
-    /// Runs the tests; returns how many have passed.
+    /// Runs the tests; returns how many passed.
     fn play(&mut self, args: &[String]) -> Result<usize> {
         say::step(format_args!("{}, on etcd {}", self.what, self.etcd));
         let begun = Instant::now();
@@ -110,7 +110,7 @@ fn test_on_all(every_version: bool, args: &[String]) -> Result<String> {
         if args.is_empty() {
             cargo.arg("--").args(DEPEND_ON_SERVER);
         }
-        runs.push(Run::new(&etcd.version, "what depends on the server", cargo));
+        runs.push(Run::new(&etcd.version, "server-dependent tests", cargo));
     }
     let mut cargo = only(suite(newest), &["--test", "it"], args);
     cargo.env("LOCK_TESTS_ON", "embedded").env("RUST_TEST_THREADS", THREADS_ON_EMBEDDED);
@@ -134,10 +134,10 @@ fn test_on_all(every_version: bool, args: &[String]) -> Result<String> {
 /// Counts of tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
-    /// Tests that cargo counts as passed, including those that left themselves out.
+    /// Tests that cargo counts as passed, including those that were left out.
     passed: usize,
     ignored: usize,
-    /// Tests that left themselves out and printed the reason.
+    /// Tests that did not run and printed the reason.
     left_out: usize,
 }
 
@@ -147,7 +147,7 @@ impl Tally {
         self.passed.saturating_sub(self.left_out)
     }
 
-    /// Adds a line of output: the result of a target, or of a test that leaves itself out.
+    /// Counts a line of output: the result of a target, or of a test that is left out.
     fn add(&mut self, line: &str) {
         if let Some(counts) = line.strip_prefix("test result:") {
             let of = |what: &str| {
@@ -198,7 +198,7 @@ fn only(mut cargo: Command, targets: &[&str], args: &[String]) -> Command {
 
 /// Returns the command that tests the whole workspace with all features on this etcd.
 ///
-/// For one package alone cargo would compile other features of the same crates, and leave out examples of the docs.
+/// For a single package cargo would compile the same crates with other features, and leave out examples of the docs.
 fn suite(etcd: &Etcd) -> Command {
     let mut cargo = workspace::cargo();
     cargo

@@ -7,19 +7,19 @@ use std::process::Command;
 use crate::Result;
 use crate::process::run;
 
-/// Returns the workspace's root. `cargo run` sets where the package is now, which may not be where it was built.
+/// Returns the workspace's root. `cargo run` sets the package's current folder, which may not be the one in which it was built.
 pub(crate) fn root() -> PathBuf {
     let xtask = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     xtask.join("..").canonicalize().unwrap_or(xtask)
 }
 
-/// Returns the folder of the tools that xtask brings. It is never in `CARGO_TARGET_DIR`: the tools outlive its changes.
+/// Returns the folder of the tools that xtask brings. It is never in `CARGO_TARGET_DIR`, so the tools stay if that changes.
 pub(crate) fn tools() -> PathBuf {
     root().join("target/tools")
 }
 
-/// Returns the folder where cargo puts what it builds of the workspace.
+/// Returns the folder in which cargo builds the workspace.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
@@ -29,16 +29,16 @@ pub(crate) fn cargo() -> Command {
     clean(Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())))
 }
 
-/// Makes a command run in the root, and as if cargo had not started xtask.
+/// Makes a command run in the root, as if cargo had not started xtask.
 pub(crate) fn clean(mut cargo: Command) -> Command {
     cargo.current_dir(root());
-    // What cargo has told xtask of itself is not for others: build scripts that look at it (of ring, of etcd-client) would run anew
-    // after each change between plain cargo and xtask, and all that depends on them be built anew.
+    // Removes the variables that cargo set for xtask. Some build scripts (of ring and etcd-client) read them. They would run again
+    // after each change between plain cargo and xtask, and their dependents would be rebuilt.
     for (name, value) in std::env::vars_os() {
         let of_xtask = name.to_str().is_some_and(|name| {
             name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
         });
-        // By `.cargo/config.toml`.
+        // Set by `.cargo/config.toml`.
         let configured = name == "PROTOC" && root().join("xtask/protoc") == Path::new(&value);
         if of_xtask || configured {
             cargo.env_remove(name);
@@ -47,7 +47,7 @@ pub(crate) fn clean(mut cargo: Command) -> Command {
     cargo
 }
 
-/// Makes a cargo command for a crate outside the workspace. It shares the crates of the registry that are built with the same features.
+/// Makes a cargo command for a crate outside the workspace. It reuses registry crates that are built with the same features.
 pub(crate) fn cargo_outside(command: &str, folder: &Path) -> Command {
     let mut cargo = cargo();
     cargo.arg(command).arg("--manifest-path").arg(folder.join("Cargo.toml"));
@@ -55,8 +55,8 @@ pub(crate) fn cargo_outside(command: &str, folder: &Path) -> Command {
     cargo
 }
 
-/// Copies a crate from a folder of the workspace, such as `tests/outside`, to `target/`, and returns its folder. There it is built
-/// as a user's crate is, and leaves its lock file.
+/// Copies a crate from a folder of the workspace, such as `tests/outside`, to `target/`, and returns its folder. There it builds
+/// like a user's crate, and keeps its lock file.
 ///
 /// The copy is as deep below the root as the original, so that its path to the runtime holds.
 pub(crate) fn outside(folder: &str) -> Result<PathBuf> {
@@ -66,7 +66,7 @@ pub(crate) fn outside(folder: &str) -> Result<PathBuf> {
     for file in entries(&kept)?.iter().filter(|file| file.is_file()) {
         self::copy(file, copy.join(file.file_name().unwrap_or_default()))?;
     }
-    // The versions that the workspace is tested with; cargo resolves only what the workspace does not use.
+    // The versions that the workspace is tested with; cargo resolves only crates that the workspace does not use.
     self::copy(root().join("Cargo.lock"), copy.join("Cargo.lock"))?;
     Ok(copy)
 }
@@ -82,14 +82,14 @@ pub(crate) fn read(file: impl AsRef<Path>) -> Result<String> {
     fs::read_to_string(file).map_err(failed_at(file))
 }
 
-/// Writes a file, into a folder that may be new.
+/// Writes a file; makes the folder if necessary.
 pub(crate) fn write(file: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<()> {
     let file = file.as_ref();
     make_folder_of(file)?;
     fs::write(file, content).map_err(failed_at(file))
 }
 
-/// Copies a file, with its permissions, into a folder that may be new.
+/// Copies a file, with its permissions; makes the folder if necessary.
 pub(crate) fn copy(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
     let from = from.as_ref();
     make_folder_of(to.as_ref())?;
@@ -109,8 +109,8 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     paths.map_err(failed_at(folder))
 }
 
-/// Returns the folder of the programs that belong to these tests, as `cargo xtask test` has built them: with the features of all
-/// tests, so that nothing is compiled again.
+/// Returns the folder of the programs of these tests, as `cargo xtask test` builds them: with the features of all tests, so that
+/// nothing is compiled again.
 pub(crate) fn built_for_tests(tests: &[&str]) -> Result<PathBuf> {
     let mut cargo = cargo();
     cargo.args(["test", "--workspace", "--all-features", "--no-run"]);

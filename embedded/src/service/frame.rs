@@ -1,4 +1,4 @@
-//! gRPC framing of unary calls: one message in, one answer out.
+//! gRPC framing of unary calls: one request message, one response message.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ const MOST: usize = 64 << 20;
 /// Bytes before a message: a compression flag, and the length.
 const HEAD: usize = 5;
 
-/// Reads the message of a call. It mostly arrives in one piece, and is not copied then.
+/// Reads the message of a call. It mostly arrives in one piece, and then it is not copied.
 pub(super) async fn read(mut body: Body) -> Result<Bytes, Status> {
     let mut whole = Bytes::new();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
@@ -45,15 +45,15 @@ pub(super) async fn read(mut body: Body) -> Result<Bytes, Status> {
     };
     let compressed = whole.get_u8() != 0;
     if compressed {
-        return Err(Status::unimplemented("compressed messages are not read"));
+        return Err(Status::unimplemented("compressed messages are not supported"));
     }
     if whole.get_u32() as usize != length {
-        return Err(Status::internal("there must be one message, and all of it"));
+        return Err(Status::internal("expected exactly one complete message"));
     }
     Ok(whole)
 }
 
-/// Writes an answer with the status OK.
+/// Writes a response with the status OK.
 pub(super) fn written(message: &impl Message) -> Response {
     let length = message.encoded_len();
     let mut framed = Vec::with_capacity(HEAD + length);
@@ -66,7 +66,7 @@ pub(super) fn written(message: &impl Message) -> Response {
     response
 }
 
-/// Rest of an answer that is still to be sent.
+/// Rest of a response that is still to be sent.
 enum Written {
     Message(Bytes),
     Status,
@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// A body in pieces of this size.
+    /// Body in pieces of this size.
     struct Pieces(Bytes, usize);
 
     impl http_body::Body for Pieces {

@@ -16,9 +16,9 @@ use crate::store::{Refusal, Store};
 pub(crate) struct Kv(pub(crate) Arc<Shared>);
 
 impl Kv {
-    /// Answers a call, by the last part of its path.
+    /// Serves a call, by the last part of its path.
     ///
-    /// The generated service is not used: it is made for streams, and costs more than the store.
+    /// The generated service is not used, because it is made for streams, and costs more time than the store.
     pub(crate) async fn answer(self, request: Request) -> Result<Response, Infallible> {
         let done = match method(&request) {
             Ok(method) => {

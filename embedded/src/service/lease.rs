@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{Answer, NO_RUNTIME};
 use crate::shared::Shared;
 
-/// Limit of answers that wait for a client to read them. At the limit its renewals wait too, as behind a full connection.
+/// Limit of responses that wait for a client to read them. At the limit its renewals wait too, as behind a full connection.
 const MOST_QUEUED: usize = 1_024;
 
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ impl PbLeaseService for Lease {
         Ok(Response::new(revoked?))
     }
 
-    /// Renews as requests come, whether or not the client reads the answers.
+    /// Renews as requests arrive, whether or not the client reads the responses.
     async fn lease_keep_alive(
         &self,
         request: Request<Streaming<PbLeaseKeepAliveRequest>>,

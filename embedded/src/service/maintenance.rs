@@ -1,4 +1,4 @@
-//! Maintenance service: status, alarms and defragmentation; all else is refused as unknown.
+//! Maintenance service: status, alarms and defragmentation. All other calls are refused as unknown.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl PbMaintenanceService for Maintenance {
 
     async fn status(&self, _: Request<PbStatusRequest>) -> Answer<PbStatusResponse> {
         let header = self.0.with(|state, _| state.store.header());
-        // There is no log; the revision stands for its index.
+        // There is no log; the revision serves as its index.
         let index = u64::try_from(header.revision).unwrap_or_default();
         Ok(Response::new(PbStatusResponse {
             version: VERSION.to_owned(),
@@ -49,7 +49,7 @@ impl PbMaintenanceService for Maintenance {
         }))
     }
 
-    /// Answers that there is no alarm.
+    /// Responds that there is no alarm.
     async fn alarm(&self, _: Request<PbAlarmRequest>) -> Answer<PbAlarmResponse> {
         let header = self.0.with(|state, _| state.store.header());
         Ok(Response::new(PbAlarmResponse { header: Some(header), ..PbAlarmResponse::default() }))

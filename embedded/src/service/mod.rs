@@ -1,4 +1,4 @@
-//! gRPC services of the embedded etcd; each hands its requests on to the store.
+//! gRPC services of the embedded etcd; each passes its requests to the store.
 
 mod auth;
 mod cluster;
@@ -20,16 +20,16 @@ use std::pin::Pin;
 use tokio_stream::Stream;
 use tonic::{Response, Status};
 
-/// Answer of a call.
+/// Response to a call.
 type Answer<T> = Result<Response<T>, Status>;
 
 /// Stream of a call that is not served.
 type None<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Refuses a method in the words of gRPC for an unknown one.
+/// Refuses a method with gRPC's message for an unknown one.
 fn unknown<T>(service: &str, method: &str) -> Result<T, Status> {
     Err(Status::unimplemented(format!("unknown method {method} for service {service}")))
 }
 
-/// Refusal of streams outside a tokio runtime, as a task serves them.
+/// Refusal of streams outside a tokio runtime, because a task serves them.
 const NO_RUNTIME: &str = "an embedded etcd serves streams only to clients inside a tokio runtime";

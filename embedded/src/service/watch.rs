@@ -35,7 +35,7 @@ impl PbWatchService for Watch {
         let id = self.0.with(|state, now| state.watches.open(now));
         let shared = Arc::clone(&self.0);
         let mut requests = request.into_inner();
-        // A task of its own: a watch begins when the client asks for it, not when the client next reads.
+        // A separate task: a watch begins when the client requests it, not when the client next reads.
         let asking = runtime.spawn(async move {
             while let Ok(Some(request)) = requests.message().await {
                 ask(&shared, id, request);
@@ -79,7 +79,7 @@ fn ask(shared: &Shared, stream: StreamId, request: PbWatchRequest) {
     }
 }
 
-/// Responses of a watch stream. While it waits, it also wakes for the expiry of leases, as nothing else would.
+/// Responses of a watch stream. While it waits, it also wakes when leases expire, because nothing else would.
 pub(crate) struct Responses {
     shared: Arc<Shared>,
     id: StreamId,
@@ -113,7 +113,7 @@ impl Stream for Responses {
                 Next::Wait(progress) => progress,
                 Next::End => {
                     this.ended = true;
-                    let status = Status::unavailable("the etcd behind this stream is gone");
+                    let status = Status::unavailable("the etcd behind this stream was dropped");
                     return Poll::Ready(Some(Err(status)));
                 }
             };

@@ -1,4 +1,4 @@
-//! Checks of requests that do not depend on the store. They follow etcd's order: of several mistakes it names the first.
+//! Checks of requests that do not depend on the store. They follow etcd's order, so the first mistake that etcd finds is named.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +20,8 @@ const MAX_REQUEST: usize = 1_572_864;
 /// Bytes by which etcd lets a gRPC message exceed the limit of a request.
 const GRPC_OVERHEAD: usize = 512 * 1024;
 
-/// Bytes that raft adds to a request: a header with an id, and one field's tag. For half of all members' ids the header is
-/// one byte shorter.
+/// Bytes that raft adds to a request: a header with an id, and the tag of one field. For half of all member ids the header
+/// is one byte shorter.
 const RAFT_HEADER: usize = 15;
 
 /// Checks the limit of etcd's gRPC layer, and returns the size of the message.
@@ -33,7 +33,7 @@ pub(super) fn sent(request: &impl Message) -> Result<usize, Refusal> {
     Ok(size)
 }
 
-/// Checks the limit of raft, which reads do not pass.
+/// Checks the limit of raft, through which reads do not go.
 pub(super) fn proposed(size: usize) -> Result<(), Refusal> {
     if RAFT_HEADER + prost::length_delimiter_len(size) + size > MAX_REQUEST {
         return Err(Refusal::TOO_LARGE.into());
@@ -77,7 +77,7 @@ fn key(key: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks the operations of a transaction. A nested one may have as many as the outer one left.
+/// Checks the operations of a transaction. A nested one may have as many as the outer one left over.
 fn operations(request: &PbTxnRequest, limit: usize) -> Result<(), Refusal> {
     let most = request.compare.len().max(request.success.len()).max(request.failure.len());
     let Some(left) = limit.checked_sub(most) else {
@@ -98,7 +98,7 @@ fn operations(request: &PbTxnRequest, limit: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Puts and deletions of a branch: no key may be put twice, or put and deleted.
+/// Puts and deletions of a branch. A key must not be put twice, or put and deleted.
 ///
 /// Like etcd, it misses a deletion of "this key and all greater ones", whose `range_end` is one zero byte. It also misses a
 /// put in a nested transaction that a later nested one deletes.

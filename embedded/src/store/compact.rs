@@ -1,15 +1,15 @@
-//! Compaction: forgets the revisions before a given one.
+//! Compaction of the store: forgets the revisions before a given one.
 
 use etcd_client::proto::{PbCompactionRequest, PbCompactionResponse};
 
 use super::{Refusal, Store};
 
 impl Store {
-    /// Forgets the revisions before one; reads and watches of them are refused from now on.
+    /// Forgets the revisions before one; later reads and watches of them are refused.
     ///
     /// # Errors
     ///
-    /// The revision is compacted already, or is not reached yet.
+    /// The revision is already compacted, or not reached yet.
     pub fn compact(
         &mut self,
         request: &PbCompactionRequest,
@@ -21,7 +21,7 @@ impl Store {
             return Err(Refusal::FUTURE_REVISION.into());
         }
         self.compacted = request.revision;
-        // Only keys that changed since the last compaction have a past. So the cost grows with the writes, not with the keys.
+        // Only keys that changed since the last compaction have old versions. So the cost grows with the writes, not with the keys.
         for change in self.history.until(self.compacted) {
             self.keys.compact(&change.kv.key, self.compacted);
         }

@@ -17,7 +17,7 @@ impl Store {
         let span = Span::new(&compare.key, &compare.range_end);
         let mut keys = self.keys.range(span, self.revision).peekable();
         if keys.peek().is_none() {
-            // A missing key has all numbers at 0. It has no value, as an empty value would be one.
+            // For a missing key all numbers are 0. It does not have a value: an empty value would be one.
             return compare.target != PbCompareTarget::Value as i32
                 && fits(compare, &PbKeyValue::default());
         }
@@ -27,7 +27,7 @@ impl Store {
 
 fn fits(compare: &PbCompare, kv: &PbKeyValue) -> bool {
     let target = PbCompareTarget::try_from(compare.target);
-    // A target union of another kind than the target counts as zero.
+    // A target union that does not match the target counts as zero.
     let wanted = match (target, &compare.target_union) {
         (Ok(PbCompareTarget::Create), Some(PbTargetUnion::CreateRevision(it)))
         | (Ok(PbCompareTarget::Mod), Some(PbTargetUnion::ModRevision(it)))

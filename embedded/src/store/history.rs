@@ -17,19 +17,19 @@ const DELETE: i32 = 1;
 /// Error of a request for events that compaction has forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacted {
-    /// The first revision that is still remembered.
+    /// First revision that is still remembered.
     pub revision: i64,
 }
 
 impl fmt::Display for Compacted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "what was before revision {} is compacted", self.revision)
+        write!(f, "revisions before {} are compacted", self.revision)
     }
 }
 
 impl Error for Compacted {}
 
-/// All changes since the last compaction.
+/// Changes since the last compaction.
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
     changes: VecDeque<Change>,
@@ -49,12 +49,12 @@ impl History {
         self.since(revision).take_while(move |change| change.revision() == revision)
     }
 
-    /// Returns the changes up to and with this revision.
+    /// Returns the changes up to this revision, included.
     pub(super) fn until(&self, revision: i64) -> impl Iterator<Item = &Change> {
         self.changes.iter().take_while(move |change| change.revision() <= revision)
     }
 
-    /// Forgets the changes before this revision; of the revision itself, keeps the last change of each key.
+    /// Forgets the changes before this revision. Of the revision itself it keeps the last change of each key.
     pub(super) fn compact(&mut self, revision: i64) {
         let later = self.changes.partition_point(|change| change.revision() <= revision);
         let mut kept: Vec<Change> = Vec::new();
@@ -71,8 +71,8 @@ impl History {
 }
 
 impl Store {
-    /// Returns the events on the keys of `key..range_end` (by etcd's rules) from revision `from` on, in order. Each inner
-    /// `Vec` holds the events of one revision.
+    /// Returns the events on the keys of `key..range_end` (by etcd's rules) since revision `from`, included, in order. Each
+    /// inner `Vec` holds the events of one revision.
     ///
     /// With `prev_kv`, each event has the key as it was before its revision, if that is remembered.
     ///
@@ -91,7 +91,7 @@ impl Store {
         }
         let span = Span::new(key, range_end);
         let mut touched = self.keys.revisions(span, from);
-        touched.insert(from); // the keys forget deletions at the revision of a compaction, the history does not
+        touched.insert(from); // at a compaction's revision the keys forget deletions, the history does not
         let events = |revision| -> Vec<PbEvent> {
             let changes = self.history.at(revision);
             let of_span = changes.filter(|change| span.contains(&change.kv.key));
@@ -101,7 +101,7 @@ impl Store {
         Ok(revisions.filter(|events| !events.is_empty()).collect())
     }
 
-    /// Returns every remembered change from this revision on.
+    /// Returns every remembered change since this revision, included.
     pub(crate) fn changes(&self, from: i64) -> impl Iterator<Item = &Change> {
         self.history.since(from)
     }

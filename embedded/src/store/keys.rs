@@ -1,4 +1,4 @@
-//! Keys of the store, each with its past.
+//! Keys of the store, each with its earlier versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use etcd_client::proto::PbKeyValue;
 
 use super::span::Span;
 
-/// One change of one key. Of a deletion, the key-value has only the key and the revision, as in etcd's events.
+/// Change of one key. For a deletion, the key-value has only the key and the revision, as in etcd's events.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) kv: Arc<PbKeyValue>,
@@ -54,7 +54,7 @@ impl Keys {
             .filter_map(move |(_, changes)| at(changes, revision))
     }
 
-    /// Returns the revisions from this one on at which a key of the span changed.
+    /// Returns the revisions since this one, included, at which a key of the span changed.
     pub(super) fn revisions(&self, span: Span<'_>, from: i64) -> BTreeSet<i64> {
         let changed = span.bounds().map(|bounds| self.changes.range::<[u8], _>(bounds));
         changed
@@ -67,7 +67,7 @@ impl Keys {
             .collect()
     }
 
-    /// Forgets this key's past before the revision.
+    /// Forgets this key's versions before the revision.
     pub(super) fn compact(&mut self, key: &[u8], revision: i64) {
         let Some(changes) = self.changes.get_mut(key) else {
             return;
@@ -86,7 +86,7 @@ impl Keys {
 
 fn at(changes: &[Change], revision: i64) -> Option<&Arc<PbKeyValue>> {
     let last = match changes.last() {
-        Some(last) if last.revision() <= revision => last, // nearly always: a read of the present
+        Some(last) if last.revision() <= revision => last, // nearly always, because most reads are of the current revision
         _ => {
             let later = changes.partition_point(|change| change.revision() <= revision);
             &changes[later.checked_sub(1)?]

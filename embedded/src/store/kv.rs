@@ -9,8 +9,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The request has no key, or a value or lease although it keeps the old one, or is too large. Or its lease does not
-    /// exist, or the key whose value or lease it keeps.
+    /// The request lacks a key, is too large, or has a value or lease although it keeps the old one. Or its lease does not
+    /// exist, or the key does not exist whose value or lease it keeps.
     pub fn put(&mut self, request: &PbPutRequest) -> Result<PbPutResponse, Refusal> {
         let size = check::sent(request)?;
         check::put(request)?;
@@ -22,11 +22,11 @@ impl Store {
         Ok(response)
     }
 
-    /// Deletes keys. Where no key is deleted, there is no new revision.
+    /// Deletes keys. If no key is deleted, there is no new revision.
     ///
     /// # Errors
     ///
-    /// The request has no key, or is too large.
+    /// The request lacks a key, or is too large.
     pub fn delete_range(&mut self, request: &PbDeleteRequest) -> Result<PbDeleteResponse, Refusal> {
         let size = check::sent(request)?;
         check::delete(request)?;

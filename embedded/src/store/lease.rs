@@ -17,7 +17,7 @@ const MIN_TTL: i64 = 2;
 const MAX_TTL: i64 = 9_000_000_000;
 
 impl Store {
-    /// Ends the leases that have expired by `now`, each with its keys as one revision. A lease without keys makes none.
+    /// Ends the leases that have expired by `now`, each with its keys in one revision. A lease without keys makes no revision.
     ///
     /// `now` is the time since any fixed start, the same one in every call.
     pub fn expire(&mut self, now: Duration) {
@@ -34,7 +34,7 @@ impl Store {
         self.leases.first().map(|(until, _)| until)
     }
 
-    /// Elects another leader: each lease has its whole TTL again, and the term is one more.
+    /// Elects another leader: each lease gets its whole TTL again, and the term grows by one.
     pub fn promote(&mut self, now: Duration) {
         for id in self.leases.ids() {
             self.leases.renew(id, now);
@@ -42,11 +42,11 @@ impl Store {
         self.term += 1;
     }
 
-    /// Grants a lease of two seconds at least; an id of 0 lets the store choose.
+    /// Grants a lease of at least two seconds; an id of 0 lets the store choose.
     ///
     /// # Errors
     ///
-    /// A lease has that id, or the TTL is above 9,000,000,000 seconds.
+    /// The id is in use, or the TTL is above 9,000,000,000 seconds.
     pub fn lease_grant(
         &mut self,
         now: Duration,
@@ -67,7 +67,7 @@ impl Store {
         Ok(PbLeaseGrantResponse { header: Some(self.header()), id, ttl, error: String::new() })
     }
 
-    /// Ends a lease, with its keys as one revision.
+    /// Ends a lease, and deletes its keys in one revision.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Store {
         Ok(PbLeaseRevokeResponse { header: Some(self.header()) })
     }
 
-    /// Gives a lease its whole TTL again. A TTL of 0 in the answer means that there is no such lease.
+    /// Gives a lease its whole TTL again. A TTL of 0 in the response means that there is no such lease.
     pub fn lease_keep_alive(&mut self, now: Duration, id: i64) -> PbLeaseKeepAliveResponse {
         PbLeaseKeepAliveResponse {
             header: Some(self.header()),

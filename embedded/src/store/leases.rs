@@ -22,7 +22,7 @@ impl Leases {
         Self { leases: BTreeMap::new(), by_end: BTreeSet::new(), next: first.max(1) }
     }
 
-    /// Chooses an id that no lease has.
+    /// Chooses an unused id.
     pub(super) fn choose(&mut self) -> i64 {
         loop {
             let id = self.next;

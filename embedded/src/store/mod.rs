@@ -1,14 +1,14 @@
-//! Store of an embedded etcd: keys, leases and revisions as a value, pure and deterministic.
+//! Store of an embedded etcd: keys, leases and revisions as a pure, deterministic value.
 //!
-//! A [`Store`] is one etcd without its network, disk and clock. The same requests at the same times give the same answers,
-//! lease ids included. Answers, revisions, gRPC codes and messages are those of etcd 3.7; in particular
+//! A [`Store`] is one etcd without its network, disk and clock. The same requests at the same times give the same responses,
+//! including lease ids. Responses, revisions, gRPC codes and messages are those of etcd 3.7; in particular
 //!
-//! - a transaction is one revision, however many keys it changes, and one that changes nothing is none;
-//! - a lease that ends takes its keys along in one revision, in the order of their names;
+//! - a transaction is one revision, however many keys it changes; one that changes nothing makes no revision;
+//! - a lease that ends deletes its keys in one revision, in the order of their names;
 //! - the conditions of nested transactions are all decided on the state before the outer one.
 //!
-//! It differs in two ways. A lease ends at the very moment it expires; etcd takes up to a second more. Of equal keys in a
-//! sorted range the smaller name comes first; etcd promises no order.
+//! It differs in two ways. A lease ends at the moment it expires; etcd takes up to a second longer. If keys are equal in a
+//! sorted range, the smaller name comes first; etcd does not promise an order.
 
 mod check;
 mod compact;
@@ -36,10 +36,10 @@ use self::history::History;
 use self::keys::Keys;
 use self::leases::Leases;
 
-/// Id of the cluster, in every answer's header.
+/// Id of the cluster, in every response's header.
 pub const CLUSTER_ID: u64 = 0x00e7_cd10_cced_0001;
 
-/// Id of the only member, in every answer's header.
+/// Id of the only member, in every response's header.
 pub const MEMBER_ID: u64 = 0x00e7_cd10_cced_0002;
 
 /// Release of etcd that this store behaves like.
@@ -48,7 +48,7 @@ pub const VERSION: &str = "3.7.3";
 /// Default of the first lease id that a store chooses.
 const FIRST_LEASE: i64 = 0x00e7_cd10_0000_0001;
 
-/// Keys with their past, and leases.
+/// Keys with their earlier versions, and leases.
 #[derive(Debug, Clone)]
 pub struct Store {
     keys: Keys,
@@ -73,9 +73,9 @@ impl Store {
         Self::with_first_lease(FIRST_LEASE)
     }
 
-    /// Makes an empty store that chooses lease ids from `first` on, which must be positive.
+    /// Makes an empty store that chooses lease ids starting with `first`, which must be positive.
     ///
-    /// With another `first`, an etcd set up in the place of another does not grant the same ids again.
+    /// With a different `first`, an etcd that replaces another does not grant the same ids again.
     #[must_use]
     pub fn with_first_lease(first: i64) -> Self {
         Self {
@@ -94,19 +94,19 @@ impl Store {
         self.revision
     }
 
-    /// Returns the revision of the last compaction, before which nothing is remembered; 0 before the first one.
+    /// Returns the revision of the last compaction, or 0 before the first one. Earlier revisions are forgotten.
     #[must_use]
     pub fn compacted(&self) -> i64 {
         self.compacted.max(0)
     }
 
-    /// Returns the number of the leader's election; [`Store::promote`] adds one.
+    /// Returns the leader's term; [`Store::promote`] adds one.
     #[must_use]
     pub fn term(&self) -> u64 {
         self.term
     }
 
-    /// Makes the header of an answer.
+    /// Makes the header of a response.
     pub(crate) fn header(&self) -> PbResponseHeader {
         PbResponseHeader {
             cluster_id: CLUSTER_ID,
@@ -117,7 +117,7 @@ impl Store {
     }
 }
 
-/// Makes the header of an answer inside a transaction's answer: etcd fills in the revision only.
+/// Makes the header of a response inside a transaction's response: etcd sets only the revision.
 fn inner_header(revision: i64) -> PbResponseHeader {
     PbResponseHeader { revision, ..PbResponseHeader::default() }
 }

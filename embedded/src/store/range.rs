@@ -1,4 +1,4 @@
-//! Range requests: reads keys, filtered, sorted and limited.
+//! Range requests: read keys, filtered, sorted and limited.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use super::span::Span;
 use super::{Refusal, Store, check};
 
 impl Store {
-    /// Reads keys, now or at a revision of the past.
+    /// Reads keys, at the current or an earlier revision.
     ///
     /// # Errors
     ///
-    /// The request has no key or is too large, what it is to be sorted by is unknown, or its revision is compacted or not reached yet.
+    /// The request lacks a key or is too large, its sort target is unknown, or its revision is compacted or not reached yet.
     pub fn range(&self, request: &PbRangeRequest) -> Result<PbRangeResponse, Refusal> {
         check::sent(request)?;
         check::range(request)?;
@@ -27,7 +27,7 @@ impl Store {
         Ok(self.read(request, self.revision, self.header()))
     }
 
-    /// Answers a range whose revision is within the limits. `current` is the present revision, or the next one in a
+    /// Serves a range whose revision is within the limits. `current` is the current revision, or the next one in a
     /// transaction that has already written.
     pub(super) fn read(
         &self,
@@ -51,8 +51,8 @@ impl Store {
         let limit = usize::try_from(request.limit).unwrap_or(0);
         let bounds = Bounds::of(request);
         let order = SortOrder::try_from(request.sort_order).unwrap_or(SortOrder::None);
-        // Without an order and without bounds, etcd takes the first keys by name, one more than the limit. After that it
-        // sorts them, if the request has a target without an order.
+        // Without an order and bounds, etcd takes the first keys by name, one more than the limit. Then it sorts them, if the
+        // request has a target without an order.
         let enough = if limit > 0 && order == SortOrder::None && bounds.is_none() {
             limit.saturating_add(1)
         } else {
@@ -84,7 +84,7 @@ impl Store {
     }
 }
 
-/// Bounds of the revisions of the keys in an answer.
+/// Bounds of the revisions of the keys in a response.
 struct Bounds {
     modified: (i64, i64),
     created: (i64, i64),

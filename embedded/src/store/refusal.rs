@@ -5,12 +5,12 @@ use std::fmt;
 
 use tonic::Code;
 
-/// A refused request: nothing was applied. Code and message are etcd's own.
+/// Refusal of a request: nothing was applied. Code and message are etcd's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The gRPC code.
+    /// gRPC code.
     pub code: Code,
-    /// The gRPC message.
+    /// gRPC message.
     pub message: String,
 }
 
@@ -28,7 +28,7 @@ impl From<Refusal> for tonic::Status {
     }
 }
 
-/// A refusal whose words are always the same.
+/// Refusal whose message is always the same.
 type Known = (Code, &'static str);
 
 impl From<Known> for Refusal {

@@ -4,14 +4,14 @@ use std::ops::Bound;
 
 type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// `key` and `range_end` of a request, by etcd's rules.
+/// Keys that `key` and `range_end` of a request select, by etcd's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Span<'a> {
     /// No `range_end`: this key.
     One(&'a [u8]),
     /// `range_end` is a lone zero byte: this key and all greater ones.
     From(&'a [u8]),
-    /// From the first key to the second, without the second. Empty if the second is not the greater one.
+    /// From the first key up to the second, excluding the second. Empty unless the second is greater.
     Between(&'a [u8], &'a [u8]),
 }
 

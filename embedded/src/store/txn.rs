@@ -9,12 +9,12 @@ use super::write::Write;
 use super::{Refusal, Store, check, inner_header};
 
 impl Store {
-    /// Decides the conditions, then carries out one branch: all of it, as one revision, or nothing.
+    /// Decides the conditions, then applies one branch: all of it, as one revision, or nothing.
     ///
     /// # Errors
     ///
-    /// One of its operations is refused, there are too many of them, or a key is put twice or put and deleted. Operations of
-    /// the branch not taken are checked only as far as this needs no store.
+    /// One of its operations is refused, there are too many of them, or a key is put twice or put and deleted. In the branch
+    /// that is not taken, only what does not depend on the store is checked.
     pub fn txn(&mut self, request: &PbTxnRequest) -> Result<PbTxnResponse, Refusal> {
         let size = check::sent(request)?;
         check::txn(request)?;
@@ -30,7 +30,7 @@ impl Store {
     }
 
     /// Decides which branch each transaction takes, the nested ones in order after the outer one. All conditions are decided
-    /// on the state before.
+    /// on the state before the transaction.
     fn decide(&self, request: &PbTxnRequest, path: &mut Vec<bool>) {
         let succeeded = self.holds(&request.compare);
         path.push(succeeded);
@@ -117,7 +117,7 @@ fn carry_out(
         })
         .collect();
     PbTxnResponse {
-        header: Some(PbResponseHeader::default()), // etcd leaves a nested one's header empty
+        header: Some(PbResponseHeader::default()), // etcd leaves the header of a nested one empty
         succeeded,
         responses,
     }

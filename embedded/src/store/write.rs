@@ -1,4 +1,4 @@
-//! Write: one revision in the making, of all changes made through it.
+//! Write to the store: collects changes that become one revision.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::Store;
 use super::keys::Change;
 use super::span::Span;
 
-/// All changes made through it are one revision.
+/// Write that makes all its changes one revision.
 pub(super) struct Write<'a> {
     pub(super) store: &'a mut Store,
     changed: bool,
@@ -41,8 +41,8 @@ impl Write<'_> {
 
     /// Puts a key; the request was checked.
     ///
-    /// A from-key deletion of the same transaction may have removed the key whose value it keeps. etcd does not survive
-    /// that; here nothing is kept.
+    /// A from-key deletion in the same transaction may have removed the key whose value the put keeps. etcd crashes then;
+    /// here the put keeps nothing.
     pub(super) fn put(
         &mut self,
         request: &PbPutRequest,
@@ -104,7 +104,7 @@ impl Write<'_> {
         }
     }
 
-    /// Deletes one key, if it is there.
+    /// Deletes one key, if it exists.
     pub(super) fn delete_key(&mut self, key: &[u8]) {
         if let Some(kv) = self.store.keys.get(key, self.revision()).cloned() {
             self.delete(&kv);
