@@ -1,4 +1,4 @@
-//! Recovery from an outage that outlived the leases: names are served again soon, whatever is left of our own dead sessions.
+//! Recovery from an outage that outlived the leases: names are served again soon, although keys of our dead sessions remain.
 
 use std::future::pending;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::limit::run;
 use crate::logs;
 
 const NAMES: usize = 40;
-/// How long after etcd is back every name must have been served again.
+/// Time after etcd's return within which every name must be served again.
 const SOON: Duration = Duration::from_secs(6);
 
 const TTL: Duration = Duration::from_secs(10);
 const LASTS: Duration = Duration::from_secs(12);
 
-/// Tries a name, or queues for it, until the call is served. Returns the first error that named this process as the holder.
+/// Tries a name, or queues for it, until the call gets the lock. Returns the first error that named this process as the holder.
 async fn until_served(locks: Locks, name: String, tries: bool) -> Option<LockError> {
     let mut own = None;
     loop {
@@ -45,7 +45,7 @@ async fn until_served(locks: Locks, name: String, tries: bool) -> Option<LockErr
     }
 }
 
-/// A frozen etcd finds its leases expired when it goes on. A killed one starts anew with all leases, each with its full TTL.
+/// A frozen etcd finds its leases expired when it continues. A killed one restarts with all leases, each with its full TTL.
 async fn names_are_served_again(freezes: bool) {
     logs::collect();
     let mut etcd = Etcd::start().await;
@@ -65,7 +65,7 @@ async fn names_are_served_again(freezes: bool) {
     for ended in bodies.join_all().await {
         assert_matches!(ended, Err(LockError::Lost { .. }));
     }
-    // Calls come before etcd is back: they keep the engine asking for it.
+    // Calls arrive before etcd is back, so the engine keeps trying to reach it.
     let mut calls = JoinSet::new();
     for at in 0..NAMES {
         let call = until_served(locks.clone(), name(at), at % 2 == 0);

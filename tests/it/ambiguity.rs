@@ -1,5 +1,5 @@
-//! Ambiguous outcomes: requests that etcd may have applied, or may apply later. They never give a lock to two holders, and leave
-//! no key behind.
+//! Ambiguous outcomes: requests that etcd may have applied, or may apply later. They never give a lock to two holders, and
+//! never leave a key behind.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use crate::corner::{Corner, admitted, connect, pass, served, spawn, take};
 use crate::limit::{self, within};
 
-/// An engine behind a proxy and one without. Both have locked a name, so their leases and connections exist.
+/// Two engines, one of them behind a proxy. Both have locked a name, so their leases and connections exist.
 struct Scene {
     corner: Corner,
     proxy: Proxy,
@@ -29,7 +29,7 @@ impl Scene {
         Scene { corner, proxy, mine, theirs }
     }
 
-    /// Awaits that the proxy has passed on all that waited in it.
+    /// Awaits that the proxy has passed on everything that waited in it.
     async fn until_drained(&self) {
         within("the delayed requests", async {
             while !self.proxy.is_drained() {
@@ -50,14 +50,14 @@ impl Scene {
     }
 }
 
-/// A request that arrives after its sender has given it up must not be applied, or must do no harm.
+/// A request that arrives after its sender gave up must not be applied, or must be harmless.
 #[limit::test]
 async fn an_acquisition_that_arrives_late_makes_no_ghost() {
     for released in [false, true] {
         let scene = Scene::new().await;
         scene.proxy.freeze_existing(Direction::Requests);
         let call = spawn(scene.mine.lock("orders/7").wait_forever());
-        // The call is admitted over a new connection, once the engine has given up the frozen one.
+        // The call is admitted over a new connection, after the engine has given up the frozen one.
         let mut held = Some(admitted("the waiter", call).await);
         if released {
             held.take().unwrap().release().await.unwrap();

@@ -1,4 +1,4 @@
-//! Certificate authority for etcds with TLS: certificates are made for each test, so none can expire in the repository.
+//! Certificate authority for etcds with TLS. Each test makes its own certificates, so none can expire in the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ impl ClientFiles {
         files
     }
 
-    /// Replaces the text of all of them.
+    /// Replaces the contents of all files.
     pub(crate) fn replace(&self, authority: &Authority, certificate: &str, key: &str) {
         let texts = [authority.pem(), certificate, key];
         for (path, text) in self.paths().iter().zip(texts) {
@@ -28,7 +28,7 @@ impl ClientFiles {
         }
     }
 
-    /// Replaces the certificate by the first half of this one.
+    /// Replaces the certificate with the first half of this one.
     pub(crate) fn begin_to_replace(&self, certificate: &str) {
         let [_, path, _] = self.paths();
         let half = &certificate[..certificate.len() / 2];
@@ -51,7 +51,7 @@ impl ClientFiles {
     }
 }
 
-/// An authority that only clients configured with its certificate trust.
+/// Authority that only clients configured with its certificate trust.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -89,7 +89,7 @@ impl Authority {
         self.sign(CertificateParams::new(names).expect("good names"))
     }
 
-    /// Issues a certificate for this name that has lived for a year and ends after this time.
+    /// Issues a certificate for this name that has been valid for a year and expires after this time.
     pub(crate) fn issue_ending(&self, name: &str, after: Duration) -> (String, String) {
         let mut params = CertificateParams::new([name.to_owned()]).expect("a good name");
         let now = SystemTime::now();
@@ -117,7 +117,7 @@ impl Authority {
         ]
     }
 
-    /// Has `issuer` issue the certificate that an etcd started with these flags presents.
+    /// Makes `issuer` issue the certificate that an etcd started with these flags presents.
     pub(crate) fn issue_server(&self, issuer: &Authority) {
         let (certificate, key) = issuer.issue("127.0.0.1 etcd.example");
         for (path, text) in self.server_files().iter().zip([certificate, key]) {
@@ -125,7 +125,7 @@ impl Authority {
         }
     }
 
-    /// Has an etcd that is started with these flags again trust `successor` in its place, and present a certificate of it.
+    /// Makes an etcd that restarts with these flags trust `successor` instead, and present a certificate issued by it.
     pub(crate) fn hand_over(&self, successor: &Authority) {
         self.issue_server(successor);
         fs::write(self.file(), successor.pem()).expect("the authority's file");

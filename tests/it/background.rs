@@ -1,4 +1,4 @@
-//! `release = "background"`: the call does not wait for its release, which completes all the same.
+//! Background releases (`release = "background"`): the call does not wait for its release, which still completes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use etcd_locked_devkit::{Direction, Proxy};
 use crate::corner::{Corner, connect};
 use crate::limit::{self, within};
 
-/// Cuts the engine's requests off as soon as the body runs.
+/// Cuts off the engine's requests as soon as the body runs.
 #[etcd_locked("orders/<id>", locks = locks, release = "background")]
 async fn freeze(locks: &Locks, id: u64, proxy: &Proxy) -> Result<(), LockError> {
     proxy.freeze(Direction::Requests);

@@ -1,4 +1,4 @@
-//! Bounds of a call: a deadline ends its wait, and a hold limit (`max_hold`) its body.
+//! Bounds of a call: a deadline ends its wait, and a hold limit (`max_hold`) ends its body.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ async fn skipped(locks: &Locks, id: u64, due: tokio::time::Instant) -> Option<u6
 #[limit::test]
 async fn a_passed_deadline_alone_refuses_without_asking_etcd() {
     let (corner, [locks]) = Corner::with_engines().await;
-    // Not even a free lock is taken. A write would show as an event.
+    // Not even a free lock is acquired. A write would show as an event.
     let (passed, before) = (Instant::now(), corner.revision().await);
     let tried = locks.lock("orders/7").try_once().wait_until(passed).await.map(|_| 7);
     for ended in [by(&locks, 7, passed).await, tried] {
@@ -63,7 +63,7 @@ async fn a_passed_deadline_alone_refuses_without_asking_etcd() {
     assert_eq!(skipped(&locks, 7, passed.into()).await, None);
     assert_eq!(corner.changes_after(before).await, 0);
     assert_eq!(by(&locks, 7, Instant::now() + 6 * SOON).await.unwrap(), 7);
-    // An invalid name is refused all the same.
+    // An invalid name is still refused.
     let never = locks.lock("orders//7").wait_until(passed).await;
     assert_matches!(never, Err(LockError::InvalidName { .. }));
 }
@@ -73,7 +73,7 @@ fn a_guard_limits_its_bodies_and_stays_held() {
     with_locks(async |locks: &Locks| {
         let held = locks.lock("orders/7").max_hold(LIMIT).await.unwrap();
         assert_eq!(held.hold(async { 5 }).await.unwrap(), 5);
-        // A body that is polled all the time needs no wake-up, and is stopped before its next poll.
+        // A body that is polled all the time does not need a wake-up, and is stopped before its next poll.
         let busy = async {
             loop {
                 tokio::task::yield_now().await;

@@ -12,7 +12,7 @@ use crate::corner::{Corner, pass, take};
 use crate::limit::{self, within};
 use crate::steps::{When, poll_then_drop};
 
-/// More await points than any call here has; to reach it means that a future never ends.
+/// More await points than any call here has. A test that reaches it has a future that never ends.
 const ENDLESS: usize = 100;
 
 /// Awaits of several kinds: of the executor, of a timer, of another lock.
@@ -34,8 +34,8 @@ async fn nothing_is_left(corner: &Corner, engines: [&Locks; 2]) {
     corner.until_empty().await;
 }
 
-/// Drops a call after no poll, after one, after two …, until the call is done first. `attempt` makes the call, lets it have so
-/// many polls, and checks what is left.
+/// Drops a call after no poll, after one, after two …, until the call completes first. `attempt` makes the call, polls it the
+/// given number of times, and checks what is left.
 async fn at_every_point(attempt: impl AsyncFn(usize, When) -> Option<Result<(), LockError>>) {
     for when in [When::AtOnce, When::WhenWoken] {
         let mut done = None;
@@ -65,7 +65,7 @@ async fn a_dropped_waiting_call_leaves_nothing() {
             tokio::select! {
                 _ = corner.until_contenders("orders/7", 2) => {}
                 () = gone.notified() => {
-                    // The engine's earlier request is on its way to etcd by now. Its key has to go although the name
+                    // The engine's earlier request is on its way to etcd by now. Its key must go although the name
                     // is still held.
                     pass("another lock", mine.lock("stock/8")).await;
                     corner.until_contenders("orders/7", 1).await;

@@ -1,4 +1,4 @@
-//! Two clusters behind one configuration: their locks do not exclude each other, so no lock is taken.
+//! Two clusters behind one configuration: their locks do not exclude each other, so no call gets a lock.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::real_only::real_etcd_only;
 use crate::shop::Shop;
 use crate::worker::Worker;
 
-/// Longer than the pause after which a process asks a silent endpoint again.
+/// Longer than the pause after which a process tries a silent endpoint again.
 const ASKED_AGAIN: Duration = Duration::from_secs(40);
 
-/// A process whose locks last for long without etcd, so that only a refusal ends it.
+/// Starts a process whose locks last long without etcd, so that only a refusal ends it.
 fn process(endpoints: &[&str], user: Option<&'static str>) -> Worker {
     let environment = [
         ("ETCD_LOCKED_ENDPOINTS", endpoints.join(",")),
@@ -28,20 +28,20 @@ fn process(endpoints: &[&str], user: Option<&'static str>) -> Worker {
     Worker::start(environment.into_iter().chain(user))
 }
 
-/// Starts two clusters; returns their ids too.
+/// Starts two clusters, and returns their ids too.
 async fn two() -> ([Etcd; 2], [String; 2]) {
     let etcds = [Etcd::start().await, Etcd::start().await];
     let ids = [id(etcds[0].client().await).await, id(etcds[1].client().await).await];
     (etcds, ids)
 }
 
-/// The cluster's id, as `etcdctl` prints it.
+/// Returns the cluster's id, as `etcdctl` prints it.
 async fn id(mut client: Client) -> String {
     let status = client.status().await.expect("a status");
     format!("{:x}", status.header().expect("a header").cluster_id())
 }
 
-/// Checks that processes with endpoints of these two clusters enter no body, whichever of them stands first.
+/// Checks that processes with endpoints of these two clusters enter no body, in either order of the endpoints.
 async fn none_enters([one, two]: [&str; 2], ids: &[String; 2], user: Option<&'static str>) {
     let dead = format!("http://127.0.0.1:{}", free_port());
     let directory = TempDir::new().expect("a temporary directory");
@@ -72,7 +72,7 @@ async fn endpoints_of_two_clusters_are_refused() {
     let ([one, two], ids) = two().await;
     let (one, two) = (one.endpoint(), two.endpoint());
     none_enters([&one, &two], &ids, None).await;
-    // Both endpoints are named, in the log too.
+    // The error and the log name both endpoints.
     let mut process = process(&[&one, &two], None);
     let logged = process.asked("lock orders/7", "logged").await;
     assert!(logged.starts_with("ERROR") && logged.contains("etcd.two_clusters"), "{logged}");
@@ -81,12 +81,12 @@ async fn endpoints_of_two_clusters_are_refused() {
     }
 }
 
-/// Of some versions only root may ask for the status, so other responses name the cluster.
+/// In some versions only root may request the status, so other responses name the cluster.
 #[limit::test]
 async fn two_clusters_are_refused_to_users_other_than_root() {
     const USER: Option<&str> = Some("shop:secret");
     real_etcd_only!("an embedded etcd has no users");
-    // Where logins are cheap: one that took longer than opening a connection may take would be a silent endpoint.
+    // With cheap logins: an endpoint whose login took longer than the connect time-out would count as silent.
     let shop =
         async || Shop::of(Etcd::start_with(&["--bcrypt-cost=4".into()]).await, "secret").await;
     let (one, two) = (shop().await, shop().await);
@@ -99,7 +99,7 @@ async fn two_clusters_are_refused_to_users_other_than_root() {
     process(&[one, again], USER).asked("lock orders/7", "locked").await;
 }
 
-/// An idle process notices it before it sends anything else, as no connection is made again without being checked.
+/// An idle process notices it before it sends anything else, because it checks every new connection.
 #[limit::test]
 async fn address_that_leads_to_another_cluster_is_refused() {
     real_etcd_only!("embedded etcds all have one id");
@@ -146,7 +146,7 @@ async fn second_cluster_that_appears_later_is_refused() {
     assert_eq!(witness.count().unwrap(), visits, "an update was lost");
 }
 
-/// Its endpoints answer with another id one after the other.
+/// Its endpoints begin to respond with another id one after another.
 #[limit::test]
 async fn cluster_made_anew_is_not_reported_as_a_second_one() {
     real_etcd_only!("embedded etcds all have one id");

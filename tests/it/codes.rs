@@ -1,4 +1,4 @@
-//! Codes of warnings and errors: each event of the library has one, and the page of codes lists it.
+//! Codes of warnings and errors: each event of the library has a code, and the page of codes lists it.
 
 use std::collections::BTreeSet;
 

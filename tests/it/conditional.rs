@@ -1,4 +1,4 @@
-//! `when`: the lock is taken only if the condition holds.
+//! Conditional locks (`when`): the lock is acquired only if the condition holds.
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 
@@ -22,7 +22,7 @@ async fn without_the_condition_nothing_is_taken() {
     held.release().await.unwrap();
     let locked = order(&mine, 7, &101).await.unwrap();
     assert_eq!(locked.as_deref(), Some("orders/7"));
-    // The lock of a caller stays the current one.
+    // The caller's lock stays the current one.
     let outer = take("another lock", mine.lock("outer")).await;
     let seen = outer.hold(order(&mine, 7, &0)).await.unwrap();
     assert_eq!(seen.unwrap().as_deref(), Some("outer"));
@@ -39,7 +39,7 @@ async fn never(id: u64) -> Result<u64, LockError> {
 
 #[limit::test]
 async fn without_the_condition_no_engine_is_needed() {
-    // This process has no engine of its own; each test has one.
+    // This process has no global engine; each test has its own.
     assert!(etcd_locked::lock("orders/7").await.is_err());
     assert_eq!(never(7).await.unwrap(), 7);
 }

@@ -1,4 +1,4 @@
-//! Options that are expressions, over arguments or a configuration: evaluated once for a call, and judged when it is made.
+//! Options that are expressions over arguments or a configuration: each call evaluates and checks them once.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use crate::under::with_locks;
 
 const REGION: &str = "smtp/eu";
 
-/// What a service reads from a file.
+/// Limits that a service reads from a file.
 struct Limits {
     permits: u16,
     wait: Duration,
@@ -146,7 +146,7 @@ fn a_value_out_of_range_is_an_error_of_the_configuration() {
     });
 }
 
-/// Notes what is evaluated, in its order.
+/// Records what is evaluated, in order.
 struct Said(Mutex<Vec<&'static str>>);
 
 impl Said {
@@ -190,7 +190,7 @@ fn expressions_are_evaluated_once_in_the_order_of_the_docs() {
     });
 }
 
-/// The expression locks a mutex of std, and the call that waits for its lock does not keep it.
+/// The expression locks a mutex of std. While the call waits for its lock, it does not keep that mutex locked.
 #[etcd_locked("orders/<id>", locks = locks, wait = limits.lock().expect("no panic").wait, permits = limits.lock().expect("no panic").permits)]
 async fn borrowed(locks: &Locks, id: u64, limits: &Mutex<Limits>) -> Result<u16, LockError> {
     sleep(Duration::from_millis(1)).await;
@@ -199,7 +199,7 @@ async fn borrowed(locks: &Locks, id: u64, limits: &Mutex<Limits>) -> Result<u16,
     Ok(limits.permits)
 }
 
-/// The body takes what the expressions only read, and changes what they borrow.
+/// The body moves what the expressions only read, and changes what they borrow.
 #[etcd_locked("orders/<id>", locks = &locks, permits = limits.permits, wait = *waits.last().unwrap_or(&limits.wait))]
 async fn taken(
     locks: Locks,
@@ -212,7 +212,7 @@ async fn taken(
     Ok(limits)
 }
 
-/// The number may be asked of a server: an expression may await.
+/// The number may come from a server, because an expression may await.
 #[etcd_locked("orders/<id>", locks = locks, permits = asked(calls).await?)]
 async fn awaited(locks: &Locks, id: u64, calls: &AtomicU32) -> Result<(), LockError> {
     Ok(())

@@ -1,4 +1,4 @@
-//! `Config::connect_with`: a closure makes the engine's etcd client.
+//! Client closure (`Config::connect_with`): it makes the engine's etcd client.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ async fn an_error_of_the_closure_is_reported() {
     let text = chain(&error);
     assert!(text.contains("connect_with: tcp connect error"), "{text}");
 
-    // A permanent error and a panic: neither ends the engine.
+    // Neither a permanent error nor a panic ends the engine.
     let config = Config::connect_with(|_| async { Err(Error::EndpointsNotManaged) });
     let error = within("a refusal", Locks::connect(config)).await;
     let text = chain(&error.unwrap_err());

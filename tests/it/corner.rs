@@ -1,4 +1,4 @@
-//! Corner of an etcd for one test: a prefix of its own, engines that use it, and plain reads of the keys below it.
+//! Corner of an etcd for one test: a separate prefix, engines that use it, and plain reads of the keys below it.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
@@ -14,20 +14,20 @@ use tokio::time::{sleep, timeout};
 use crate::etcd::Etcd;
 use crate::limit::{PATIENCE, within};
 
-/// Half of the default: what waits for a renewal, or for the end of a lease, is over sooner.
+/// Half of the default, so that tests wait less for a renewal or the end of a lease.
 const TTL: Duration = Duration::from_secs(15);
 
-/// A prefix that no other test uses.
+/// Prefix that no other test uses.
 pub(crate) struct Corner {
-    /// The URL of etcd over TCP, for other processes and for proxies.
+    /// URL of etcd over TCP, for other processes and for proxies.
     pub(crate) endpoint: String,
     pub(crate) prefix: String,
     pub(crate) client: Client,
-    /// The configuration with which engines of this process reach etcd.
+    /// Configuration with which engines of this process reach etcd.
     reached: Config,
 }
 
-/// A key as etcd has it.
+/// Key as etcd stores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) text: String,
@@ -42,7 +42,7 @@ impl Corner {
         Self::of(Etcd::shared().await).await
     }
 
-    /// Creates a corner of the shared server, with as many engines as are wanted.
+    /// Creates a corner of the shared server, with `N` engines.
     pub(crate) async fn with_engines<const N: usize>() -> (Corner, [Locks; N]) {
         let corner = Self::new().await;
         let mut engines = Vec::new();
@@ -52,7 +52,7 @@ impl Corner {
         (corner, engines.try_into().expect("as many"))
     }
 
-    /// Creates a corner of the shared server, and a proxy before that server.
+    /// Creates a corner of the shared server, and a proxy in front of that server.
     pub(crate) async fn with_proxy() -> (Corner, Proxy) {
         let proxy = Proxy::start(Etcd::shared().await.address());
         (Self::new().await, proxy.expect("a proxy"))
@@ -130,7 +130,7 @@ impl Corner {
         deleted.expect("an operator's delete");
     }
 
-    /// Asks the holder of a name for its lock, as `etcd-locked kick` does.
+    /// Requests the lock from the holder of a name, as `etcd-locked kick` does.
     pub(crate) async fn kick(&self, locks: &Locks, name: &str) {
         let queue = locks.queue(name).await.expect("a read").expect("a holder");
         let key = queue.holders().next().expect("a holder");
@@ -176,7 +176,7 @@ impl Corner {
         self.contenders(name).await.into_iter().map(|key| key.lease).collect()
     }
 
-    /// Returns whether etcd still knows a lease.
+    /// Returns true if etcd still knows a lease.
     pub(crate) async fn lease_lives(&self, lease: i64) -> bool {
         let answer = self.client.clone().lease_time_to_live(lease, None).await;
         answer.expect("etcd answers the test's own client").ttl() > 0
@@ -195,7 +195,7 @@ impl Corner {
         let options = WatchOptions::new().with_prefix().with_start_revision(revision + 1);
         let watch = self.client.clone().watch(self.prefix.as_str(), Some(options)).await;
         let (mut watch, mut changes) = (watch.expect("a watch"), 0);
-        // What has been is sent at once.
+        // etcd sends past events at once.
         while let Ok(message) = timeout(Duration::from_secs(1), watch.message()).await {
             let message = message.ok().flatten().expect("the watch goes on");
             let until_now = |kv: &KeyValue| kv.mod_revision() <= now;
@@ -264,7 +264,7 @@ pub(crate) async fn pass<N: Group, M: LockMode>(
     within(what, released).await.unwrap_or_else(|error| panic!("{what}, released: {error:?}"));
 }
 
-/// Makes a call on a task of its own.
+/// Makes a call in a separate task.
 pub(crate) fn spawn<C>(call: C) -> JoinHandle<C::Output>
 where
     C: IntoFuture<Output: Send + 'static, IntoFuture: Send + 'static>,
@@ -290,7 +290,7 @@ pub(crate) async fn served<N: Group, M: LockMode>(
     released.unwrap_or_else(|error| panic!("{what}, released: {error:?}"));
 }
 
-/// Begins a shutdown on a task of its own.
+/// Begins a shutdown in a separate task.
 pub(crate) fn begin_shutdown(locks: &Locks, grace: Duration) -> JoinHandle<Drained> {
     let locks = locks.clone();
     tokio::spawn(async move { locks.shutdown(grace).await })
@@ -312,8 +312,8 @@ fn direct(keys: Vec<Key>, below: &str) -> Vec<Key> {
         .collect()
 }
 
-/// Makes a call whose wait ends, and returns how it was refused. A busy etcd may have said nothing by then, and so the refusal says
-/// nothing of others: then the call is made again.
+/// Makes a call whose wait ends, and returns its refusal. If a busy etcd has not responded by then, the refusal does not name other
+/// contenders, and the call is made again.
 pub(crate) async fn refused_after_its_wait<T>(
     what: &str,
     call: impl AsyncFn() -> Result<T, LockError>,

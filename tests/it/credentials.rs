@@ -1,4 +1,4 @@
-//! Credentials and certificates that are refused while locks are held: the loss names them as its cause.
+//! Credentials and certificates that etcd refuses while locks are held: the loss names them as its cause.
 
 use std::future::pending;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::logs;
 use crate::real_only::real_etcd_only;
 use crate::shop::{Shop, USER};
 
-/// More than a busy machine takes to restart etcd: the lease must be refused before it expires.
+/// Longer than a busy machine takes to restart etcd, because the lease must be refused before it expires.
 const TTL: Duration = Duration::from_secs(12);
 
 /// Awaits that the lock is lost because etcd refuses us; returns the error's text.
@@ -77,7 +77,7 @@ async fn certificate_of_another_authority_costs_the_lock_and_is_named() {
     served("the lost name", &locks, "reports/today").await;
 }
 
-/// Takes and releases a free lock; every other time by a single try.
+/// Acquires and releases a free lock; every other round with a single try.
 async fn serve<N: Group, M: LockMode>(round: u64, call: Acquire<N, M>) {
     let call = match round % 2 {
         0 => call,
@@ -87,12 +87,12 @@ async fn serve<N: Group, M: LockMode>(round: u64, call: Acquire<N, M>) {
     guard.expect("a lock").release().await.expect("released");
 }
 
-/// The user has the two documented ranges and nothing else, and each renewal finds its token expired.
+/// The user may use only the two documented ranges, and the token has expired at each renewal.
 #[limit::test]
 async fn tokens_that_expire_cost_nothing_in_any_mode() {
     real_etcd_only!("an embedded etcd has no users");
     const ROUNDS: u64 = 4;
-    // Tokens end when no request has used them for two seconds.
+    // Tokens expire when no request has used them for two seconds.
     let etcd = Etcd::start_with(&["--auth-token-ttl=2".to_owned()]).await;
     let shop = Shop::of(etcd, "secret").await;
     let locks = connect(shop.config("secret").ttl(Duration::from_secs(10))).await;
@@ -112,7 +112,7 @@ async fn tokens_that_expire_cost_nothing_in_any_mode() {
     body.await.unwrap();
 }
 
-/// etcd checks permissions at renewals from some version on. Where it does not, nothing is lost.
+/// Newer versions of etcd check permissions at renewals. In others, nothing is lost.
 #[limit::test]
 async fn role_revoked_under_a_holder_costs_no_lock_or_says_why() {
     real_etcd_only!("an embedded etcd has no users");

@@ -1,4 +1,4 @@
-//! `current()`: a body knows the lock it runs under; outside a body there is none.
+//! Current lock (`current()`): a body knows the lock it runs under; outside a body there is none.
 
 use etcd_locked::{Current, LockError, Locks, current, etcd_locked};
 use tokio::sync::Barrier;
@@ -18,7 +18,7 @@ async fn order(locks: &Locks, id: u64) -> Result<Current, LockError> {
     Ok(current().expect("inside"))
 }
 
-/// Meets another body inside; then their polls alternate. Each locks a name of its own inside.
+/// Meets another body inside; then their polls alternate. Inside, each locks a separate name.
 #[etcd_locked("orders/<id>", locks = locks)]
 async fn meet(locks: &Locks, id: u64, barrier: &Barrier) -> Result<(), LockError> {
     barrier.wait().await;
@@ -75,7 +75,7 @@ async fn a_body_that_wants_its_own_lock_is_refused() {
     let error = within("a refusal instead of a hang", twice(&locks, 42)).await.unwrap_err();
     assert_matches!(error, LockError::SelfDeadlock { .. });
     assert!(!error.is_retryable());
-    // The same under a guard.
+    // A nested call under a guard.
     let held = locks.lock("orders/42").await.unwrap();
     let inner = held.hold(async { locks.lock("orders/42").await.map(drop) });
     let inner = within("a refusal instead of a hang", inner).await.unwrap();

@@ -1,4 +1,4 @@
-//! Deadlock detection: of tasks in a cycle exactly one gets `Deadlock`, within seconds.
+//! Deadlock detection: exactly one of the tasks in a cycle gets `Deadlock`, within seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::Barrier;
 use crate::corner::Corner;
 use crate::limit::{self, within_time};
 
-/// The time within which a cycle across processes is broken.
+/// Time within which a cycle across processes is broken.
 const SOON: Duration = Duration::from_secs(12);
 
 #[etcd_locked("accounts/<first>", locks = &locks, wait = "forever")]

@@ -7,7 +7,7 @@ use etcd_locked::{LockError, LockKey, LockName, Locks, Name, current, etcd_locke
 use crate::corner::Corner;
 use crate::limit;
 
-/// A newtype of the application.
+/// Newtype of the application.
 #[derive(Clone, Copy, LockKey)]
 pub(crate) struct AccountId(u64);
 

@@ -1,4 +1,4 @@
-//! `detach`: a body that has begun runs to its end, even if its caller is dropped.
+//! Detached bodies (`detach`): a body that has begun runs to its end, even if its caller is dropped.
 
 use std::future::{Future, pending};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ async fn ship(locks: Locks, id: u64, signs: Arc<Signs>) -> Result<String, LockEr
     Ok(name)
 }
 
-/// Makes a call on a task of its own, and awaits its body inside.
+/// Makes a call in a separate task, and awaits that its body runs.
 async fn inside<F>(call: impl FnOnce(Arc<Signs>) -> F) -> (JoinHandle<F::Output>, Arc<Signs>)
 where
     F: Future<Output: Send + 'static> + Send + 'static,
@@ -131,8 +131,8 @@ fn a_method_of_async_trait_may_be_detached() {
 /// A detached body that uses the engine of its caller's scope, under the lock of its caller.
 #[etcd_locked("inner/<id>", detach)]
 async fn inner(id: u64) -> Result<(), LockError> {
-    // The caller's body awaits this one, so waiting for the caller's lock would be a deadlock. The caller may also go on without
-    // this body, so the lock is not reentered either.
+    // The caller's body awaits this one, so waiting for the caller's lock would be a deadlock. The caller may also continue
+    // without this body, so the lock is not reentered either.
     for refused in [etcd_locked::lock("outer").await, etcd_locked::lock("outer").reentrant().await]
     {
         assert_matches!(refused, Err(LockError::SelfDeadlock { .. }));

@@ -1,4 +1,4 @@
-//! Shutdown with what does not end by itself: it ends within the grace and one exchange, and says what is left.
+//! Shutdown with bodies that do not end by themselves: it ends within the grace and one exchange, and reports what is left.
 
 use std::future::pending;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::limit::{self, run, within, within_time};
 use crate::logs;
 
 const GRACE: Duration = Duration::from_secs(1);
-/// How long etcd may take to answer one exchange, and a busy machine for all else.
+/// How long one exchange with etcd may take, plus slack for a busy machine.
 const EXCHANGE: Duration = Duration::from_secs(12);
-/// Far more than a shutdown may take.
+/// Far longer than a shutdown may take.
 const TTL: Duration = Duration::from_secs(60);
 
 async fn shut_down(what: &str, locks: &Locks) -> Drained {
@@ -36,7 +36,7 @@ async fn a_shutdown_says_what_ended_and_what_is_left() {
     let locks = corner.locks_with_ttl(TTL).await;
     let kept = take("a free name", locks.lock("kept")).await;
     let lease = corner.leases("kept").await;
-    // Under a session of its own, which has no body left in the end.
+    // Under a separate session, which has no body left at the end.
     let given = take("a free name", locks.lock("given").ttl(TTL / 2)).await;
     let session = corner.leases("given").await;
     let body = take("a free name", locks.lock("body")).await;
@@ -47,7 +47,7 @@ async fn a_shutdown_says_what_ended_and_what_is_left() {
         async move { shut_down("a kept guard", &locks).await }
     });
     let refused = async {
-        // A name that is held: a lock that is taken here might count as one that has ended.
+        // A held name, because a lock that is acquired here might count as one that has ended.
         let call = || locks.lock("kept").try_once();
         while !matches!(call().await, Err(LockError::ShuttingDown)) {
             tokio::task::yield_now().await;
@@ -61,7 +61,7 @@ async fn a_shutdown_says_what_ended_and_what_is_left() {
     assert_eq!(left(&drained), ["\"kept\""]);
     assert_eq!(drained.leases(), 1, "{drained:?}");
     assert!(!drained.is_complete());
-    // No wait here: the shutdown has awaited what could go.
+    // No wait here, because the shutdown has awaited the keys that could go.
     assert_eq!(keys_left(&corner).await, [corner.below("kept")]);
     // The body that was not dropped may still be polled, as far as its lease knows (rule P26).
     assert!(corner.lease_lives(*lease.first().unwrap()).await);
@@ -77,13 +77,13 @@ async fn a_shutdown_says_what_ended_and_what_is_left() {
     logs::until(&["shutdown.cut_off", "shutdown.incomplete"]).await;
 }
 
-/// The keys of the corner, without their leases.
+/// Returns the keys of the corner, without their leases.
 async fn keys_left(corner: &Corner) -> Vec<String> {
     let keys = corner.keys(&corner.prefix).await.into_iter();
     keys.filter_map(|key| Some(key.text.rsplit_once('/')?.0.to_owned() + "/")).collect()
 }
 
-/// A guard, a waiter, and a retained name, when etcd goes.
+/// Shuts down a guard, a waiter and a retained name after etcd has failed.
 async fn shutdown_after(what: &str, goes: impl FnOnce(&mut Etcd)) {
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
@@ -105,7 +105,7 @@ async fn shutdown_after(what: &str, goes: impl FnOnce(&mut Etcd)) {
     assert_matches!(queued, Err(LockError::ShuttingDown | LockError::Backend { .. }));
 }
 
-/// More keys than one transaction moves, and a body that a shutdown ends; all for less than the TTL.
+/// There are more keys than one transaction moves, and a body that a shutdown ends; all stay for less than the TTL.
 #[limit::test]
 async fn names_stay_locked_for_their_time_after_a_shutdown() {
     const NAMES: usize = 70;

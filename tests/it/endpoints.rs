@@ -1,4 +1,4 @@
-//! Endpoints: calls go on while one of several is dead, frozen or removed.
+//! Several endpoints: calls continue while one of them is dead, frozen or removed.
 
 use std::fs;
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::limit::{self, within, within_time};
 use crate::real_only::{real_etcd_only, say_left_out};
 use crate::worker::Worker;
 
-/// More than a body takes that works for longer than other tests.
+/// Time limit for bodies that work longer than those of other tests.
 const LONG: Duration = Duration::from_secs(60);
 
 async fn calls(locks: &Locks, count: u32) {
@@ -60,7 +60,7 @@ async fn a_frozen_endpoint_costs_time_and_no_lock() {
     let corner = Corner::new().await;
     let proxies = [Proxy::start(etcd.address()).unwrap(), Proxy::start(etcd.address()).unwrap()];
     let endpoints = [proxies[0].endpoint(), proxies[1].endpoint(), etcd.endpoint()];
-    // Frozen already when the engine connects, which no call waits for.
+    // Already frozen when the engine connects; no call waits for that.
     proxies[0].freeze(Direction::Requests);
     let locks = connect(corner.config_via(endpoints).ttl(Duration::from_secs(10))).await;
     calls(&locks, 5).await;
@@ -71,7 +71,7 @@ async fn a_frozen_endpoint_costs_time_and_no_lock() {
         for proxy in &proxies {
             proxy.freeze(Direction::Requests);
             calls(&locks, 10).await;
-            // The body's work: past a renewal on the frozen connection.
+            // The body works until after a renewal on the frozen connection.
             sleep(Duration::from_millis(4500)).await;
             proxy.thaw();
         }
@@ -82,7 +82,7 @@ async fn a_frozen_endpoint_costs_time_and_no_lock() {
     corner.until_empty().await;
 }
 
-/// Takes a lock over a proxy, which delays all from the start, and has its body last for this long after the fault.
+/// Acquires a lock through a proxy that delays everything from the start. Its body lasts for this long after the fault.
 async fn outlives(ttl: Duration, delay: Duration, body: Duration, fault: impl FnOnce(&Proxy)) {
     let (corner, proxy) = Corner::with_proxy().await;
     proxy.delay(delay);
@@ -91,7 +91,7 @@ async fn outlives(ttl: Duration, delay: Duration, body: Duration, fault: impl Fn
     let held = take("a free name", locks.lock("reports/today")).await;
     let kept = held.hold(async {
         fault(&proxy);
-        // The body's work, past the lease that it began with.
+        // The body works past the end of the lease that it began with.
         sleep(body).await;
     });
     within("the body's end", kept).await.expect("no loss");
@@ -109,7 +109,7 @@ async fn a_slow_network_reconnects_within_a_short_ttl() {
     outlives(ttl, Duration::from_millis(190), ttl * 3 / 2, Proxy::reset_all).await;
 }
 
-/// The first renewal goes over the connection that was used before, as there is no stream yet.
+/// The first renewal goes over the connection that was used before, because there is no stream yet.
 #[limit::test]
 async fn half_open_connection_costs_no_lock_of_a_short_ttl() {
     let ttl = Duration::from_secs(3);
@@ -120,8 +120,8 @@ async fn half_open_connection_costs_no_lock_of_a_short_ttl() {
     .await;
 }
 
-/// In a mount namespace of its own, the process finds the addresses of `etcd.example` in a file. Certificates are checked against the
-/// name, and have none of the addresses.
+/// In a separate mount namespace, the process finds the addresses of `etcd.example` in a file. Certificates contain the name, not the
+/// addresses, and are checked against it.
 #[limit::test]
 async fn each_address_of_a_name_is_an_endpoint() {
     real_etcd_only!("an embedded etcd has no certificates");
@@ -190,7 +190,7 @@ async fn a_dead_member_of_a_cluster_is_not_noticed() {
         cluster.members[follower].start_again().await;
         let killed = Instant::now();
         cluster.members[leader].kill();
-        // Without a leader a call may fail as retryable; with one, none fails.
+        // Without a leader a call may fail as retryable; with a leader, none fails.
         let elected = async {
             while let Err(error) = locks.lock("orders/7").await {
                 assert!(error.is_retryable(), "{error:?}");
@@ -199,7 +199,7 @@ async fn a_dead_member_of_a_cluster_is_not_noticed() {
         };
         within("a lock under the new leader", elected).await;
         calls(&locks, 20).await;
-        // The body's work: past the TTL, so that renewals must have arrived as well.
+        // The body works past the TTL, so renewals must have arrived too.
         sleep(Duration::from_secs(11).saturating_sub(killed.elapsed())).await;
     });
     within_time(LONG, "the body's end", kept).await.unwrap();

@@ -15,7 +15,7 @@ async fn visit(locks: &Locks, id: u64, witness: &Witness) -> Result<(), LockErro
     Ok(())
 }
 
-/// The same lock under another spelling, and with a TTL, hence a lease, of its own.
+/// Takes the same lock, spelled differently, and with another TTL, so under another lease.
 #[etcd_locked("orders/7", locks = locks, wait = "forever", ttl = "7s")]
 async fn visit_seven(locks: &Locks, witness: &Witness) -> Result<(), LockError> {
     witness.visit().await.expect("no other visitor is inside");

@@ -1,4 +1,4 @@
-//! Fenced transactions: an overtaken holder can write nothing. On SQLite, and on PostgreSQL and MariaDB where installed.
+//! Fenced transactions: an overtaken holder cannot write. Tests use SQLite, and PostgreSQL and MariaDB if installed.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ use crate::real_only::say_left_out;
 use crate::steps::{When, poll_then_drop};
 use crate::worker::Worker;
 
-/// Transactions that are stopped, at each step in turn.
+/// Number of transactions that are stopped, at each step in turn.
 const STOPPED: usize = 20;
 const STEPS: [&str; 3] = ["begun", "fenced", "written"];
 
@@ -57,7 +57,7 @@ where
     sqlx::raw_sql(AssertSqlSafe(read)).fetch_one(pool).await.expect("an answer").get(0)
 }
 
-/// A fenced transaction that has written, and is open.
+/// Returns an open fenced transaction that has written.
 async fn written<D: Database, N: Group>(
     pool: &Pool<D>,
     guard: &LockGuard<N>,
@@ -74,8 +74,8 @@ where
     Ok(transaction)
 }
 
-/// Stops a process in the middle of its transactions until others have its locks, and lets it go on: anything it still commits comes
-/// before the next holder's write. `targets` has a database for each lock, by URL and pool.
+/// Stops a process in the middle of its transactions until others have its locks, then lets it continue. Everything it still commits
+/// comes before the next holder's write. `targets` has a database for each lock, by URL and pool.
 async fn stopped_holders_commit_nothing_late<D: Database>(targets: Vec<(String, Pool<D>)>)
 where
     for<'c> &'c mut D::Connection: Executor<'c, Database = D>,
@@ -135,7 +135,7 @@ where
     }
 }
 
-/// A PostgreSQL; without one it prints that the test is left out.
+/// Starts PostgreSQL; if it is not installed, prints that the test is left out.
 async fn postgres() -> Option<Postgres> {
     if !Postgres::is_installed() {
         say_left_out("PostgreSQL is not installed");
@@ -144,7 +144,7 @@ async fn postgres() -> Option<Postgres> {
     Some(blocking(|| Postgres::start(&[])).await)
 }
 
-/// An SQLite of its own with these rows: SQLite has one writing transaction at a time.
+/// Makes a separate SQLite with these rows, because SQLite has one writing transaction at a time.
 async fn sqlite(place: &TempDir, ids: impl IntoIterator<Item = usize>) -> (String, SqlitePool) {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let file = place.path().join(NEXT.fetch_add(1, Ordering::Relaxed).to_string());
@@ -202,7 +202,7 @@ async fn stopped_holders_write_nothing_late_through_pgbouncer() {
     let pool = PgPoolOptions::new().max_connections(2 * STOPPED as u32);
     let pool = pool.connect(&url).await.expect("an answer");
     prepare(&pool, Dialect::Postgres, 0..STOPPED).await;
-    // Clients in turn on one connection of PgBouncer: a statement of the first must not be in the way of the second.
+    // Clients take turns on one connection of PgBouncer. A statement of the first must not disturb the second.
     let locks = Corner::new().await.locks().await;
     let held = take("a free name", locks.lock("orders/new")).await;
     for _ in 0..2 {
@@ -224,12 +224,12 @@ async fn stopped_holders_write_nothing_late_to_mariadb() {
     let pool = MySqlPoolOptions::new().max_connections(2 * STOPPED as u32);
     let pool = pool.connect(&url).await.expect("an answer");
     prepare(&pool, Dialect::MySql, 0..STOPPED).await;
-    // A cluster with several writers compares rows that have changed: a second transaction with a token is to change its row too.
+    // A cluster with several writers compares changed rows, so a second transaction with the same token must change its row too.
     let locks = Corner::new().await.locks().await;
     let held = take("a free name", locks.lock("orders/new")).await;
     for _ in 0..2 {
         let mut fenced = held.fenced(&pool).await.expect("the only holder");
-        sleep(Duration::from_millis(200)).await; // the table of transactions shows a state of the last 100 ms
+        sleep(Duration::from_millis(200)).await; // the table of transactions is up to 100 ms old
         let changed = "select trx_rows_modified from information_schema.innodb_trx where trx_mysql_thread_id = connection_id()";
         let changed: u64 = sqlx::query_scalar(changed).fetch_one(&mut *fenced).await.expect("one");
         assert!(changed > 0);
@@ -238,7 +238,7 @@ async fn stopped_holders_write_nothing_late_to_mariadb() {
     stopped_holders_commit_nothing_late(vec![(url, pool); STOPPED]).await;
 }
 
-/// A corner, an SQLite, and two engines, the first of which has a lock.
+/// Makes a corner, an SQLite, and two engines, of which the first has a lock.
 async fn held() -> (Corner, TempDir, SqlitePool, [Locks; 2], LockGuard) {
     let (corner, [a, b]) = Corner::with_engines().await;
     let first = take("a free name", a.lock("orders/7")).await;
@@ -284,7 +284,7 @@ async fn a_read_after_the_fence_sees_the_last_holders_commit() {
     let open = written(&pool, &first, "orders/7", "a").await.unwrap();
     corner.take_away("orders/7").await;
     let next = take("the name that was taken away", b.lock("orders/7")).await;
-    // It has the lock, and what it reads without a fence is about to change.
+    // It has the lock, but what it reads without a fence is about to change.
     assert_eq!(writer(&pool, "orders/7").await, "-");
     let read = async {
         let fenced = next.fenced(&pool);
@@ -308,7 +308,7 @@ async fn several_names_are_fenced_together() {
     for _ in 0..3 {
         let late = commit(&pool, &both, "a, late").await.unwrap_err();
         let FencedError::Lock(LockError::Lost { name, .. }) = late else { panic!("{late:?}") };
-        // The fence names what was overtaken; once the engine knows of the loss, the first name stands for all.
+        // The fence names the overtaken lock. After the engine knows of the loss, the error has the first name of the group.
         assert_matches!(name.text(), Some("orders/7" | "orders/8"));
     }
     assert_eq!(writer(&pool, "orders/7").await, "b");
@@ -344,7 +344,7 @@ async fn sqlx_0_8_is_refused_a_token_that_is_too_small() {
     }
 }
 
-/// sqlx by itself leaves open what it had begun: <https://github.com/transact-rs/sqlx/issues/4385>.
+/// sqlx alone leaves open what it began: <https://github.com/transact-rs/sqlx/issues/4385>.
 #[limit::test]
 async fn a_begin_that_is_dropped_leaves_nothing_open() {
     let Some(server) = postgres().await else { return };
@@ -362,7 +362,7 @@ async fn a_begin_that_is_dropped_leaves_nothing_open() {
                 None => dropped += 1,
                 Some(begun) => begun.expect("an answer").commit().await.expect("an answer"),
             }
-            // A transaction that has written has a number; a read outside has none.
+            // A transaction that has written has an id; a read outside of one does not.
             let writes = sqlx::query_scalar("select txid_current_if_assigned() is not null");
             let open: bool = writes.fetch_one(&pool).await.expect("an answer");
             assert!(!open, "dropped after {polls} polls, {when:?}");

@@ -1,4 +1,4 @@
-//! Foreign locks: `etcdctl lock`, which is Go's `concurrency.Mutex`, and other clients that put keys below a name.
+//! Locks of other clients: `etcdctl lock`, which is Go's `concurrency.Mutex`, and clients that put keys below a name.
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const A_WHILE: Duration = Duration::from_millis(400);
 fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Worker {
     let mut etcdctl = Command::new(etcdctl());
     etcdctl
-        // etcdctl complains of every `ETCD…` variable that is not its own.
+        // etcdctl complains about every `ETCD…` variable that is not its own.
         .env_clear()
         .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
         .args(["--endpoints", &corner.endpoint, "lock", &format!("{}{name}", corner.prefix)])
@@ -27,7 +27,7 @@ fn etcdctl_lock(corner: &Corner, name: &str, command: &[&str]) -> Worker {
     Worker::of(etcdctl)
 }
 
-/// Lets etcdctl queue between two calls of this mode.
+/// Makes etcdctl queue between two calls of this mode.
 async fn etcdctl_is_alone<M: LockMode>(call: impl Fn(&Locks) -> Acquire<Name, M>) {
     let (corner, [mine, theirs]) = Corner::with_engines().await;
     let held = take("a free name", call(&mine)).await;
@@ -35,16 +35,16 @@ async fn etcdctl_is_alone<M: LockMode>(call: impl Fn(&Locks) -> Acquire<Name, M>
     let keys = corner.until_contenders("orders/42", 2).await;
     let after = spawn(call(&theirs).wait_forever());
     corner.until_contenders("orders/42", 3).await;
-    // The holder's work: time to catch an etcdctl that does not wait.
+    // The holder works, long enough to catch an etcdctl that does not wait.
     sleep(A_WHILE).await;
     assert_eq!(etcdctl.unread(), Vec::<String>::new(), "etcdctl has the lock while we hold it");
     assert!(!after.is_finished(), "a later call overtook etcdctl");
     held.release().await.expect("released");
     assert_eq!(etcdctl.line().await, keys[1].text);
-    // etcdctl writes no record, so the error names no holder.
+    // etcdctl does not write a record, so the error cannot name the holder.
     let refused = call(&mine).try_once().await;
     assert_matches!(refused, Err(LockError::Held { holder: None, .. }));
-    // Our waiter is admitted only after etcdctl is done.
+    // Our waiter is admitted only after etcdctl has finished.
     sleep(A_WHILE).await;
     assert!(!after.is_finished(), "we overtook etcdctl");
     etcdctl.terminate();
@@ -111,7 +111,7 @@ async fn a_younger_foreign_key_does_not_disturb_the_holder() {
     let lease = client.lease_grant(60, None).await.unwrap().id();
     let key = format!("{}{lease:x}", corner.below("orders/42"));
     client.put(key.clone(), "", Some(PutOptions::new().with_lease(lease))).await.unwrap();
-    // The holder's work: long enough for its engine to watch its key and write its record.
+    // The holder works, long enough for its engine to watch its key and write its record.
     held.hold(sleep(Duration::from_secs(2))).await.unwrap();
     assert!(held.is_held());
     held.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! Fork: the child's calls are refused at once, and what it does with its copies leaves the parent's locks alone.
+//! Forked processes: the child's calls are refused at once, and what it does with its copies does not affect the parent's locks.
 
 use crate::corner::{Corner, pass};
 use crate::limit::{self, within};
@@ -9,7 +9,7 @@ async fn a_childs_call_is_refused_at_once() {
     let corner = Corner::new().await;
     let mut worker = Worker::start(corner.environment());
     worker.send("fork job");
-    // Nothing ends these waits but the answers: no wait of the child's has a bound.
+    // Only the child's answers end these waits, because no wait of the child has a bound.
     for asked in ["forked", "listed", "released"] {
         let answer = worker.says(asked).await;
         assert!(answer.starts_with("NotInitialized "), "{answer}");

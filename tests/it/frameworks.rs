@@ -1,4 +1,4 @@
-//! Other attributes: ours works above and below them. `tests/works-with` has more, with the routers of the frameworks.
+//! Attributes of other crates: ours works above and below them. `tests/works-with` has more, with the frameworks' routers.
 
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -35,7 +35,7 @@ fn above_and_below_debug_handler() {
     });
 }
 
-/// Connects the engine of a test that has no place to set one up.
+/// Connects the engine for a test that cannot set one up itself.
 async fn engine() -> Locks {
     Corner::new().await.locks().await
 }
@@ -65,7 +65,7 @@ nested!(#[etcd_locked("bare/<depth>")] a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11 a12 a1
 nested!(#[etcd_locked("above/<depth>")] #[tracing::instrument] b1 b2 b3 b4 b5 b6 b7 b8 b9 b10);
 nested!(#[tracing::instrument] #[etcd_locked("below/<depth>")] c1 c2 c3 c4 c5 c6 c7 c8 c9 c10);
 
-/// Calls a handler. As for a router, rustc has to prove that its future is `Send`, and so is every future inside it.
+/// Calls a handler. As with a router, rustc must prove that its future, and every future inside it, is `Send`.
 async fn succeeds<T>(handler: impl Handler<T, ()>) -> bool {
     handler.call(Request::new(Body::empty()), ()).await.status().is_success()
 }

@@ -1,4 +1,4 @@
-//! etcd behind its own gRPC proxies: locks, waits, renewals and losses pass through them.
+//! gRPC proxies of etcd (`etcd grpc-proxy`): locks, waits, renewals and losses pass through them.
 
 use std::future::pending;
 use std::process::{Command, Stdio};
@@ -19,17 +19,17 @@ use crate::real_only::real_etcd_only;
 
 const TTL: Duration = Duration::from_secs(5);
 const ROUNDS: usize = 25;
-/// Limit of all visits on a busy machine.
+/// Time limit of all visits on a busy machine.
 const VISITED: Duration = Duration::from_secs(40);
 
-/// A `grpc-proxy`, ended when dropped.
+/// Process of a `grpc-proxy`, ended when dropped.
 struct GrpcProxy {
     endpoint: String,
     _process: Process,
 }
 
 impl GrpcProxy {
-    /// Starts one before the etcd at this address.
+    /// Starts one in front of the etcd at this address.
     async fn start(etcd: &str) -> GrpcProxy {
         let address = format!("127.0.0.1:{}", free_port());
         let mut command = Command::new(binary::etcd());
@@ -51,7 +51,7 @@ impl GrpcProxy {
     }
 }
 
-/// Locks one name again and again; no other body may be inside.
+/// Locks one name repeatedly; no other body may be inside.
 async fn visits(locks: Locks, inside: Arc<AtomicUsize>) {
     for _ in 0..ROUNDS {
         let guard = locks.lock("hot").wait_forever().await.expect("served");
@@ -98,12 +98,12 @@ async fn locks_work_behind_the_grpc_proxies_of_etcd() {
     let body = tokio::spawn(async move { next.hold(pending::<()>()).await });
     sleep(Duration::from_secs(2)).await; // by then a holder watches its key
     corner.take_away("reports/today").await;
-    // Without an event, the holder would learn of it within a minute only, from the list of its lease's keys.
+    // Without an event, the holder would notice it only within a minute, by the list of its lease's keys.
     let lost = within("the loss", body).await.expect("no panic");
     assert_matches!(lost, Err(LockError::Lost { .. }));
 }
 
-/// The response to a renewal that the proxy has forwarded may come to a later one.
+/// A renewal may get the proxy's response to an earlier one.
 #[limit::test]
 async fn late_response_counts_from_the_oldest_renewal_without_one() {
     real_etcd_only!("an embedded etcd has no gRPC proxy");
@@ -127,7 +127,7 @@ async fn late_response_counts_from_the_oldest_renewal_without_one() {
         sleep(Duration::from_millis(20)).await; // until a renewal reaches etcd
         (before, now) = (now, left().await);
     }
-    // A connection that is opened for the renewal is checked, too.
+    // A connection that is opened for the renewal is checked too.
     sleep(Duration::from_millis(1200)).await;
     line.cut(Direction::Requests);
     sleep(Duration::from_secs(4)).await; // later renewals are lost on their way

@@ -1,4 +1,4 @@
-//! Lost history of etcd: said once, whatever it costs.
+//! Lost history of etcd: it is logged once, however many locks it costs.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use crate::limit::{self, within_time};
 use crate::real_only::real_etcd_only;
 use crate::worker::Worker;
 
-/// Longer than a session of the longer TTL, which outlasts the restore, goes without a renewal.
+/// Longer than the renewal interval of the session with the longer TTL, which outlasts the restore.
 const NOTICED: Duration = Duration::from_secs(30);
 
-/// Returns the errors among the lines that are read until this many locks are lost.
+/// Reads lines until all these locks are lost, and returns the errors among them.
 async fn errors_until_lost(worker: &mut Worker, jobs: &BTreeSet<String>) -> Vec<String> {
     let (mut lost, mut errors) = (BTreeSet::new(), Vec::new());
     while lost.len() < jobs.len() {
         let line = worker.line().await;
         if let Some(line) = line.strip_prefix("lost ") {
             let words: Vec<_> = line.split(' ').collect();
-            // While etcd is down, a session of five seconds may end by itself.
+            // While etcd is down, a session of five seconds may expire.
             let ended = words[1] == "Expired" && words[0].ends_with("short");
             assert!(ended || words[1] == "Wiped", "{line}");
             assert!(lost.insert(words[0].to_owned()), "{line}");
@@ -42,7 +42,7 @@ async fn lost_history_is_one_error_event() {
     // Two rounds: another restore is another event.
     for round in 0..2 {
         etcd.save();
-        // Under two sessions, which find out at different times.
+        // Under two sessions, which notice it at different times.
         let mut jobs = BTreeSet::new();
         for job in 0..20 {
             let (kind, length) = [("work", "long"), ("work-five", "short")][job % 2];
@@ -55,7 +55,7 @@ async fn lost_history_is_one_error_event() {
         etcd.start_again().await;
         let lost = errors_until_lost(&mut worker, &jobs);
         let mut errors = within_time(NOTICED, "all losses", lost).await;
-        // A lock of the new history: by then all of the old one has been said.
+        // A lock of the new history. By then everything about the old one has been logged.
         worker.asked(&format!("lock late/{round}"), "locked").await;
         errors.extend(worker.unread().into_iter().filter(|line| line.starts_with("logged ERROR")));
         let [error] = &errors[..] else { panic!("{errors:#?}") };

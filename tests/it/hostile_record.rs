@@ -1,4 +1,4 @@
-//! Record of a stranger, who may write anything below a lock's name: it forges no line, and makes no error long (invariant I9).
+//! Hostile records: a stranger may write anything below a name, but cannot forge a line or make an error long (invariant I9).
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::corner::{Corner, refused_after_its_wait};
 use crate::limit::{self, within};
 use crate::worker::Worker;
 
-/// What a terminal or a log would obey, reorder, hide or end its line at.
+/// Characters that a terminal or a log would obey, reorder or hide, or that would end a line.
 const HOSTILE: &str = "x`\n2026-01-01 ERROR forged\r\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\0\u{85}\u{2028}\u{202e}\u{2066}\u{200b}\u{feff}\u{e0041}";
 
-/// The longest error, in characters: six texts of 200, a key, and what stands around them.
+/// Length of the longest error, in characters: six texts of 200, a key, and the words around them.
 const LONGEST: usize = 2_100;
 
 fn record(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! Requests of idle locks: etcd gets as many for thousands of locks as for a hundred.
+//! Requests of idle locks: etcd gets as many requests for thousands of locks as for a hundred.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ const FEW: usize = 100;
 const MANY: usize = 2_000;
 /// More than twice the time after which a silent watch is checked.
 const WINDOW: Duration = Duration::from_secs(12);
-/// A window sees one check more or less, of each stream and session.
+/// A window may contain one check more or less of each stream and session.
 const NOISE: u64 = 20;
-/// What an engine sends of its own accord. Renewals are counted elsewhere, by lease.
+/// Requests that an engine sends without a call. Renewals are counted elsewhere, by lease.
 const METHODS: [&str; 3] = ["=\"Range\"", "=\"Txn\"", "=\"Watch\""];
 
-/// What etcd has received so far.
+/// Returns the number of requests that etcd has received so far.
 async fn received(etcd: &Etcd) -> u64 {
     let address = etcd.address().parse().expect("an address");
     let page = blocking(move || http::get(address, "/metrics")).await.body;
@@ -30,7 +30,7 @@ async fn received(etcd: &Etcd) -> u64 {
     counts.map(|count| count.expect("a number") as u64).sum()
 }
 
-/// What etcd receives within the window while so many locks are held.
+/// Returns the number of requests that etcd receives within the window while `count` locks are held.
 async fn requests(count: usize) -> u64 {
     let etcd = Etcd::start().await;
     let locks = Corner::of(&etcd).await.locks().await;

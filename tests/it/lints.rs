@@ -1,4 +1,4 @@
-//! Lints: none fires because of the attribute, and the user's own lints fire as they would without it.
+//! Lints on annotated functions: none fires because of the attribute, and the user's own lints fire as they would without it.
 //! The compiler and clippy decide both, so no test runs here.
 #![deny(warnings, clippy::all, clippy::pedantic, clippy::nursery)]
 #![deny(rust_2018_idioms, unused, elided_lifetimes_in_paths, single_use_lifetimes)]
@@ -104,12 +104,12 @@ impl Shop {
 }
 
 lock_names! {
-    /// A stored item, by its name and its owner.
+    /// Stored item, by its name and its owner.
     #[derive(Clone, Copy)]
     Kept = "lints/kept/<owner: Customer>/<what: &str>";
 }
 
-/// A number of a customer.
+/// Number of a customer.
 #[derive(Clone, Copy, LockKey)]
 struct Customer(u64);
 
@@ -148,7 +148,7 @@ async fn traced(id: u64) -> Result<u64> {
     Ok(id)
 }
 
-/// `#[expect]` is itself an error where the lint stays silent.
+/// `#[expect]` is itself an error if the lint does not fire.
 #[warn(dead_code)]
 mod the_users_own_lints_still_fire {
     use super::{Result, etcd_locked};

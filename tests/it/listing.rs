@@ -1,4 +1,4 @@
-//! Listing of names: read page by page, at one revision.
+//! Listing of names: it reads page by page, at one revision.
 
 use etcd_client::CompactionOptions;
 use etcd_locked::Listing;
@@ -7,10 +7,10 @@ use crate::corner::{Corner, connect};
 use crate::etcd::Etcd;
 use crate::limit;
 
-/// More than one page has.
+/// More names than one page holds.
 const NAMES: usize = 300;
 
-/// Puts a contender for each of many names, and two for the name above them, which lie on different pages.
+/// Puts a contender for each of many names, and two on different pages for the name above them.
 async fn put(corner: &Corner) {
     let mut client = corner.client.clone();
     let below = (1..NAMES).map(|n| format!("{n:03}/1f"));
@@ -20,7 +20,7 @@ async fn put(corner: &Corner) {
     }
 }
 
-/// Reads the first name, and puts a contender for a name behind all others; returns the revision.
+/// Reads the first name, then puts a contender for a name that sorts last; returns the revision.
 async fn first_of(corner: &Corner, names: &mut Listing) -> i64 {
     names.next().await.expect("etcd answers").expect("a name");
     let key = format!("{}jobs/late/1f", corner.prefix);
@@ -28,7 +28,7 @@ async fn first_of(corner: &Corner, names: &mut Listing) -> i64 {
     put.expect("a put").header().expect("a header").revision()
 }
 
-/// Counts the names that are left.
+/// Counts the remaining names.
 async fn count(names: &mut Listing) -> usize {
     let mut many = 0;
     while names.next().await.expect("etcd answers").is_some() {

@@ -1,4 +1,4 @@
-//! Warnings and errors that the engines of this process log about one etcd, told apart by its address.
+//! Log lines (warnings and errors) of this process's engines, selected by the address of an etcd.
 
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tracing::level_filters::LevelFilter;
 
 use crate::limit::within;
 
-/// Lines of the whole process.
+/// Lines that the whole process has logged.
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Begins to collect lines; it must come before what is to be collected.
+/// Begins to collect lines. Call it before the lines that should be collected.
 pub(crate) fn collect() {
     static COLLECTS: Once = Once::new();
     COLLECTS.call_once(|| {

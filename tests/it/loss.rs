@@ -1,4 +1,4 @@
-//! Loss of a lock: it ends the body, carries its cause, and leaves other calls able to go on.
+//! Loss of a lock: it ends the body, has a cause, and other calls continue.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::pin;
@@ -18,14 +18,14 @@ use crate::corner::{Corner, connect, pass, take};
 use crate::etcd::{Etcd, on_embedded};
 use crate::limit::{self, run, within, within_time};
 
-/// The time within which a holder notices an operator's change, at a TTL of 15 s. The holder watches its key once it has held
-/// the lock for about a second.
+/// Time within which a holder notices an operator's change, at a TTL of 15 s. The holder begins to watch its key after it has
+/// held the lock for about a second.
 const NOTICE: Duration = Duration::from_secs(12);
 
-/// After this time a holder surely watches its key.
+/// Time after which a holder certainly watches its key.
 const GUARDED: Duration = Duration::from_millis(2_500);
 
-/// How often a busy body is polled.
+/// Interval at which a busy body is polled.
 const TICK: Duration = Duration::from_millis(5);
 
 #[etcd_locked("orders/<id>", locks = locks)]
@@ -35,7 +35,7 @@ async fn stay(locks: &Locks, id: u64, inside: &Notify, alive: Arc<()>) -> Result
     pending().await
 }
 
-/// A call that never ends by itself, and a value that its body shares until it is dropped.
+/// Call that never ends by itself, and a value that its body shares until it is dropped.
 struct Staying {
     call: JoinHandle<Result<(), LockError>>,
     alive: Arc<()>,
@@ -52,7 +52,7 @@ impl Staying {
         Staying { call, alive }
     }
 
-    /// Awaits the loss.
+    /// Awaits the loss, and returns its cause.
     async fn lost(self) -> LossCause {
         let ended = within_time(NOTICE, "the loss", self.call).await.expect("no panic");
         assert_eq!(Arc::strong_count(&self.alive), 1, "the body outlives its call");
@@ -80,7 +80,7 @@ async fn an_overwritten_key_ends_the_body() {
     }
 }
 
-/// Runs a body that is polled all the time, and notes the time of its last poll.
+/// Runs a body that is polled all the time, and records the time of its last poll.
 async fn busy(last: &AtomicU64) {
     let mut tick = interval(TICK);
     let mut work = pin!(async {
@@ -95,7 +95,7 @@ async fn busy(last: &AtomicU64) {
     .await
 }
 
-/// Cuts a holder off by this fault of the network, and checks that it never overlaps a waiter of another process.
+/// Cuts off a holder with this network fault, and checks that it never overlaps a waiter of another process.
 async fn cut_off(weather: impl FnOnce(&Proxy)) {
     let ttl = Duration::from_secs(5);
     let (corner, proxy) = Corner::with_proxy().await;
@@ -122,7 +122,7 @@ async fn cut_off(weather: impl FnOnce(&Proxy)) {
     assert!(last.into_inner() < entered, "the body was polled after the next holder's entry");
     assert!(!held.is_held());
 
-    // After the fault the engine works again, and the rest of its old lease blocks no call.
+    // After the fault the engine works again, and the rest of its old lease does not block a call.
     drop(held);
     proxy.thaw();
     theirs.release().await.expect("a release that is confirmed");
@@ -138,7 +138,7 @@ fn a_holder_that_is_cut_off_stops_before_the_next_enters() {
     }));
 }
 
-/// The renewals arrive, but the holder does not know. It has to stop renewing, or no other process is ever admitted.
+/// The renewals arrive, but their responses do not. The holder must stop renewing, or no other process is ever admitted.
 #[test]
 fn a_holder_without_answers_stops_and_lets_others_in() {
     run(cut_off(|proxy| proxy.freeze(Direction::Answers)));
@@ -158,7 +158,7 @@ async fn an_operators_act_is_always_the_cause() {
     }
 }
 
-/// No renewal is answered, so whatever waits for one comes hundreds of ticks after the body's last poll.
+/// No renewal gets a response, so anything that waits for one is hundreds of ticks later than the body's last poll.
 #[limit::test]
 async fn a_stop_ends_hold_and_lost_in_the_same_step() {
     let (corner, proxy) = Corner::with_proxy().await;
@@ -186,7 +186,7 @@ async fn a_stop_ends_hold_and_lost_in_the_same_step() {
     assert!(late < 40, "{late} ticks between the body's last poll and `lost()`");
 }
 
-/// Has an operator delete the key of a name, or revoke its `lease`.
+/// Deletes the key of a name, or revokes its `lease`, as an operator would.
 async fn lose(corner: &Corner, lease: bool) {
     match lease {
         true => drop(corner.revoke("orders/7").await),
@@ -230,7 +230,7 @@ async fn go_on(
     Ok(cause)
 }
 
-/// A call of `go_on` whose body is inside, a sign that it knows of its loss, and what lets it end.
+/// Makes a call of `go_on` whose body runs. Also returns the signal that it knows of its loss, and the one that lets it end.
 async fn going(
     locks: &Locks,
 ) -> (JoinHandle<Result<LossCause, LockError>>, Arc<Notify>, Arc<Notify>) {

@@ -1,4 +1,4 @@
-//! Members of a cluster that change while locks are held and waited for.
+//! Cluster members that change while locks are held and waited for.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ async fn all_members_may_be_replaced() {
             worker.asked(&visit, "churned").await;
         }
     }
-    // None of the configured endpoints is left, and nothing has failed.
+    // None of the configured endpoints is left, and no call has failed.
     let [holder, waiter] = &mut workers;
     holder.asked("done held", "released").await;
     waiter.says("held").await;
@@ -68,7 +68,7 @@ async fn all_members_may_be_replaced() {
     assert_eq!(Witness::new(directory.path()).count().unwrap(), visits);
 }
 
-/// The member answers what it can without the others: its status, and reads that may be stale.
+/// The member serves what it can without the others: its status, and reads that may be stale.
 #[limit::test]
 async fn a_member_that_lags_is_passed_over() {
     real_etcd_only!("embedded members share one store");
@@ -86,7 +86,7 @@ async fn a_member_that_lags_is_passed_over() {
     let endpoints: [String; 3] = endpoints.try_into().expect("three");
     let config = || corner.config_via(endpoints.clone()).ttl(TTL);
 
-    // Refused by the others, the engine uses the member that is to lag, and has no reason to leave it.
+    // The other members refuse, so the engine uses the member that will lag, and has no reason to leave it.
     let others = || proxies.iter().enumerate().filter(|(at, _)| *at != lags);
     others().for_each(|(_, proxy)| proxy.refuse());
     let locks = connect(config()).await;
@@ -105,17 +105,17 @@ async fn a_member_that_lags_is_passed_over() {
         };
         match result {
             Ok(()) => served += 1,
-            // Of an exchange that the member did not answer.
+            // The error of an exchange to which the member did not respond.
             Err(error) => assert!(error.is_retryable(), "{error:?}"),
         }
     }
     assert!(served >= 48, "it is not passed over: {served} of 50");
-    // One of them begins with the member that lags, or none does: processes begin anywhere.
+    // Processes begin at a random endpoint, so some of these may begin with the member that lags.
     for _ in 0..6 {
         let new = connect(config()).await;
         pass("a call of a new process", new.lock("orders/7")).await;
     }
-    // Past the TTL, so that renewals have arrived as well.
+    // Past the TTL, so renewals have arrived too.
     sleep_until(isolated + TTL + Duration::from_secs(2)).await;
     assert!(held.is_held(), "renewals do not pass it over");
     within("a release", held.release()).await.expect("a release while it lags");
@@ -123,7 +123,7 @@ async fn a_member_that_lags_is_passed_over() {
     corner.until_empty().await;
 }
 
-/// Each new connection leads to another member, as behind a load balancer. No call or renewal is under way.
+/// Each new connection leads to another member, as behind a load balancer. No call or renewal is in progress.
 #[limit::test]
 async fn idle_process_leaves_a_member_without_leader_and_a_frozen_one() {
     real_etcd_only!("embedded members share one store");
@@ -136,7 +136,7 @@ async fn idle_process_leaves_a_member_without_leader_and_a_frozen_one() {
     pass("a call", locks.lock("orders/7")).await;
     let has_left = async |what| {
         let (before, begun) = (proxy.connections(), Instant::now());
-        // A busy machine is late.
+        // A busy machine may be late.
         within_time(Duration::from_secs(12), what, async {
             while proxy.connections() == before {
                 sleep(Duration::from_millis(20)).await; // not in a busy loop
@@ -154,7 +154,7 @@ async fn idle_process_leaves_a_member_without_leader_and_a_frozen_one() {
     pass("a call by the same address", locks.lock("orders/7")).await;
 }
 
-/// The leases begin anew at the next leader (rule P31), so the holder's may last for two TTLs.
+/// Leases start again at the next leader (rule P31), so the holder's may last for two TTLs.
 #[limit::test]
 async fn holder_that_dies_with_the_leader_is_followed_in_two_ttls() {
     real_etcd_only!("embedded members share one store");

@@ -72,7 +72,7 @@ async fn a_run_time_name_is_shown_by_its_template_or_by_show_names() {
     ] {
         let error = within("a try", call.try_once()).await.unwrap_err();
         assert!(error.to_string().starts_with(&format!("lock `{shown}` is held")), "{error}");
-        // A name is its text, whatever it is shown by.
+        // Two names are equal if their texts are, however they are displayed.
         assert_eq!(error.name(), Some(held.name()));
     }
     assert_eq!(quiet.status().held()[0].template(), Some("days/<day>"));

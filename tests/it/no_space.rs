@@ -1,4 +1,4 @@
-//! etcd at its quota: it carries out the writes that cross the quota and refuses them all the same.
+//! Quota of etcd: a write that crosses it is applied, but etcd responds with a refusal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +16,15 @@ use crate::logs;
 use crate::real_only::real_etcd_only;
 
 pub(crate) const QUOTA: u64 = 16 * 1024 * 1024;
-/// A key that no process renews is gone within what `until_empty` waits for.
+/// Short enough that a key which no process renews is gone before `until_empty` gives up.
 const TTL: Duration = Duration::from_secs(14);
 const ENGINES: usize = 4;
 const TASKS: usize = 60;
-/// So many that requests queue in etcd, ours among them, when the quota is crossed.
+/// Enough tasks that requests queue in etcd, ours among them, when the quota is crossed.
 const FILLS: usize = 64;
-/// How often the quota is crossed: not every crossing meets a request of ours.
+/// Number of crossings of the quota, because not every crossing meets a request of ours.
 const ROUNDS: usize = 6;
-/// Below no prefix of ours.
+/// Prefix of other keys, outside of ours.
 const FILL: &str = "fill/";
 
 /// Puts values from several tasks until etcd refuses them.
@@ -55,7 +55,7 @@ async fn lock(locks: Locks, name: String) -> LockError {
             Err(error) => Some(error),
         };
         match refused {
-            // A busy machine is no refusal; what the call has left must go all the same.
+            // A time-out on a busy machine is not a refusal. Keys that the call left must still go.
             Some(error) if chain(&error).contains("no answer in time") => {}
             Some(error) => return error,
             None => {}
@@ -63,7 +63,7 @@ async fn lock(locks: Locks, name: String) -> LockError {
     }
 }
 
-/// Takes the fill away and lets etcd write again.
+/// Deletes the fill and lets etcd write again.
 pub(crate) async fn make_room(client: &mut Client) {
     let all = DeleteOptions::new().with_prefix();
     let deleted = client.delete(FILL, Some(all)).await.expect("a delete");
@@ -90,7 +90,7 @@ async fn a_refused_lock_leaves_no_key() {
     let mut engines = Vec::new();
     for _ in 0..ENGINES {
         let locks = corner.locks_with_ttl(TTL).await;
-        // Its lease and its session key are there before there is no space.
+        // Its lease and its session key exist before the quota is reached.
         pass("a free name", locks.lock("first")).await;
         engines.push(locks);
     }
@@ -114,7 +114,7 @@ async fn a_refused_lock_leaves_no_key() {
     for session in corner.sessions().await {
         assert!(corner.lease_lives(session.lease).await, "{session:?}");
     }
-    // No name is closed to the engine that was refused, nor to another.
+    // No name is blocked for the engine that was refused, or for another.
     make_room(&mut client).await;
     for (task, name) in names.iter().enumerate() {
         let locks = &engines[(task + task / ENGINES) % ENGINES];

@@ -1,4 +1,4 @@
-//! Outages of etcd: calls fail soon with `Backend`, a short absence costs no lock, and a long one costs the locks and nothing else.
+//! Outages of etcd: calls fail soon with `Backend`. A short outage costs no lock, and a long one costs only the locks.
 
 use std::future::{IntoFuture, pending, poll_fn};
 use std::task::Poll;
@@ -17,7 +17,7 @@ use crate::limit::{self, PATIENCE, run, within, within_time};
 use crate::real_only::real_etcd_only;
 use crate::worker::Worker;
 
-/// How long calls wait for an etcd that is started anew, on a busy machine.
+/// How long calls wait for an etcd that restarts, on a busy machine.
 const PATIENT: Duration = Duration::from_secs(20);
 
 #[limit::test]
@@ -35,7 +35,7 @@ async fn a_lock_survives_a_restart_of_etcd() {
         let call = spawn(mine.lock("orders/8").wait_forever());
         etcd.start_again().await;
         served("a call made meanwhile", call).await;
-        // Both keys are there, and the body's work goes on past the next renewal.
+        // Both keys exist, and the body works past the next renewal.
         corner.until_contenders("orders/7", 2).await;
         sleep(Duration::from_secs(6)).await;
     });
@@ -52,7 +52,7 @@ async fn a_lock_survives_a_restart_of_etcd() {
 async fn a_wiped_etcd_costs_the_locks_and_serves_new_ones() {
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
-    // Bodies must not run on until the next renewal, which is due in 20 seconds.
+    // Bodies must not continue until the next renewal, which is due in 20 seconds.
     let locks = connect(corner.config().ttl(Duration::from_secs(60))).await;
     // Revisions beyond those of the fresh etcd.
     for _ in 0..20 {
@@ -81,16 +81,16 @@ async fn a_wiped_etcd_costs_the_locks_and_serves_new_ones() {
     corner.until_empty().await;
 }
 
-/// Makes calls while etcd has this fault, whatever their name is to the process and however long they wait, and awaits that each
-/// fails within ten seconds.
+/// Makes calls while etcd has this fault, for names in every state and with every kind of wait, and awaits that each fails
+/// within ten seconds.
 async fn all_fail_soon(fault: impl FnOnce(&mut Etcd), mend: impl FnOnce(&Etcd)) {
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
-    // An engine for each state of its name: what one notices is no help to another.
+    // A separate engine for each state of its name, so that one does not benefit from what another has noticed.
     let mut engines = Vec::new();
     for name in ["idle", "queued", "held", "deleting"] {
         let locks = connect(corner.config().connect_timeout(Duration::from_secs(4))).await;
-        // With a session, so that the outage meets exchanges and not a first connection.
+        // With a session, so that the outage affects exchanges and not a first connection.
         pass("a free name", locks.lock(format!("first/{name}"))).await;
         engines.push(locks);
     }
@@ -106,7 +106,7 @@ async fn all_fail_soon(fault: impl FnOnce(&mut Etcd), mend: impl FnOnce(&Etcd)) 
     fault(&mut etcd);
     let began = Instant::now();
     drop(given);
-    // The engine has the release before the next call, which it would be refused behind.
+    // The engine gets the release before the next call, which would otherwise be refused because of it.
     let mut tried = Box::pin(deleting.lock("deleting").try_once().into_future());
     let first = poll_fn(|cx| Poll::Ready(tried.as_mut().poll(cx))).await;
     assert!(first.is_pending(), "etcd has not answered");
@@ -141,7 +141,7 @@ fn every_call_fails_soon_when_etcd_is_killed() {
     run(all_fail_soon(Etcd::kill, |_| ()));
 }
 
-/// etcd then refuses every write, and goes on to renew leases and to answer reads.
+/// etcd then refuses every write, but still renews leases and serves reads.
 #[limit::test]
 async fn alarm_corrupt_is_one_error_and_no_outage() {
     real_etcd_only!("an embedded etcd has no alarms");
@@ -186,7 +186,7 @@ async fn alarm_corrupt_is_one_error_and_no_outage() {
 #[limit::test]
 async fn connects_are_few_while_calls_wait_for_etcd() {
     const SECONDS: u64 = 3;
-    /// Of all tasks and purposes of one engine together.
+    /// Limit of all requests of one engine.
     const MOST: u64 = 50 * SECONDS;
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
@@ -201,7 +201,7 @@ async fn connects_are_few_while_calls_wait_for_etcd() {
         let own = take("a free name", locks.lock(format!("own/{task}"))).await;
         let locks = locks.clone();
         calls.spawn(async move {
-            // It waits for more than a second, by a key that shows what its task holds.
+            // It waits for more than a second, with a key that shows what its task holds.
             let nested = own.hold(async { locks.lock("hot").wait(Duration::from_secs(6)).await });
             let refused = nested.await.expect("the outer lock is kept");
             assert_matches!(refused, Err(LockError::Backend { .. } | LockError::Timeout { .. }));

@@ -1,4 +1,4 @@
-//! Permissions: with authentication on, a lock needs one for its prefix and one for the session keys.
+//! Permissions: with authentication enabled, a lock needs one for its prefix and one for the session keys.
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 use etcd_locked_tests::chain;
@@ -23,10 +23,10 @@ fn config(etcd: &Etcd) -> etcd_locked::Config {
 async fn a_forbidden_name_is_denied_and_fails_alone() {
     real_etcd_only!("an embedded etcd has no users");
     let etcd = Etcd::start().await;
-    // `shop` may lock `shop/orders/…` and nothing else.
+    // `shop` may lock only `shop/orders/…`.
     etcd.enable_auth("shop", "secret", &["shop/orders/", "shop%s/"]).await;
     let locks = connect(config(&etcd)).await;
-    // At the same time, so that the engine would batch both in one transaction.
+    // Both at the same time, so that the engine would batch them in one transaction.
     let forbidden = async {
         let mut errors = Vec::new();
         for id in 0..10 {

@@ -17,7 +17,7 @@ lock_names! {
     pub(crate) Stock = "stock/<sku: &str>";
 }
 
-/// What a proof says of its lock, next to what `current()` says.
+/// Asserts that a proof agrees with `current()`; returns its name and mode.
 fn said<M: LockMode>(proof: &Locked<Name, M>) -> (String, Sharing) {
     let current = current().expect("inside");
     assert_eq!(proof.token(), current.token());
@@ -55,7 +55,7 @@ async fn proof_of_a_template_is_of_the_calls_lock() {
     corner.until_empty().await;
 }
 
-/// A helper that may only run under the lock of an order.
+/// Helper that may only run under the lock of an order.
 async fn charge(order: &Locked<Order>) -> (u64, Token) {
     (order.name().id, order.token())
 }
@@ -86,7 +86,7 @@ async fn transfer(locks: &Locks, from: u64, to: u64) -> Result<[(u64, Token); 2]
     Ok([debit, credit].map(|account| (account.name().id, account.token())))
 }
 
-/// Row B12, for all to see without the bench.
+/// Row B12, checked here without the bench.
 #[test]
 fn attribute_adds_little_to_a_future() {
     async fn plain(id: u64) -> Result<u64, LockError> {
@@ -107,7 +107,7 @@ fn attribute_adds_little_to_a_future() {
 #[limit::test]
 async fn each_of_two_names_has_its_proof() {
     let (corner, [locks]) = Corner::with_engines().await;
-    // Both names of a group have the same token, unless one was waited for: their keys share a revision.
+    // Both names of a group have the same token, unless the call waited for one: their keys share a revision.
     let [(from, one), (to, two)] = transfer(&locks, 1, 2).await.unwrap();
     assert_eq!((from, to), (1, 2));
     let [(back, three), (same, four)] = transfer(&locks, 2, 1).await.unwrap();
@@ -118,7 +118,7 @@ async fn each_of_two_names_has_its_proof() {
     corner.until_empty().await;
 }
 
-/// Writes if the fence still stands; returns whether it did.
+/// Writes if the fence still holds; returns whether it did.
 async fn write(corner: &Corner, fence: Fence) -> bool {
     let put = TxnOp::put(format!("{}written", corner.prefix), "x", None);
     let answer = corner.client.clone().txn(Txn::new().when([fence.into()]).and_then([put])).await;
@@ -149,7 +149,7 @@ async fn a_fence_stands_while_the_lock_is_held() {
     let token = held.token();
     assert_eq!(token.as_i64(), token.revision() << 16 | i64::from(token.handover()));
     assert!(token.revision() >= corner.owner("orders/7").await.created);
-    // A reentrant lock makes the same fence.
+    // A reentrant lock gives the same fence.
     let inner = async { locks.lock("orders/7").reentrant().await.unwrap().fence() };
     let inner = held.hold(inner).await.unwrap();
     let fences = [held.fence(), inner];

@@ -1,4 +1,4 @@
-//! Queue of contenders in etcd: a waiting call is admitted, whatever happens to its key and to the keys before it.
+//! Queue of contenders in etcd: a waiting call is admitted, even if its key or the keys before it are deleted or overwritten.
 
 use etcd_client::PutOptions;
 

@@ -1,4 +1,4 @@
-//! Mark of the tests that need a real etcd, in their first line. All others run on an embedded one as well, from the same source.
+//! Mark of the tests that need a real etcd, in their first line. All others also run on an embedded one, unchanged.
 
 use std::io::{self, Write};
 use std::thread;
@@ -7,7 +7,7 @@ use crate::corner::Corner;
 use crate::etcd::on_embedded;
 use crate::limit;
 
-/// Ends a test at once if etcd is embedded, and prints why it is left out.
+/// Ends a test at once if etcd is embedded, and prints the reason.
 macro_rules! real_etcd_only {
     ($why:literal) => {
         if crate::real_only::is_left_out($why) {
@@ -18,7 +18,7 @@ macro_rules! real_etcd_only {
 
 pub(crate) use real_etcd_only;
 
-/// Returns whether to leave out the test of this thread, and prints that.
+/// Returns true if the test of this thread must be left out, and prints that.
 pub(crate) fn is_left_out(why: &str) -> bool {
     if on_embedded() {
         say_left_out(why);
@@ -26,12 +26,12 @@ pub(crate) fn is_left_out(why: &str) -> bool {
     on_embedded()
 }
 
-/// Prints that the test of this thread leaves itself, or a part of itself, out.
+/// Prints that the test of this thread, or a part of it, is left out.
 pub(crate) fn say_left_out(why: &str) {
-    // The test harness calls the thread of a test by the test's name.
+    // The test harness gives the thread of a test the test's name.
     let thread = thread::current();
     let test = thread.name().unwrap_or_default();
-    // Not `println!`: the harness captures it, and shows nothing of a test that passes. `cargo xtask test` counts these lines.
+    // Not `println!`: the harness captures it, and hides it if the test passes. `cargo xtask test` counts these lines.
     let _ = writeln!(io::stdout(), "test {test} ... left out: {why}");
 }
 

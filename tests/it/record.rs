@@ -68,7 +68,7 @@ async fn a_session_key_has_the_lease_of_its_locks() {
     held.release().await.unwrap();
 }
 
-/// An operator's put detaches a key from its lease: it outlives the process whose key it was.
+/// An operator's put detaches a key from its lease, so the key outlives its process.
 #[limit::test]
 async fn a_key_without_a_lease_is_named() {
     let (corner, [mine, theirs]) = Corner::with_engines().await;

@@ -1,4 +1,4 @@
-//! `reentrant`: a call uses the lock that its task already holds; the lock stays that of the outer body.
+//! Reentrant calls (`reentrant`): a call uses the lock that its task already holds. The outer body keeps the lock.
 
 use std::future::{Future, pending, poll_fn};
 use std::task::Poll;
@@ -46,16 +46,16 @@ async fn a_reentrant_call_sends_nothing_to_etcd() {
             assert_eq!(order(&mine, 7).await?, outer);
         }
         assert_eq!(corner.changes_after(before).await, 0);
-        // The end of the inner calls has released nothing.
+        // The end of the inner calls has not released the lock.
         let refused = theirs.lock("orders/7").try_once().await;
         assert_matches!(refused, Err(LockError::Held { .. }));
-        // Another name is taken as usual.
+        // Another name is acquired as usual.
         assert_eq!(order(&mine, 8).await?.0, "orders/8");
         Ok(())
     };
     within("the calls", outer(&mine, 7, body)).await.unwrap();
     pass("the next lock", theirs.lock("orders/7")).await;
-    // Without an outer lock the call takes one of its own.
+    // Without an outer lock the call acquires one itself.
     assert_eq!(order(&mine, 7).await.unwrap().0, "orders/7");
     corner.until_empty().await;
 }
@@ -72,7 +72,7 @@ async fn a_guard_is_reentrant_too() {
         let limited = locks.lock("orders/7").max_hold(Duration::from_millis(50));
         let ended = limited.reentrant().await?.hold(pending::<()>()).await;
         assert_matches!(ended, Err(LockError::HoldLimit { .. }));
-        // A held name needs no wait, so neither a deadline nor a shutdown refuses the call.
+        // A held name does not need a wait, so neither a deadline nor a shutdown refuses the call.
         let past = std::time::Instant::now();
         drop(locks.lock("orders/7").wait_until(past).reentrant().await?);
         let shutdown = begin_shutdown(&locks, PATIENCE);
@@ -176,7 +176,7 @@ fn tokens<N: Group>(held: &LockGuard<N>) -> Vec<(String, Token)> {
 async fn a_reentrant_group_is_held_fully_or_not_at_all() {
     let (corner, [locks]) = Corner::with_engines().await;
     let both = || locks.lock("b").and("a").and("b").reentrant();
-    // None is held: the call takes both as usual.
+    // None is held: the call acquires both as usual.
     let held = both().await.unwrap();
     assert_eq!(corner.contenders("a").await.len(), 1);
     // All are held by one call: the inner call lists them in its own order.
@@ -198,7 +198,7 @@ async fn a_reentrant_group_is_held_fully_or_not_at_all() {
         assert!(all.is_held());
         b.release().await.unwrap();
         assert!(!all.is_held() && a.is_held(), "one of them is gone");
-        // Only some are held: the call is refused and takes nothing.
+        // Only some are held: the call is refused and acquires nothing.
         let refused = within("the refusal", both()).await;
         let Err(LockError::SelfDeadlock { name, .. }) = refused else { panic!("{refused:?}") };
         assert_eq!(name.text(), Some("a"));

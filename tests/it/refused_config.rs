@@ -14,12 +14,12 @@ fn plain() -> Config {
     at("http://a:1")
 }
 
-/// An endpoint in clear means `https` here.
+/// Makes a configuration with TLS, so an endpoint without a scheme means `https`.
 fn secure(tls: Tls) -> Config {
     Config::new(["a:1", "https://b:1"]).tls(tls)
 }
 
-/// Returns what is wrong with a configuration.
+/// Returns the error's text about a configuration.
 fn wrong<T>(refused: Result<T, LockError>) -> String {
     match refused.map(drop) {
         Err(LockError::Config { message, .. }) => message,

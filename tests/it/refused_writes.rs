@@ -1,4 +1,4 @@
-//! Deletes and barriers that etcd refuses for four seconds: they are tried again, the key goes, and one warning is logged.
+//! Refused writes: etcd refuses deletes and barriers for four seconds. They are retried, the key goes, and one warning is logged.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::real_only::real_etcd_only;
 
 const USER: &str = "shop";
 const PASSWORD: &str = "secret";
-/// No key goes by the end of its lease, within a test.
+/// So long that no lease expires within a test.
 const TTL: Duration = Duration::from_secs(60);
 /// How long etcd refuses.
 const LASTS: Duration = Duration::from_secs(4);
-/// How long after that the key may be there.
+/// How long after that the key may still exist.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Why etcd refuses.
+/// Reason why etcd refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// The engine's password is wrong, and its token void.
+    /// The engine's password is wrong, and its token invalid.
     Password,
     /// The engine's user has no role.
     Role,
@@ -34,16 +34,16 @@ enum Fault {
     Space,
 }
 
-/// An engine behind a proxy, and one that etcd never refuses anything.
+/// Two engines: one behind a proxy, and one that etcd never refuses.
 struct Scene {
     corner: Corner,
     proxy: Proxy,
     root: Client,
     mine: Locks,
     theirs: Locks,
-    /// A lock of `mine`, whose body keeps the lease.
+    /// Lock of `mine`, whose body keeps the lease.
     kept: LockGuard,
-    /// It outlives the engines.
+    /// Server, which outlives the engines.
     _etcd: Etcd,
 }
 
@@ -65,8 +65,8 @@ impl Scene {
         Scene { corner, proxy, root, mine, theirs, kept, _etcd: etcd }
     }
 
-    /// Returns what is logged about the engine behind the proxy, but for the version of the etcd there, for silence (the proxy is
-    /// frozen, for long on a busy machine), and for renewals, which a new connection sends at once.
+    /// Returns the lines about the engine behind the proxy. Leaves out those about etcd's version, about silence (the proxy is
+    /// frozen, on a busy machine for long), and about renewals, which a new connection sends at once.
     fn lines(&self) -> Vec<String> {
         let mut lines = about(&self.proxy.endpoint());
         let others = ["etcd.version", "etcd.lost", "etcd.back", "etcd.renewals_denied"];
@@ -74,7 +74,7 @@ impl Scene {
         lines
     }
 
-    /// etcd refuses from now on.
+    /// Makes etcd refuse.
     async fn begin(&mut self, fault: Fault) {
         let begun = match fault {
             Fault::Password => self.root.user_change_password(USER, "another").await.map(drop),
@@ -87,7 +87,7 @@ impl Scene {
         begun.expect("the fault");
     }
 
-    /// etcd refuses no longer.
+    /// Ends the refusal.
     async fn end(&mut self, fault: Fault) {
         let ended = match fault {
             Fault::Password => self.root.user_change_password(USER, PASSWORD).await.map(drop),
@@ -100,7 +100,7 @@ impl Scene {
         ended.expect("the end of the fault");
     }
 
-    /// The key is there while etcd refuses, and goes soon after; meanwhile one warning was logged.
+    /// Checks that the key exists while etcd refuses, that it goes soon after, and that one warning was logged.
     async fn key_goes(mut self, fault: Fault) {
         let lease = self.corner.leases("kept").await;
         sleep(LASTS).await;
@@ -120,7 +120,7 @@ impl Scene {
     }
 }
 
-/// A release whose delete is refused.
+/// Checks a release whose delete is refused.
 async fn refused_delete(fault: Fault) {
     let mut scene = Scene::new().await;
     let given = take("a free name", scene.mine.lock("given")).await;
@@ -130,7 +130,7 @@ async fn refused_delete(fault: Fault) {
     scene.key_goes(fault).await;
 }
 
-/// A put without an answer, whose caller is gone, and whose barrier is refused.
+/// Checks a put without a response, whose caller is gone, and whose barrier is refused.
 async fn refused_barrier(fault: Fault) {
     let mut scene = Scene::new().await;
     scene.proxy.freeze(Direction::Answers);
@@ -145,7 +145,7 @@ async fn refused_barrier(fault: Fault) {
     scene.key_goes(fault).await;
 }
 
-/// One test for each case: they take seconds, and run beside each other.
+/// Makes a test for each case: they take seconds, and run in parallel.
 macro_rules! repeated {
     ($($test:ident: $refused:ident($fault:ident);)*) => {$(
         #[test]

@@ -53,7 +53,7 @@ async fn overstay(locks: Locks, id: u64, watched: Watched) -> Result<(), LockErr
     pending().await
 }
 
-/// A panic payload that no library makes.
+/// Panic payload that no library makes.
 #[derive(Debug, PartialEq)]
 struct Payload(u64);
 
@@ -64,7 +64,7 @@ async fn fail(locks: &Locks, id: u64, watched: Watched) -> Result<(), LockError>
     std::panic::panic_any(Payload(id))
 }
 
-/// A local of a body that counts the body's keys in etcd when it is dropped.
+/// Local of a body that counts the body's keys in etcd when it is dropped.
 struct Watched {
     corner: Arc<Corner>,
     sent: Sender<usize>,
@@ -136,7 +136,7 @@ async fn a_delayed_release_spares_what_came_later() {
     let held = locks.lock("orders/7").await.unwrap();
     let key = corner.owner("orders/7").await;
 
-    // The release is delayed while the key is deleted and created anew.
+    // The release is delayed while the key is deleted and created again.
     proxy.freeze(Direction::Requests);
     drop(held);
     let mut client = corner.client.clone();
@@ -157,7 +157,7 @@ async fn a_delayed_release_spares_what_came_later() {
     corner.until_empty().await;
 }
 
-/// A call whose body stays inside, and how many keys the body's drop has seen.
+/// Makes a call whose body stays inside; also returns how many keys the body's drop has seen.
 async fn staying(
     corner: &Arc<Corner>,
     locks: &Locks,
@@ -172,7 +172,7 @@ async fn staying(
     (call, received)
 }
 
-/// Dropped, panicked, beyond its limit, or cut off by a shutdown: the lock is free at once, long before its lease could expire.
+/// If it is dropped, panics, exceeds its limit or is ended by a shutdown, the lock is free at once, long before its lease expires.
 #[limit::test]
 async fn a_body_that_is_cut_short_is_dropped_before_its_key_goes() {
     let (corner, [locks, theirs]) = Corner::with_engines().await;

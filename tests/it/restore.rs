@@ -1,4 +1,4 @@
-//! Restore of etcd from a snapshot: what it says is an older truth, and every lock held across it is lost with the first answers.
+//! Restore of etcd from a snapshot: etcd's state is an older one, and every lock held across it is lost with the first responses.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::limit::{self, within, within_time};
 use crate::real_only::real_etcd_only;
 
 const TTL: Duration = Duration::from_secs(15);
-/// A session is renewed every third of its TTL, and the barrier after that takes one exchange. Two renewals, or expiry, would take
+/// One renewal, after a third of the TTL, plus one exchange for the barrier after it. Two renewals, or the expiry, would take
 /// longer.
 const NOTICED: Duration = Duration::from_secs(9);
-/// Less than the five seconds after which a waiter reads what its watch has not shown.
+/// Less than the five seconds after which a waiter reads what its watch did not report.
 const BY_WATCH: Duration = Duration::from_secs(3);
 
-/// Number of bodies inside, and the most that there have been at once.
+/// Number of bodies inside, and the largest number at once so far.
 type Inside = Arc<[AtomicUsize; 2]>;
 
-/// Takes this call's lock and holds it until it is lost; why.
+/// Awaits this call's lock, and holds it until it is lost; returns the cause.
 fn stay(call: JoinHandle<Result<LockGuard, LockError>>, inside: &Inside) -> JoinHandle<LossCause> {
     let inside = inside.clone();
     tokio::spawn(async move {
@@ -48,7 +48,7 @@ async fn visit(inside: &Inside, body: impl Future<Output = ()>) {
     body.await;
 }
 
-/// A call that waits, and its short body when it is served.
+/// Makes a call that waits, and then runs a short body.
 fn wait(locks: &Locks, name: &str, inside: &Inside) -> JoinHandle<Result<(), LockError>> {
     let (call, inside) = (locks.lock(name).wait_forever(), inside.clone());
     tokio::spawn(async move {
@@ -58,12 +58,12 @@ fn wait(locks: &Locks, name: &str, inside: &Inside) -> JoinHandle<Result<(), Loc
     })
 }
 
-/// A name goes from one engine to the other as soon as it is released, and from a holder as soon as its key is deleted.
+/// Checks that a name passes on as soon as it is released, and that a holder loses it as soon as its key is deleted.
 async fn watches_live(corner: &Corner, one: &Locks, two: &Locks, name: &str) {
     let guard = take("a name", one.lock(name).wait_forever()).await;
     let waiter = spawn(two.lock(name).wait_forever());
     corner.until_contenders(name, 2).await;
-    // The waiter's watch is what is asked for: early reads beside a fresh one are over by then.
+    // This tests the waiter's watch: the early reads beside a fresh watch are over by then.
     sleep(Duration::from_secs(1)).await;
     guard.release().await.expect("a release");
     let next = within_time(BY_WATCH, "the waiter's admission", waiter).await;
@@ -98,11 +98,11 @@ async fn a_restore_costs_every_lock_held_and_nothing_else() {
     let freed = take("a free name", one.lock("freed")).await;
     corner.until_contenders("held", 2).await;
     corner.until_contenders("moved", 2).await;
-    // Without a body that ends at its loss: the engine has a session all the time.
+    // A guard without a body, so that the engine has a session all the time.
     let guard = take("a free name", two.lock("guarded")).await;
     etcd.save();
 
-    // After the snapshot: one name goes over to `two`, one is released, one is taken.
+    // After the snapshot: one name passes to `two`, one is released, one is acquired.
     moving.release().await.unwrap();
     corner.until_contenders("moved", 1).await;
     let follower = wait(&one, "moved", &moved);
@@ -110,11 +110,11 @@ async fn a_restore_costs_every_lock_held_and_nothing_else() {
     freed.release().await.unwrap();
     let newcomer = stay(spawn(one.lock("later")), &alone);
     corner.until_contenders("later", 1).await;
-    // The restored history is far behind, and stays there until the end.
+    // The restored history is far behind, and stays behind until the end.
     for _ in 0..200 {
         pass("a free name", two.lock("traffic")).await;
     }
-    // Watches of kicks have seen one.
+    // The watches for kicks have seen one.
     let kick = corner.session_prefix() + "kick/0";
     corner.client.clone().put(kick, "not a kick", None).await.expect("a put");
     let mut old: Vec<i64> = corner.sessions().await.iter().map(|it| it.lease).collect();
@@ -129,18 +129,18 @@ async fn a_restore_costs_every_lock_held_and_nothing_else() {
     let back = Instant::now();
     assert!(corner.revision().await < revision);
 
-    // All that is wrong is said together: one fault often hides another.
+    // Reports all failures together, because one often hides another.
     let mut wrong = Vec::new();
     for (name, body) in [("held", holder), ("moved", mover), ("later", newcomer)] {
         match timeout(NOTICED.saturating_sub(back.elapsed()), body).await {
-            // A session that etcd answers does not expire: what etcd says of it is not so.
+            // A session does not expire while etcd responds to its renewals.
             Ok(Ok(cause)) if cause != LossCause::Expired => {}
             other => wrong.push(format!("`{name}`: {other:?}")),
         }
     }
     for (name, call) in [("held", waiter), ("moved", follower)] {
         match timeout(TTL, call).await {
-            // Served by the restored history, before its engine knew that it is another.
+            // Admitted in the restored history, before its engine knew that it is another one.
             Ok(Ok(Ok(()) | Err(LockError::Lost { cause: LossCause::Wiped, .. }))) => {}
             other => wrong.push(format!("the waiter for `{name}`: {other:?}")),
         }

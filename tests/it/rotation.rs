@@ -1,4 +1,4 @@
-//! Credentials that change while locks are held, on disk or in a closure: no restart, no loss.
+//! Rotation of credentials while locks are held, on disk or in a closure: without a restart, and without a loss.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::real_only::real_etcd_only;
 use crate::shop::{Shop, USER};
 use crate::worker::Worker;
 
-/// The passwords of a user, one after the other.
+/// Passwords of a user, one after another.
 const PASSWORDS: [&str; 3] = ["lion1first", "lion2second", "lion3third"];
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -25,7 +25,7 @@ fn process(environment: impl IntoIterator<Item = (&'static str, String)>) -> Wor
     Worker::start(environment.into_iter().chain([("WORKER_LOGS", "warn".to_owned())]))
 }
 
-/// Starts an etcd that requires certificates, and a process with this one, which reaches it through a proxy.
+/// Starts an etcd that requires certificates, and a process with this certificate, which reaches it through a proxy.
 async fn scene(authority: &Authority, own: (String, String)) -> (Etcd, Proxy, ClientFiles, Worker) {
     let etcd = Etcd::start_with_client_certificates(authority).await;
     let proxy = Proxy::start(etcd.address()).expect("a proxy");
@@ -82,7 +82,7 @@ async fn password_that_changes_in_its_file_costs_no_lock() {
     let refused = worker.asked("lock orders/2", "failed").await;
     assert!(refused.contains("Backend"), "{refused}");
     std::fs::remove_file(&file).expect("the file");
-    // The first may share a connection that was being opened before, for the record of what is held: the second reads for certain.
+    // The first may use a connection that was already being opened to write the record of a held lock. The second reads the files.
     for _ in 0..2 {
         let refused = worker.asked("lock orders/2", "failed").await;
         assert!(refused.contains("Backend"), "{refused}");

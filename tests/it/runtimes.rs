@@ -1,4 +1,4 @@
-//! Executors: the engine has a thread of its own, so any executor will do, and none can starve or end the engine.
+//! Executors: the engine has its own thread, so it works with any executor, and none can starve or end it.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Blocks its executor, which is a mistake of the caller.
+/// Blocks its executor, by a mistake of the caller.
 #[etcd_locked("orders/<id>", locks = locks)]
 async fn block(
     locks: &Locks,
@@ -49,7 +49,7 @@ async fn a_blocked_executor_keeps_the_lock() {
     });
     within("the body inside", entered).await.unwrap();
     let key = corner.owner("orders/7").await;
-    // A waiter's key is renewed as well, or the waiter would lose its place.
+    // A waiter's key is renewed too, or the waiter would lose its place.
     let waits = corner.locks_with_ttl(TTL).await;
     let waiting = spawn(waits.lock("orders/7").wait_forever());
     let place = corner.until_contenders("orders/7", 2).await[1].clone();
@@ -140,7 +140,7 @@ async fn any_executor_is_supported() {
         let late = block_on(held.hold(std::future::pending::<()>()));
         assert_matches!(late, Err(LockError::HoldLimit { .. }));
         block_on(held.release()).unwrap();
-        // Without tokio a detached body cannot be spawned, so the call is refused and takes nothing.
+        // Without tokio a detached body cannot be spawned, so the call is refused and acquires nothing.
         let error = block_on(detached(locks.clone(), 7)).unwrap_err();
         assert_matches!(error, LockError::Config { .. });
         assert!(error.to_string().contains("tokio runtime"), "{error}");

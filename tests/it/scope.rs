@@ -1,4 +1,4 @@
-//! Engine of a call: its own `locks = …`, else the scope's, else the thread's, else the process's.
+//! Engine of a call: that of its option `locks = …`, else the scope's, else the thread's, else the process's.
 
 use etcd_locked::{LockError, Locks, current, etcd_locked};
 use tokio::runtime::Builder;
@@ -6,7 +6,7 @@ use tokio::runtime::Builder;
 use crate::corner::Corner;
 use crate::limit::{self, within};
 
-/// Returns whether the call's key is in this corner.
+/// Returns true if the call's key is in this corner.
 #[etcd_locked("orders/<id>")]
 async fn runs_in(id: u64, corner: &Corner) -> Result<bool, LockError> {
     Ok(!corner.contenders("orders/7").await.is_empty())
@@ -17,7 +17,7 @@ async fn runs_by_option(locks: &Locks, id: u64, corner: &Corner) -> Result<bool,
     Ok(!corner.contenders("orders/7").await.is_empty())
 }
 
-/// Two corners, with an engine in each.
+/// Makes two corners, with an engine in each.
 async fn corners() -> [(Corner, Locks); 2] {
     let ((one, [first]), (other, [second])) =
         (Corner::with_engines().await, Corner::with_engines().await);
@@ -33,11 +33,11 @@ async fn a_call_in_a_scope_uses_its_engine() {
         // An inner scope, then the outer one again.
         assert!(second.scope(runs_in(7, &other)).await.unwrap());
         assert!(runs_in(7, &one).await.unwrap());
-        // The function `lock` uses the scope as well.
+        // The function `lock` uses the scope too.
         let held = etcd_locked::lock("orders/8").await.unwrap();
         assert_eq!(one.contenders("orders/8").await.len(), 1);
         held.release().await.unwrap();
-        // The option precedes any scope.
+        // The option overrides any scope.
         assert!(runs_by_option(&second, 7, &other).await.unwrap());
     };
     within("the calls", first.scope(calls)).await;
@@ -64,7 +64,7 @@ async fn a_scope_ends_with_its_future() {
     assert_matches!(after, Err(LockError::NotInitialized { .. }));
 }
 
-/// On a thread of its own, as in a test suite that runs in parallel.
+/// Uses a separate thread, as in a test suite that runs in parallel.
 #[test]
 fn a_thread_has_its_default() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -77,7 +77,7 @@ fn a_thread_has_its_default() {
         let held = spawned.await.unwrap().unwrap();
         assert_eq!(one.contenders("orders/7").await.len(), 1);
         held.release().await.unwrap();
-        // A scope precedes the thread's default.
+        // A scope overrides the thread's default.
         assert!(second.scope(runs_in(7, &other)).await.unwrap());
         // Defaults end in any order.
         let inner = second.set_default();

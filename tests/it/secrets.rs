@@ -1,4 +1,4 @@
-//! Secrets of a configuration: passwords and keys. Errors, log lines, records and `Debug` are searched for them.
+//! Secrets of a configuration: the tests search errors, log lines, records and `Debug` for passwords and keys.
 
 use etcd_locked::{Config, LockError, Locks, Tls};
 use etcd_locked_tests::chain;
@@ -12,14 +12,14 @@ use crate::worker::Worker;
 
 const PASSWORD: &str = "tiger7secret";
 
-/// Variables of which none is shown, whatever stands in them. Endpoints, prefix and service are shown, as every record shows them.
+/// Variables whose values are never shown. Endpoints, prefix and service are shown, as every record shows them.
 const SILENT: &str = "_LOCKED_TTL _LOCKED_WAIT _LOCKED_MAX_WAITERS _LOCKED_FOLLOW_MEMBERS _LOCKED_USER \
      _LOCKED_PASSWORD_FILE _LOCKED_CACERT _LOCKED_CERT _LOCKED_KEY _LOCKED_PREFIX CTL_USER CTL_CACERT CTL_CERT CTL_KEY";
 
-/// Variables of a process, with a secret where it does not belong.
+/// Variables of a process, with a secret in the wrong one.
 type Mistake = Vec<(String, String)>;
 
-/// Returns the part of a key in PEM that is secret: its first line of data.
+/// Returns the secret part of a PEM key: its first line of data.
 fn data(key: &str) -> &str {
     key.lines().nth(1).expect("a key of several lines")
 }
@@ -35,7 +35,7 @@ fn mistakes(host: &str, authority: &Authority) -> (Vec<Mistake>, String) {
         vec![plain(), set("_LOCKED_USER", &format!("shop:{PASSWORD}"))],
         vec![plain(), set("CTL_USER", "shop"), set("CTL_PASSWORD", PASSWORD)],
         vec![plain(), set("_LOCKED_USER", &format!(":{PASSWORD}"))],
-        // A key, or both texts, in place of a file's name.
+        // A key, or both texts, instead of a file name.
         vec![endpoints(key.clone())],
         vec![encrypted(), set("_LOCKED_CERT", &file), set("_LOCKED_KEY", &key)],
         vec![
@@ -62,9 +62,9 @@ fn mistakes(host: &str, authority: &Authority) -> (Vec<Mistake>, String) {
     (mistakes, data(&key).to_owned())
 }
 
-/// Asks a process for a lock. Returns whether it got it, and all lines up to that, its log at level trace among them.
+/// Makes a process request a lock. Returns whether it got the lock, and all lines until then, including its log at level trace.
 async fn asked(worker: &mut Worker) -> (bool, Vec<String>) {
-    // The answer to this ends an answer of several lines.
+    // The answer to this command ends an answer of several lines.
     const MARK: &str = "failed command ";
     worker.send("lock orders/7");
     worker.send("mark");
@@ -139,7 +139,7 @@ async fn debug_of_what_knows_a_secret_does_not_show_it() {
     let tls = Tls::new().identity_pem(certificate.clone(), key.clone());
     let exchanged = Tls::new().identity_pem(key.clone(), certificate);
     let encrypted = || Config::new([format!("https://{host}")]);
-    // A user in an endpoint, also in a list that a comma of the password divides; a key for a certificate, or for authorities.
+    // A user in an endpoint, even in a list that a comma in the password splits; a key instead of a certificate or a CA.
     let with_user = Config::new([format!("https://shop:{PASSWORD}@{host}")]);
     let divided = [format!("https://shop:{PASSWORD}"), format!("x@{host}")];
     let mut shown = vec![format!("{tls:?}")];

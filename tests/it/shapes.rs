@@ -1,4 +1,4 @@
-//! Shapes of annotated functions and `impl` blocks: each compiles, runs under its lock, and returns what it would without it.
+//! Shapes of annotated functions and `impl` blocks: each compiles, runs under its lock, and returns what it would without one.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -70,7 +70,7 @@ fn methods_with_any_self() {
         let (seen, same) = Arc::clone(&arc).in_an_arc().await.unwrap();
         assert_eq!(seen, "shops/4");
         assert!(Arc::ptr_eq(&same, &arc));
-        // The name is the one at the call.
+        // The name has the value from when the call was made.
         assert_eq!(Pin::new(&mut shop).pinned().await.unwrap(), "shops/4");
     });
 }
@@ -206,7 +206,7 @@ fn returned(id: u64) -> impl Future<Output = Result<String, AppError>> + Send {
 // Our lints forbid `unsafe`, but not in the expansion of another crate's macro.
 etcd_locked_tests::unsafe_function!(unsafe_to_call, call_it, name());
 
-/// A re-export, as in a team's own facade crate.
+/// Re-export, as in a team's facade crate.
 mod platform {
     pub(super) mod locking {
         pub(crate) use etcd_locked::*;
@@ -285,14 +285,14 @@ struct Shelf<T, const N: usize> {
 
 type Goods<T, const N: usize> = [T; N];
 
-/// A block with all that may stand in one.
+/// Block with every kind of item that a block may have.
 #[etcd_locked("shelves/<self.id>", wait = "5s")]
 #[allow(dead_code)]
 impl<T: LockKey + Copy + Send + Sync, const N: usize> Shelf<T, N>
 where
     T: PartialEq,
 {
-    /// A constant.
+    /// Constant of the block.
     const SIZE: usize = { N };
     const NONE: fn(usize) -> bool = |n| n == 0;
 
@@ -300,7 +300,7 @@ where
         Self { id, goods }
     }
 
-    /// Generic over more than its block.
+    /// Method that is generic over more than its block.
     async fn all<U>(&self) -> Result<(String, [U; N]), LockError>
     where
         U: From<T> + Send,
@@ -428,7 +428,7 @@ impl Dynamic for Other {
         self.shard
     }
 
-    // Here the pattern is still one.
+    // The pattern is preserved here.
     #[etcd_locked("dynamic/<id>")]
     async fn keep(&self, (id, kind): (u64, u8)) -> Result<String, AppError> {
         yield_now().await;

@@ -1,4 +1,4 @@
-//! Shop: an etcd with authentication, its user `shop`, who may lock, and the operator who is root.
+//! Shop: an etcd with authentication, its user `shop`, who may lock, and an operator, who is root.
 
 use etcd_client::Client;
 use etcd_locked::Config;
@@ -8,10 +8,10 @@ use crate::etcd::{Etcd, ROOT};
 /// Name of the user whose role has the two ranges of the default prefix.
 pub(crate) const USER: &str = "shop";
 
-/// An etcd of one test, with authentication.
+/// etcd of one test, with authentication.
 pub(crate) struct Shop {
     pub(crate) etcd: Etcd,
-    /// A client that may do everything.
+    /// Client with all rights.
     pub(crate) root: Client,
 }
 
@@ -21,7 +21,7 @@ impl Shop {
         Self::of(Etcd::start().await, password).await
     }
 
-    /// The same on this etcd.
+    /// Enables authentication on this etcd, with this password for [`USER`].
     pub(crate) async fn of(etcd: Etcd, password: &str) -> Shop {
         etcd.enable_auth(USER, password, &["locks/", "locks%s/"]).await;
         let root = etcd.client_as(Some(ROOT)).await;
@@ -33,7 +33,7 @@ impl Shop {
         Config::new([self.etcd.endpoint()]).user(USER, password)
     }
 
-    /// Gives the user another password. Restarts etcd, which then has none of the tokens that it granted before.
+    /// Gives the user another password. Restarts etcd, which invalidates all tokens.
     pub(crate) async fn change_password(&mut self, password: &str) {
         let changed = self.root.user_change_password(USER, password).await;
         changed.expect("another password");

@@ -1,5 +1,5 @@
-//! Shutdown: it refuses new locks, waits for bodies, and leaves nothing in etcd, even with ten thousand locks held. It is one line
-//! in the log.
+//! Shutdown: it refuses new locks, waits for bodies, and leaves nothing in etcd, even with ten thousand locks held. The log has
+//! one line about it.
 
 use std::future::pending;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::limit::{self, within, within_time};
 use crate::logs;
 
 const LOCKS: u64 = 10_000;
-/// Within it a renewal of every session falls due.
+/// Long enough that a renewal of every session falls due.
 const GRACE: Duration = Duration::from_secs(10);
-/// Without a renewal a body ends by `Expired` before the grace is over.
+/// So short that a body without a renewal ends with `Expired` before the grace is over.
 const TTL: Duration = Duration::from_secs(8);
-/// Far beyond what releases take where their cost is linear.
+/// Far longer than releases take if their cost is linear.
 const BOUND: Duration = Duration::from_secs(40);
 
 #[etcd_locked("held/<id>", locks = &locks, wait = "forever")]
@@ -30,13 +30,13 @@ async fn body(locks: Locks, id: u64, signs: Signs) -> Result<(), LockError> {
     }
     let _ = leave.wait_for(|leave| *leave).await;
     if id == 0 {
-        // A body that has begun may take the locks it needs to end.
+        // A body that has begun may acquire the locks it needs to finish.
         drop(locks.lock("stock/9").await?);
     }
     Ok(())
 }
 
-/// What bodies and the test tell each other.
+/// Signals between bodies and the test.
 #[derive(Clone)]
 struct Signs {
     inside: watch::Sender<u64>,
@@ -46,7 +46,7 @@ struct Signs {
 #[limit::test]
 async fn a_shutdown_waits_for_bodies_and_leaves_nothing() {
     logs::collect();
-    // Its own: so many writes would hold up those of all other tests.
+    // A separate etcd, because these writes would delay those of all other tests.
     let etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
     let config = corner.config().ttl(TTL).connect_timeout(BOUND);
@@ -65,7 +65,7 @@ async fn a_shutdown_waits_for_bodies_and_leaves_nothing() {
     let shutdown = begin_shutdown(&locks, GRACE);
     until_refused(&locks, "free").await;
     assert!(!shutdown.is_finished(), "the shutdown did not wait for the bodies");
-    // One half ends now, all at once; the grace cuts the other off.
+    // One half ends now, all at once; the end of the grace cuts off the other.
     signs.leave.send_replace(true);
     let drained = within_time(BOUND, "the shutdown", shutdown).await.unwrap();
     assert_eq!(drained.cut_off() as u64, LOCKS / 2, "{drained}");

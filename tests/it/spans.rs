@@ -1,4 +1,4 @@
-//! Spans of a call: what they say, and how they lead from one that waits to the one it waits for.
+//! Spans of a call: their fields, and the links from a waiting call to the one it waits for.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,27 +22,27 @@ use tracing_subscriber::registry::{LookupSpan, Registry};
 use crate::corner::{Corner, connect, take};
 use crate::limit::{self, within};
 
-/// Layer that records which spans there were, with their fields. Clones share them.
+/// Layer that records the spans that were made, with their fields. Clones share the records.
 #[derive(Clone, Default)]
 pub(crate) struct Spans(Arc<Mutex<Vec<Seen>>>);
 
-/// A span that was made.
+/// Span that was made.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     id: Id,
     name: &'static str,
-    /// The name of the span around it.
+    /// Name of the span around it.
     pub(crate) parent: Option<&'static str>,
     pub(crate) fields: BTreeMap<&'static str, String>,
 }
 
 impl Spans {
-    /// Makes it the subscriber of this thread.
+    /// Makes this layer the subscriber of the current thread.
     pub(crate) fn subscribe(&self) -> Subscription {
         subscribe(Registry::default().with(self.clone()))
     }
 
-    /// The spans of a name, in the order in which they were made.
+    /// Returns the spans of a name, in the order in which they were made.
     pub(crate) fn named(&self, name: &str) -> Vec<Seen> {
         let seen = self.0.lock().expect("not poisoned");
         seen.iter().filter(|it| it.name == name).cloned().collect()
@@ -60,7 +60,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
 
     fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
         let mut seen = self.0.lock().expect("not poisoned");
-        // An id may be that of an earlier span, which has ended.
+        // The id may be reused from an earlier span that has ended.
         let span = seen.iter_mut().rfind(|it| it.id == *id);
         values.record(span.expect("made before"));
     }
@@ -109,7 +109,7 @@ async fn spans_say_what_was_waited_for_and_held() {
     i64::from_str_radix(&held.fields["lock.lease"], 16).unwrap();
     assert_eq!(spans.named("packing")[0].parent, Some("lock.held"));
 
-    // The name is there where it was asked for.
+    // The name is shown if the configuration says so.
     let named = connect(corner.config().show_names(true)).await;
     let mine = take("a free name", locks.lock("orders/8")).await;
     let refused = within("the call", look_up(named, 8)).await;
@@ -121,7 +121,7 @@ async fn spans_say_what_was_waited_for_and_held() {
     mine.release().await.unwrap();
 }
 
-/// Makes a span when it is dropped, below that of this id.
+/// Value that makes a span when it is dropped, below the span of this id.
 struct Cleaning(Option<Id>);
 
 impl Drop for Cleaning {
@@ -130,7 +130,7 @@ impl Drop for Cleaning {
     }
 }
 
-/// What guards a body goes after it, and so does its span (invariant I11).
+/// The gate ends after its body, and so does the span (invariant I11).
 #[limit::test]
 async fn span_of_a_cancelled_hold_outlives_its_body() {
     let spans = Spans::default();
@@ -151,7 +151,7 @@ async fn work(locks: &Locks, job: &str, done: &Notify) -> Result<(), LockError> 
     Ok(())
 }
 
-/// Exporter of OpenTelemetry that keeps the spans that have ended.
+/// OpenTelemetry exporter that keeps the ended spans.
 #[derive(Debug, Clone, Default)]
 struct Ended(Arc<Mutex<Vec<SpanData>>>);
 
@@ -168,7 +168,7 @@ async fn a_waiters_trace_leads_to_the_holders() {
     let provider = SdkTracerProvider::builder().with_simple_exporter(ended.clone()).build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("tests"));
     let _subscriber = subscribe(Registry::default().with(layer));
-    // The link is made after a second. A machine may be slow, so the holder takes its time.
+    // The link is made after a second. A machine may be slow, so the holder holds longer with each round.
     for seconds in [2, 4, 8] {
         let (corner, [mine, theirs]) = Corner::with_engines().await;
         let (done, done_too) = (Notify::new(), Notify::new());

@@ -1,4 +1,4 @@
-//! Start-up: an engine starts once, from the environment or by `init`. Errors say where and why, and what is retryable.
+//! Start-up: an engine starts once, from the environment or by `init`. Errors say where and why it failed, and if a retry helps.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use crate::real_only::real_etcd_only;
 use crate::shop::Shop;
 use crate::worker::Worker;
 
-/// The connect time-out in these tests, and the slack for a busy machine.
+/// Connect time-out in these tests, with slack for a busy machine.
 const CONNECT: Duration = Duration::from_secs(4);
 const SLACK: Duration = Duration::from_secs(8);
 
-/// A connect time-out that outlasts the test's patience: an error that waits for it comes too late.
+/// Connect time-out longer than the test's limit: an error that waits for it comes too late.
 const NEVER: Duration = Duration::from_secs(300);
 
-/// Connects to endpoints that do not answer, and checks that the error came in time, is retryable and names each of them.
+/// Connects to endpoints that do not respond, and checks that the error came in time, is retryable and names each of them.
 async fn unreachable(endpoints: &[String]) -> String {
     let started = Instant::now();
     let config = Config::new(endpoints).connect_timeout(CONNECT);
@@ -43,7 +43,7 @@ async fn unreachable(endpoints: &[String]) -> String {
     text.to_lowercase()
 }
 
-/// Awaits an error that waits for no time-out, and is not retryable: an operator has to mend the mistake. Returns its text.
+/// Awaits an error that comes without a time-out and is not retryable, because an operator must fix the mistake. Returns its text.
 async fn mistake(config: Config, parts: &[&str]) {
     let connecting = Locks::connect(config.connect_timeout(NEVER));
     let error = within("a refusal", connecting).await.map(drop);
@@ -60,19 +60,19 @@ async fn mistake(config: Config, parts: &[&str]) {
 #[limit::test]
 async fn a_process_without_settings_names_what_to_set() {
     let corner = Corner::new().await;
-    // A variable of `etcdctl` says nothing to a service.
+    // A service ignores the variables of `etcdctl`.
     let mut worker = Worker::start([("ETCDCTL_ENDPOINTS", &corner.endpoint)]);
     let failed = worker.asked("lock orders/7", "failed").await;
     assert!(failed.starts_with("orders/7 NotInitialized"), "{failed}");
     assert!(failed.contains("ETCD_LOCKED_ENDPOINTS"), "{failed}");
     let failed = worker.asked("work till", "failed").await;
     assert!(failed.starts_with("till NotInitialized"), "{failed}");
-    // The process may still follow the advice of the error. A lock that is asked for while `init` connects waits for it.
+    // The process may still follow the error's advice. A lock requested while `init` connects waits for it.
     worker.asked(&format!("init-beside {} initialised/late", corner.endpoint), "locked").await;
     worker.asked("lock initialised/later", "locked").await;
 }
 
-/// Once a program calls it: no lock starts an engine that `init` does not know, and none outlives the shutdown.
+/// After a program calls `init`, no lock starts an engine without it, and no engine outlives the shutdown.
 #[limit::test]
 async fn init_goes_before_the_environment() {
     let corner = Corner::new().await;
@@ -86,7 +86,7 @@ async fn init_goes_before_the_environment() {
     assert!(refused.starts_with("orders/7 ShuttingDown"), "{refused}");
 }
 
-/// By `init`, or by a first lock, whose engine comes from the environment. It ends once, too.
+/// Initialised by `init`, or by a first lock, whose engine comes from the environment. It also ends once.
 #[limit::test]
 async fn a_process_is_initialised_once() {
     let corner = Corner::new().await;
@@ -132,12 +132,12 @@ async fn refused_endpoints_are_all_named() {
     unreachable(&["http://nowhere.invalid:2379".to_owned()]).await;
 }
 
-/// The servers share one connect time-out; one each would add up to a multiple of it.
+/// The servers share one connect time-out; separate ones would add up.
 #[limit::test]
 async fn silent_servers_are_named_in_the_time_of_one() {
     let mut silent = Vec::new();
     for _ in 0..8 {
-        // No task accepts these connections, so none is answered.
+        // No task accepts these connections, so there is no response.
         silent.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
     }
     let endpoint = |it: &TcpListener| format!("http://{}", it.local_addr().unwrap());
@@ -158,7 +158,7 @@ async fn a_server_that_is_no_etcd_is_named() {
     unreachable(&[endpoint]).await;
 }
 
-/// The same errors as at a port that speaks TLS come from a proxy whose etcd restarts.
+/// A proxy whose etcd restarts gives the same errors as a port that speaks TLS.
 #[limit::test]
 async fn an_endpoint_without_etcd_gets_no_hint_at_tls() {
     let mut etcd = Etcd::start().await;
@@ -189,7 +189,7 @@ async fn tls_mistakes_are_refused_at_once() {
     let sound = tls().identity_pem(certificate, key);
     let without = within("a refusal", Locks::connect(config().tls(tls()))).await.map(drop);
     assert_matches!(without, Err(LockError::Backend { .. }));
-    // A member that is configured wrongly is passed over like one that is down.
+    // A member with a wrong configuration is skipped like one that is down.
     let by_name = etcd.endpoint().replace("127.0.0.1", "localhost");
     for endpoints in [[etcd.endpoint(), by_name.clone()], [by_name, etcd.endpoint()]] {
         let locks = connect(Config::new(endpoints).tls(sound.clone())).await;

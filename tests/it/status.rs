@@ -1,4 +1,4 @@
-//! Status: what a process holds and waits for, whether it reaches etcd, whether it is ready.
+//! Status of a process: what it holds and waits for, whether it reaches etcd, and whether it is ready.
 
 use std::time::{Duration, SystemTime};
 

@@ -4,16 +4,16 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-/// The moment at which a future is dropped after its last poll.
+/// Moment at which a future is dropped after its last poll.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum When {
     /// Right after the last poll: its request is on the way.
     AtOnce,
-    /// When it is woken after the last poll: the answer has arrived, and the future does not read it.
+    /// When it is woken after the last poll: the response has arrived, but the future does not read it.
     WhenWoken,
 }
 
-/// Polls the future `polls` times, each time when it is woken, then drops it. Returns its output if it was done before.
+/// Polls the future `polls` times, each time when it is woken, then drops it. Returns its output if it completed before.
 pub(crate) async fn poll_then_drop<F: Future>(
     polls: usize,
     when: When,

@@ -1,5 +1,5 @@
-//! Stopped and killed processes: others wait for them no longer than their TTL, and a process that wakes up late does not run
-//! its body on.
+//! Stopped and killed processes: others wait for them at most for their TTL, and a process that wakes up late does not
+//! continue its body.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn ns(text: &str) -> u64 {
 async fn a_stopped_holder_is_not_polled_after_it_wakes() {
     let corner = Corner::new().await;
     let mut first = worker(&corner, "2s");
-    // Only the first is to lose its lock, however busy the machine is.
+    // Only the first must lose its lock, however busy the machine is.
     let mut second = worker(&corner, "15s");
     let token: i64 =
         first.asked("work till", "held").await.split(' ').nth(1).unwrap().parse().unwrap();
@@ -47,7 +47,7 @@ async fn a_stopped_holder_is_not_polled_after_it_wakes() {
     let woken = monotonic_ns();
     first.cont();
 
-    // The body may learn of it by its own clock before the engine does: both lines come, in either order.
+    // The body may notice it by the clock before the engine does: both lines come, in either order.
     let (mut lost, mut logged) = (String::new(), false);
     while lost.is_empty() || !logged {
         let line = within("the loss and its line", first.line()).await;
@@ -60,7 +60,7 @@ async fn a_stopped_holder_is_not_polled_after_it_wakes() {
     }
     assert!(lost.contains("Expired") && ns(&lost) >= woken, "{lost}");
     second.asked("done till", "released").await;
-    // The process that woke up disturbs no holder, and can lock again.
+    // The process that woke up does not disturb a holder, and can lock again.
     first.asked("work till", "held").await;
     first.asked("done till", "released").await;
     assert!(!first.unread().iter().any(|line| line.starts_with("lost")));

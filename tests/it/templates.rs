@@ -1,4 +1,4 @@
-//! `templates()`: the binary lists its lock sites, in whatever item they stand.
+//! Templates of a binary (`templates()`): the list has all lock sites, in every kind of item.
 
 use etcd_locked::{LockError, LockKey, Template, assert_no_overlaps, etcd_locked, templates};
 use etcd_locked_tests::elsewhere;
@@ -9,7 +9,7 @@ async fn free(id: u64) -> Result<(), LockError> {
 }
 const FREE: u32 = line!() - 4;
 
-/// Never instantiated with any `T`, and listed all the same.
+/// Never instantiated with any `T`, but still listed.
 #[allow(dead_code)]
 #[etcd_locked("listed/generic/<key>")]
 async fn generic<T: LockKey, const N: usize>(key: T) -> Result<[T; N], LockError> {
@@ -48,7 +48,7 @@ locked! {
     two "listed/macro/two/<id>";
 }
 
-/// A lock site inside a function, as a user's test may have it.
+/// Lock site inside a function, as in a user's test.
 fn inside() {
     #[etcd_locked("listed/inside/<id>")]
     async fn nested(id: u64) -> Result<(), LockError> {
@@ -111,7 +111,7 @@ fn sites_of_another_crate_are_listed() {
     }
 }
 
-/// What overlaps is shown by the unit tests of `templates`; here both kinds of mistakes reach the message, with their places.
+/// The unit tests of `templates` show what overlaps. Here the message contains both kinds of mistakes, with their places.
 #[test]
 fn overlaps_and_differing_permits_are_reported_with_both_sites() {
     #[etcd_locked("overlapping/<id>", permits = 5)]

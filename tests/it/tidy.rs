@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Packages of ours that a package may depend on, outside of its tests.
+/// Packages of the workspace that a package may depend on, except in its tests.
 const PACKAGES: &[(&str, &[&str])] = &[
     ("etcd-locked-macros", &[]),
     ("etcd-locked-core", &[]),
@@ -18,13 +18,13 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("xtask", &["etcd-locked-devkit"]),
 ];
 
-/// Rooms of a crate, each with the rooms that it may call; all of these are in rows above it.
+/// Rooms of a crate, each with the rooms that it may call, which are all in rows above it.
 struct Rooms {
     src: &'static str,
-    /// What every room may call; these call only each other.
+    /// Rooms that every room may call; these call only each other.
     values: &'static [&'static str],
     table: &'static [(&'static str, &'static [&'static str])],
-    /// The rooms that may call all others.
+    /// Rooms that may call all others.
     top: &'static [&'static str],
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn code(text: &str) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Returns the word behind each `crate::` of a source.
+/// Returns the word after each `crate::` of a source.
 fn called(code: &str) -> BTreeSet<&str> {
     let paths = code.match_indices("crate::").filter(|(at, _)| !code[..*at].ends_with('$'));
     let ends = |c: char| !c.is_alphanumeric() && c != '_';

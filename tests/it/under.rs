@@ -28,7 +28,7 @@ pub(crate) fn with_locks(calls: impl AsyncFnOnce(&Locks)) {
     });
 }
 
-/// The error of an application.
+/// Error of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AppError(pub(crate) String);
 

@@ -1,4 +1,4 @@
-//! Rolling restarts under load, of one version or from 3.5 over 3.6 to 3.7: no call fails and no lock is lost.
+//! Rolling restarts under load, of one version or from 3.5 through 3.6 to 3.7: no call fails and no lock is lost.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::limit::{self, PATIENCE, blocking, within};
 use crate::real_only::{real_etcd_only, say_left_out};
 
 const VERSIONS: [&str; 3] = ["3.5", "3.6", "3.7"];
-/// The shortest TTL at which a change of leader may cost no lock.
+/// Shortest TTL at which a change of leader must not cost a lock.
 const TTL: Duration = Duration::from_secs(10);
-/// How long calls wait for etcd: where all tests run at once, an election may take longer than the five seconds of the default.
+/// How long calls wait for etcd: when all tests run at once, an election may take longer than the default of five seconds.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Tasks of each engine, each of which locks the hot name and a cold one in turn.
 const TASKS: usize = 4;
@@ -28,12 +28,12 @@ const CALLS: u64 = 50;
 
 type Tasks = JoinSet<Result<(), LockError>>;
 
-/// Load on the cluster: what all tasks of both engines share.
+/// Load on the cluster: state that all tasks of both engines share.
 #[derive(Debug, Default)]
 struct Load {
     /// What the lock of the hot name protects: the token and the engine of its last holder.
     last: Mutex<(Option<Token>, usize)>,
-    /// Calls that have ended, and how many of them followed the other engine.
+    /// Number of calls that have ended, and how many of them followed a call of the other engine.
     calls: watch::Sender<(u64, u64)>,
     stop: AtomicBool,
 }
@@ -54,7 +54,7 @@ async fn hot(locks: &Locks, load: &Load, engine: usize) -> Result<(), LockError>
     Ok(())
 }
 
-/// Locks a name that no other call wants. As after `hot`, a release that etcd does not confirm within two seconds fails no call.
+/// Locks a name that no other call wants. As with `hot`, a release that etcd does not confirm within two seconds is not a failure.
 #[etcd_locked("cold/<engine>/<task>", locks = locks)]
 async fn cold(locks: &Locks, engine: usize, task: usize) -> Result<(), LockError> {
     Ok(())
@@ -95,7 +95,7 @@ fn agreed(cluster: &Cluster) -> Option<String> {
 
 /// Restarts three members with each of these binaries, one by one and the leader last, so that leadership moves once.
 ///
-/// A binary comes with the version that all members then have to agree on: etcd upgrades by one minor version at a time.
+/// A binary comes with the version that all members must then agree on: etcd upgrades by one minor version at a time.
 async fn rolls(first: PathBuf, then: Vec<(PathBuf, Option<&'static str>)>) {
     // etcd 3.7 panics at start on log entries of 3.5. etcd 3.6 replaces them with a snapshot, by default after 10,000 writes.
     let setup = Setup::default().flags(["--snapshot-count=100"]).binary(&first);
@@ -152,7 +152,7 @@ async fn rolling_restart_costs_no_call_and_no_lock() {
 #[limit::test]
 async fn upgrades_under_load_cost_no_call_and_no_lock() {
     real_etcd_only!("embedded members share one store");
-    // Only in the run with the newest etcd: the result does not depend on the etcd of the run.
+    // Only in the run with the newest etcd, because the result does not depend on the etcd of the run.
     let etcds: Option<Vec<_>> = VERSIONS.into_iter().map(binary::etcd_of).collect();
     let newest = binary::etcd().canonicalize().ok();
     match etcds {

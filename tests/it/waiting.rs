@@ -1,4 +1,4 @@
-//! Refused calls: what they return instead of their body's result, by `on_held`, `map_err` and `on_error`.
+//! Refused calls: what they return instead of their body's result, with `on_held`, `map_err` and `on_error`.
 
 use etcd_locked::{LockError, Locks, etcd_locked};
 
@@ -52,7 +52,7 @@ async fn a_skipped_call_returns_without_running() {
     assert!(ran, "the body did not run although the name was free");
     assert_eq!(within("the run of Option", option(&locks, "nightly")).await, Some(7));
     assert_eq!(within("the run of Result", result(&locks, "nightly")).await.unwrap(), Some(7));
-    // Other errors are not skipped. Without an error in the return type, only the log has them.
+    // Other errors are not skipped. If the return type has no error, they are only logged.
     assert_matches!(result(&locks, "").await, Err(LockError::InvalidName { .. }));
     assert_eq!(option(&locks, "").await, None);
 }

@@ -1,4 +1,4 @@
-//! Warnings: a fault of etcd or of many locks is one line in the log, and its end another.
+//! Warnings in the log: a fault of etcd or of many locks is one line, and its end another.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn logged(about: &str, code: &str) -> Vec<String> {
 #[limit::test]
 async fn locks_lost_in_an_outage_are_one_line() {
     logs::collect();
-    // Lines of its engine are told apart by the address of its proxy.
+    // The address of its proxy identifies the lines of its engine.
     let (corner, proxy) = Corner::with_proxy().await;
     let locks = connect(corner.config_via([proxy.endpoint()]).ttl(TTL)).await;
     let begun = watch::Sender::new(0);

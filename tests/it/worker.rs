@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::limit::{PATIENCE, within};
 
-/// A child process; killed when dropped.
+/// Child process; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     process: etcd_locked_devkit::Worker,
@@ -41,7 +41,7 @@ impl Worker {
         self.process.send(command).expect("the worker listens");
     }
 
-    /// Sends a command, and awaits the line that answers it, which begins with this word. Returns the rest of that line.
+    /// Sends a command, and awaits its answer: a line that begins with this word. Returns the rest of that line.
     pub(crate) async fn asked(&mut self, command: &str, word: &str) -> String {
         self.send(command);
         self.says(word).await
@@ -89,7 +89,7 @@ impl Worker {
         within("a worker's next line", self.lines.recv()).await.expect("the worker has not ended")
     }
 
-    /// Returns the lines that have arrived and not been read.
+    /// Returns the lines that have arrived but have not been read.
     pub(crate) fn unread(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.lines.try_recv().ok()).collect()
     }

@@ -11,16 +11,16 @@ use etcd_locked_embedded::{Clock, Etcd, Link, Monotonic};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
-/// One etcd: a link for engines and a port for all others. It is dead or frozen where both are.
+/// One etcd: a link for engines and a port for all other clients. A fault kills or freezes both.
 #[derive(Debug)]
 pub(crate) struct Member {
     clock: Monotonic,
     etcd: Etcd,
     link: Link,
     port: Proxy,
-    /// The data on disk while it is dead.
+    /// Data on disk while it is dead.
     kept: Mutex<Option<Store>>,
-    /// True if no test kills or freezes it, so that engines reach it as by `Config::embedded`.
+    /// True if no test kills or freezes it. Then engines reach it as with `Config::embedded`.
     unharmed: bool,
     /// Ends the server when dropped.
     _server: oneshot::Sender<()>,
@@ -34,7 +34,7 @@ impl Member {
         let port = Proxy::start(listener.local_addr().expect("an address").to_string());
         let (server, ended) = oneshot::channel();
         let served = etcd.clone();
-        // A thread of its own, because the shared etcd outlives the test that started it.
+        // A separate thread, because the shared etcd outlives the test that started it.
         thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
@@ -67,7 +67,7 @@ impl Member {
         self.port.address().to_string()
     }
 
-    /// Returns a configuration in memory.
+    /// Returns a configuration that reaches it in memory.
     pub(crate) fn config(&self) -> Config {
         if self.unharmed {
             return Config::embedded_in(&self.etcd);
@@ -102,7 +102,7 @@ impl Member {
         self.keep(Some(Etcd::new().with_store(|store| store.clone())));
     }
 
-    /// Replaces the data on disk; returns what was there.
+    /// Replaces the data on disk; returns the old data.
     fn keep(&self, kept: Option<Store>) -> Option<Store> {
         std::mem::replace(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner), kept)
     }

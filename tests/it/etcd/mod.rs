@@ -1,4 +1,4 @@
-//! The etcds of the tests: real processes, or embedded ones with `LOCK_TESTS_ON=embedded`.
+//! etcds of the tests: real processes, or embedded ones with `LOCK_TESTS_ON=embedded`.
 
 mod embedded;
 
@@ -15,7 +15,7 @@ pub(crate) use etcd_locked_devkit::port::free as free_port;
 use crate::authority::Authority;
 use crate::limit::blocking;
 
-/// Returns whether the etcds are embedded.
+/// Returns true if the etcds are embedded.
 pub(crate) fn on_embedded() -> bool {
     static EMBEDDED: OnceLock<bool> = OnceLock::new();
     *EMBEDDED.get_or_init(|| match std::env::var("LOCK_TESTS_ON") {
@@ -27,14 +27,14 @@ pub(crate) fn on_embedded() -> bool {
     })
 }
 
-/// One etcd member with a port of its own; ended when dropped.
+/// One etcd member with its own port; ended when dropped.
 #[derive(Debug)]
 pub(crate) enum Etcd {
     Process(Arc<Member>),
     Embedded(Box<embedded::Member>),
 }
 
-/// Name and password of the user who may do everything.
+/// Name and password of the user with all rights.
 pub(crate) const ROOT: (&str, &str) = ("root", "root");
 
 impl Etcd {
@@ -73,7 +73,7 @@ impl Etcd {
         Self::start_with(&flags).await
     }
 
-    /// A server of one's own that refuses writes when its data take more than this many bytes.
+    /// Starts a server for one test that refuses writes when its data takes more than this many bytes.
     pub(crate) async fn start_with_quota(bytes: u64) -> Etcd {
         Self::start_with(&[format!("--quota-backend-bytes={bytes}")]).await
     }
@@ -109,7 +109,7 @@ impl Etcd {
         }
     }
 
-    /// Connects a client of the test's own, which uses nothing that is under test.
+    /// Connects a client for the test itself, which does not use anything under test.
     pub(crate) async fn client(&self) -> Client {
         self.client_as(None).await
     }
@@ -130,7 +130,7 @@ impl Etcd {
         }
     }
 
-    /// Returns the process of a real one.
+    /// Returns the process of a real etcd.
     fn process(&self) -> &Member {
         match self {
             Self::Process(member) => member,
@@ -163,20 +163,20 @@ impl Etcd {
         }
     }
 
-    /// Saves a snapshot of a real one's data, for `restore`.
+    /// Saves a snapshot of a real etcd's data, for `restore`.
     pub(crate) fn save(&self) {
         let file = self.process().file("snapshot");
         let _ = std::fs::remove_file(&file); // of an earlier call
         self.process().snapshot(&file).expect("a snapshot");
     }
 
-    /// Replaces a real one's data by the last snapshot; it must not be running.
+    /// Replaces a real etcd's data with the last snapshot. It must not be running.
     pub(crate) fn restore(&mut self) {
         let file = self.process().file("snapshot");
         self.process().restore(&file).expect("a restore");
     }
 
-    /// Freezes the etcd: connections stay open, and no request is answered.
+    /// Freezes the etcd: connections stay open, and it does not respond.
     pub(crate) fn stop(&self) {
         match self {
             Self::Process(member) => member.stop().expect("etcd runs"),
@@ -218,7 +218,7 @@ impl Cluster {
         Self::start_with(size, Setup::default()).await
     }
 
-    /// Starts a cluster of members that may be replaced one right after the other.
+    /// Starts a cluster of members that may be replaced one right after another.
     pub(crate) async fn start_replaceable(size: usize) -> Cluster {
         // Without the flag, etcd wants every member connected for five seconds before the next change.
         let setup = Setup::default().flags(["--strict-reconfig-check=false"]);
@@ -236,7 +236,7 @@ impl Cluster {
         Self::of(blocking(move || etcd_locked_devkit::Cluster::start(size)).await)
     }
 
-    /// Cuts the member at this index off from all others, and not from clients.
+    /// Cuts off the member at this index from all others, but not from clients.
     pub(crate) fn isolate(&self, at: usize) {
         self.real().isolate(at).expect("a member behind proxies");
     }
@@ -251,7 +251,7 @@ impl Cluster {
         Cluster { members: members.map(Etcd::Process).collect(), real: Some(real) }
     }
 
-    /// Makes another member lead, as an operator would; removes the one at this index, and adds one with another address in its place.
+    /// Makes another member lead, as an operator would. Then replaces the member at this index with one at another address.
     pub(crate) async fn replace(&mut self, at: usize) {
         let mut real = self.real.take().expect("no other replacement");
         self.members.clear();
