@@ -1,15 +1,15 @@
-//! Coverage of a run, so that no run passes because too little happened in it.
+//! Coverage of a run, so that a run cannot pass because too little happened in it.
 
 use std::collections::BTreeMap;
 
 use crate::side::Answer;
 
-/// How often each answer of some kind came up: facets, and refusals by code and message.
+/// Number of responses of each kind: facets, and refusals by code and message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Coverage(pub(crate) BTreeMap<String, u64>);
 
-/// What both sides must have answered, and parts of the refusals that they must have given. The comparison of the sides checks the
-/// whole messages.
+/// Facets that both sides must have shown, and parts of the refusals that they must have given. The comparison of the sides checks
+/// the whole messages.
 const WANTED: &[&str] = &[
     "key is not provided",
     "duplicate key",
@@ -87,7 +87,7 @@ impl Coverage {
         }
     }
 
-    /// Lists what was wanted and did not occur.
+    /// Lists what did not occur although it must.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         let missing = |part: &&&str| !self.0.keys().any(|it| it.contains(**part));
         WANTED.iter().filter(missing).copied().collect()

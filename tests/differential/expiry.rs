@@ -1,4 +1,4 @@
-//! Expiry of leases: both etcds delete the keys of an expired lease, and keep those of a renewed one.
+//! Expiry of leases, compared: both etcds delete the keys of an expired lease, and keep those of a renewed one.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::random;
 
-/// Plays the scenario. Returns what the client saw, one line a message, and the time after which the lease was gone.
+/// Plays the scenario. Returns what the client saw, one line per message, and the time after which the lease was gone.
 async fn seen(mut client: Client) -> (Vec<String>, Duration) {
     let mut lines = Vec::new();
     for id in [1, 2] {

@@ -10,7 +10,7 @@ use crate::op::{
     Compare, Delete, End, KEYS, Key, Lease, Many, Op, Put, Range, Rev, Target, Txn, Watch,
 };
 
-/// Values of keys, few of them, so that compares and sorting find equals.
+/// Values of keys. There are few, so that compares and sorting find equal ones.
 const VALUES: &[&[u8]] = &[b"", b"0", b"1", b"11", b"2", b"\0\xff"];
 
 /// Generates the operations of one case.
@@ -153,7 +153,7 @@ fn put() -> impl Strategy<Value = Put> {
     (key(), value(), mostly(Lease::None, lease()), any::<bool>(), ignore, mostly(true, Just(false)))
         .prop_map(|(key, value, lease, prev_kv, (ignore_value, ignore_lease), clean)| Put {
             key,
-            // Mostly without the value or lease that is to be ignored, as etcd wants it.
+            // Mostly without the value or lease that is ignored, as etcd requires.
             value: if ignore_value && clean { b"" } else { value },
             lease: if ignore_lease && clean { Lease::None } else { lease },
             prev_kv,
@@ -187,7 +187,7 @@ fn compare() -> impl Strategy<Value = Compare> {
 }
 
 fn txn() -> impl Strategy<Value = Txn> {
-    // Mostly valid operations, as one mistake refuses the whole transaction.
+    // Mostly valid operations, because one mistake refuses the whole transaction.
     let plain = (select(KEYS), value(), any::<bool>())
         .prop_map(|(key, value, prev_kv)| Put { prev_kv, ..Put::new(key, value, Lease::None) });
     let leaf = prop_oneof![

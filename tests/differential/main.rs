@@ -1,6 +1,6 @@
-//! Differential test: the embedded etcd and a real one answer random operations in the same way.
+//! Differential test: the embedded etcd and a real one respond to random operations in the same way.
 //!
-//! `CASES=5000` plays more cases than by default, `SEED=7` other ones; `-- --nocapture` shows what they covered.
+//! `CASES=5000` plays more cases than the default, `SEED=7` plays other cases; `-- --nocapture` shows what they covered.
 
 mod coverage;
 mod expiry;

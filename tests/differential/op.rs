@@ -1,22 +1,22 @@
-//! Operation on an etcd as data: generated, played on both sides, and shrunk.
+//! Operation on an etcd, as data that is generated, played on both sides, and shrunk.
 
 use etcd_client::{CompareOp, SortOrder, SortTarget};
 
-/// A key, one of a few, so that operations often concern the same key.
+/// Key, one of a few, so that operations often concern the same key.
 pub(crate) type Key = &'static [u8];
 
 /// All keys: some below others, some with the smallest and the greatest byte.
 ///
-/// There are at most twelve. Go's sort is not stable, and from thirteen on etcd may answer equals in another order.
+/// There are at most twelve. Go's sort is not stable: with thirteen or more, etcd may return equal ones in another order.
 pub(crate) const KEYS: &[Key] =
     &[b"\0", b"a", b"a/1", b"a/2", b"a/2/x", b"ab", b"b", b"b\xff", b"\xff"];
 
-/// A revision that means the same on both sides, although their numbers differ.
+/// Revision that means the same on both sides, although their numbers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rev {
     /// The same number on both sides: 0 is "none", and negative numbers are invalid.
     Plain(i64),
-    /// Counted from the newest revision; above 0 lies the future.
+    /// Counted from the newest revision; positive numbers are in the future.
     Now(i64),
     /// Counted from the start of the case, at which both sides are compacted.
     Start(i64),
@@ -28,11 +28,11 @@ impl Default for Rev {
     }
 }
 
-/// A lease that means the same on both sides.
+/// Lease that means the same on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lease {
     None,
-    /// A lease whose id the client chooses.
+    /// Lease whose id the client chooses.
     Given(i64),
     /// The n-th lease whose id etcd chose; if there are fewer, one that does not exist.
     Auto(usize),
@@ -41,11 +41,11 @@ pub(crate) enum Lease {
 /// End of a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The range is just the key.
+    /// The range is only the key.
     #[default]
     Key,
     Prefix,
-    /// Everything from the key on.
+    /// The key and everything after it.
     Open,
     Before(Key),
 }
@@ -103,18 +103,18 @@ pub(crate) struct Compare {
 #[derive(Clone, Debug)]
 pub(crate) struct Txn {
     pub(crate) compares: Vec<Compare>,
-    /// Ranges, puts, deletes and transactions, as in the other list.
+    /// Ranges, puts, deletes and transactions, as in the other branch.
     pub(crate) then: Vec<Op>,
     pub(crate) otherwise: Vec<Op>,
 }
 
-/// List of a transaction that is filled up.
+/// List of a transaction that the operation fills.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Many {
     Compares,
     Then,
     Otherwise,
-    /// The operations of a nested transaction.
+    /// Operations of a nested transaction.
     Nested,
 }
 
@@ -122,7 +122,7 @@ pub(crate) enum Many {
 pub(crate) struct Watch {
     /// Number of the stream in the case.
     pub(crate) stream: usize,
-    /// Its id; for 0 etcd chooses one.
+    /// Id of the watch; with 0, etcd chooses one.
     pub(crate) id: i64,
     pub(crate) key: Key,
     pub(crate) end: End,
@@ -137,11 +137,11 @@ pub(crate) struct Watch {
 pub(crate) enum Op {
     Range(Range),
     Put(Put),
-    /// A put of a value with this many bytes.
+    /// Put of a value with this many bytes.
     Huge(usize),
     Delete(Delete),
     Txn(Txn),
-    /// A transaction with this many operations or compares in one list.
+    /// Transaction with this many operations or compares in one list.
     Many(Many, usize),
     Compact {
         at: Rev,
@@ -157,7 +157,7 @@ pub(crate) enum Op {
         keys: bool,
     },
     KeepAlive(Lease),
-    /// A lease renewed, revoked, and renewed once more on one stream.
+    /// Lease that is renewed, revoked, and renewed again on one stream.
     KeepAliveRevoked(Lease),
     Leases,
     Watch(Watch),

@@ -1,4 +1,4 @@
-//! Pair of etcds on which the same operations are played, and whose answers must be equal.
+//! Pair of etcds that get the same operations, and whose responses must be equal.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,16 +14,16 @@ use crate::op::{Delete, End, Lease, Op, Put, Rev, Watch};
 use crate::side::{Answer, STREAMS, Side};
 use crate::versions::{Version, may_put_again};
 
-/// Limit of a conclusive case. In a longer one, seconds pass and leases may expire, so it is played again.
+/// Time limit of a conclusive case. In a longer one leases may expire, so it is played again.
 const QUICK: Duration = Duration::from_millis(800);
 
 pub(crate) struct Pair {
     left: Side,
     right: Side,
     version: Version,
-    /// Operations of the case, with the answer of both.
+    /// Operations of the case, with the response of both.
     transcript: Vec<String>,
-    /// The last difference, with the transcript that led to it.
+    /// Last difference, with the transcript that led to it.
     failure: String,
     at: At,
     watches: Vec<Live>,
@@ -33,11 +33,11 @@ pub(crate) struct Pair {
 /// Progress of a case, in revisions counted from its start.
 #[derive(Debug, Default)]
 pub(crate) struct At {
-    /// The newest revision.
+    /// Newest revision.
     now: i64,
-    /// The revision of the last compaction.
+    /// Revision of the last compaction.
     pub(crate) compacted: i64,
-    /// Streams that do not answer requests for progress.
+    /// Streams that do not respond to progress requests.
     pub(crate) stuck: [bool; STREAMS],
     /// Revisions at which a transaction may have deleted a key and put it again.
     pub(crate) reborn: BTreeSet<i64>,
@@ -54,12 +54,12 @@ impl At {
     }
 }
 
-/// A watch that both sides have.
+/// Watch that both sides have.
 #[derive(Clone, Debug)]
 struct Live {
     id: i64,
     watch: Watch,
-    /// The first revision of the case that it receives.
+    /// First revision of the case that it receives.
     start: i64,
 }
 
@@ -77,7 +77,7 @@ impl Pair {
         }
     }
 
-    /// Plays random cases. The error is the shortest case found that the two answer differently.
+    /// Plays random cases. The error is the shortest case found in which the responses differ.
     pub(crate) fn agree(
         self,
         runtime: &Runtime,
@@ -99,7 +99,7 @@ impl Pair {
             let mut pair = pair.borrow_mut();
             let played = runtime.block_on(pair.case(&ops));
             played.map_err(|difference| {
-                // From now on proptest searches for a shorter case with the same difference.
+                // Now proptest searches for a shorter case with the same difference.
                 pair.hurry();
                 TestCaseError::fail(difference)
             })
@@ -142,7 +142,7 @@ impl Pair {
         self.play(ops).await
     }
 
-    /// Describes how the case led to this difference. If an etcd has ended, this is the difference before.
+    /// Describes how the case led to this difference. If an etcd has ended, it describes the previous difference.
     fn failed(&mut self, difference: String) -> String {
         if !self.transcript.is_empty() || self.failure.is_empty() {
             self.failure = format!("{}\n{difference}", self.transcript.join("\n"));
@@ -161,7 +161,7 @@ impl Pair {
 
     async fn play(&mut self, ops: &[Op]) -> Result<(), String> {
         for op in ops {
-            // Events reach watches late. Operations that would change the events wait for them.
+            // Events reach watches late, so operations that would change the events wait for them.
             if matches!(op, Op::Compact { .. } | Op::Cancel { .. } | Op::Progress { .. }) {
                 self.settle().await?;
             }
@@ -213,9 +213,9 @@ impl Pair {
 
     /// Waits until all watches have received all events so far, and compares the events.
     ///
-    /// For each watch it writes a key that the watch receives: that event comes after all earlier ones.
+    /// For each watch it writes a key that the watch receives, because that event comes after all earlier ones.
     async fn settle(&mut self) -> Result<(), String> {
-        // Later events are those of the writes below, and only some watches have received them.
+        // Later events come from the writes below, and only some watches have received them.
         let upto = self.at.now;
         let mut written = Vec::new();
         for live in self.watches.clone() {

@@ -1,4 +1,4 @@
-//! Random cases: the embedded etcd answers them like a real one, in memory and on TCP.
+//! Random cases: the embedded etcd responds to them like a real one, in memory and over TCP.
 
 use std::env;
 use std::thread;
@@ -28,7 +28,7 @@ pub(crate) async fn start() -> Member {
     blocking(Member::start).await
 }
 
-/// Connects a client of the test's own.
+/// Connects a client for the test.
 pub(crate) async fn client(etcd: &Member) -> Client {
     Client::connect([etcd.endpoint()], None).await.expect("etcd answers")
 }
@@ -48,7 +48,7 @@ fn number(name: &str, default: u64) -> u64 {
     }
 }
 
-/// Plays that many cases on a real etcd of its own, and on `other`.
+/// Plays this many cases on a separate real etcd, and on `other`.
 fn play(cases: u64, seed: u64, other: impl AsyncFnOnce() -> Side) -> Coverage {
     let runtime = runtime();
     let (etcd, pair) = runtime.block_on(async {

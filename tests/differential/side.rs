@@ -14,7 +14,7 @@ use crate::request::many;
 use crate::stream::Stream;
 use crate::view::{View, refused};
 
-/// Limit of the wait for an answer, and for the events of a watch.
+/// Time limit for a response, and for the events of a watch.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Number of watch streams in a case.
@@ -23,25 +23,25 @@ pub(crate) const STREAMS: usize = 2;
 pub(crate) struct Side {
     pub(crate) name: &'static str,
     client: Client,
-    /// True if every case gets an etcd of its own.
+    /// True if every case gets a new etcd.
     renewed: bool,
     pub(crate) view: View,
     streams: [Option<Stream>; STREAMS],
     pub(crate) patience: Duration,
 }
 
-/// Answer of a side to an operation.
+/// Response of a side to an operation.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    /// The whole answer, in words that are the same on both sides.
+    /// The whole response, as text that is the same on both sides.
     pub(crate) text: String,
     /// Code and message, if it was refused.
     pub(crate) refusal: Option<String>,
-    /// The revision of the header, counted from the start of the case.
+    /// Revision of the header, counted from the start of the case.
     pub(crate) revision: Option<i64>,
-    /// Facets of the answer, for the coverage.
+    /// Facets of the response, for the coverage.
     pub(crate) facets: Vec<&'static str>,
-    /// The id of the watch that the operation has made.
+    /// Id of the watch that the operation has made.
     pub(crate) watch: Option<i64>,
 }
 
@@ -124,7 +124,7 @@ impl Side {
         Ok(())
     }
 
-    /// Plays an operation at this revision of the case, and returns the answer.
+    /// Plays an operation at this revision of the case, and returns the response.
     pub(crate) async fn play(&mut self, op: &Op, now: i64) -> Answer {
         self.view.now = now;
         match timeout(self.patience, self.answer(op)).await {
@@ -223,7 +223,7 @@ impl Side {
             Op::KeepAlive(lease) | Op::KeepAliveRevoked(lease) => {
                 let id = view.lease(*lease);
                 let (mut keeper, mut stream) = client.lease_keep_alive(id).await?;
-                // etcd-client consumes the first answer.
+                // etcd-client consumes the first response.
                 keeper.keep_alive().await?;
                 let first = stream.message().await?.ok_or("ended".to_owned())?.0;
                 let mut answer = Answer::new(view.kept(&first));
@@ -299,17 +299,17 @@ impl Side {
             .unwrap_or_else(|_| Err(format!("watch {id} did not receive @{now}")))
     }
 
-    /// Returns true if a watch goes on.
+    /// Returns true if a watch has not ended.
     pub(crate) fn is_live(&self, stream: usize, id: i64) -> bool {
         self.streams[stream].iter().flat_map(|it| &it.watches).any(|it| it.id == id && it.live)
     }
 
-    /// Returns true if this stream does not answer requests for progress.
+    /// Returns true if this stream does not respond to progress requests.
     pub(crate) fn is_stuck(&self, stream: usize) -> bool {
         self.streams[stream].as_ref().is_some_and(Stream::is_stuck)
     }
 
-    /// Shows the events that all watches have received up to a revision of the case, one line an event.
+    /// Shows the events that all watches have received up to a revision of the case, one line per event.
     pub(crate) fn received(&self, upto: i64) -> String {
         let upto = self.view.base + upto;
         let mut lines = Vec::new();

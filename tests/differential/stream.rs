@@ -1,4 +1,4 @@
-//! Watch stream of one side, and all that it has received.
+//! Watch stream of one side, with everything it has received.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::op::Key;
 use crate::view::{View, refused};
 
-/// Time without an answer that counts as silence, where no answer is expected.
+/// Time without a response that counts as silence, when none is expected.
 const SILENCE: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -28,12 +28,12 @@ pub(crate) struct Received {
     cancelled: bool,
     /// Events as text, each with its revision, in this side's numbers.
     pub(crate) lines: Vec<(i64, String)>,
-    /// The revision of the newest event, in this side's numbers.
+    /// Revision of the newest event, in this side's numbers.
     seen: i64,
 }
 
 impl Stream {
-    /// Opens the stream with its first watch, and returns the answer.
+    /// Opens the stream with its first watch, and returns the response.
     pub(crate) async fn open(
         client: &mut Client,
         key: Key,
@@ -78,7 +78,7 @@ impl Stream {
         }
     }
 
-    /// Cancels a watch that has received all events, and returns the answer.
+    /// Cancels a watch that has received all events, and returns the response.
     pub(crate) async fn cancel(&mut self, id: i64, view: &View) -> Result<String, String> {
         let sent = self.stream.cancel(id).await;
         sent.map_err(|error| refused(&error))?;
@@ -97,7 +97,7 @@ impl Stream {
         }
     }
 
-    /// Asks for progress, after all watches have received all events.
+    /// Requests progress, after all watches have received all events.
     pub(crate) async fn progress(&mut self, view: &View) -> Result<String, String> {
         let sent = self.stream.request_progress().await;
         sent.map_err(|error| refused(&error))?;
@@ -118,8 +118,8 @@ impl Stream {
         timeout(SILENCE, answer).await.unwrap_or_else(silent)
     }
 
-    /// Returns true if the stream does not answer requests for progress. That is so without a watch, and with one that
-    /// compaction has ended and the client has not cancelled.
+    /// Returns true if the stream does not respond to progress requests: it has no watch, or one that compaction has ended and
+    /// the client has not cancelled.
     pub(crate) fn is_stuck(&self) -> bool {
         self.watches.iter().all(|it| it.cancelled)
             || self.watches.iter().any(|it| !it.live && !it.cancelled)
@@ -210,7 +210,7 @@ fn ending(view: &View, it: &PbWatchResponse) -> String {
     format!("has ended{compacted} {:?}", it.cancel_reason)
 }
 
-/// Answer to a new watch.
+/// Response to a new watch.
 #[derive(Debug)]
 pub(crate) struct Created {
     pub(crate) id: i64,

@@ -6,7 +6,7 @@
 use crate::op::{End, Lease, Op, Rev, Txn, Watch};
 use crate::pair::At;
 
-/// One difference of some versions.
+/// Difference of some versions.
 struct Difference {
     /// Returns true for the minor versions that have it.
     versions: fn(u64) -> bool,
@@ -16,7 +16,7 @@ struct Difference {
 
 const DIFFERENCES: &[Difference] = &[
     Difference {
-        // A keys-only range returns leases. 3.7 serves it from its index, which has no leases (etcd#22209).
+        // A keys-only range returns leases. 3.7 serves it from its index, which does not contain leases (etcd#22209).
         versions: |minor| minor <= 6,
         shows: |op, _| match op {
             Op::Range(it) => it.keys_only,
@@ -31,8 +31,8 @@ const DIFFERENCES: &[Difference] = &[
         shows: |op, at| matches!(op, Op::Watch(Watch { start, .. }) if at.of(*start) == at.compacted),
     },
     Difference {
-        // 3.4.23 responds to a progress request at once. Later versions do not respond on a stream without a watch. Nor do they
-        // after compaction has ended a watch, until it is cancelled: they wait for it to catch up (etcd#15220).
+        // 3.4.23 responds to a progress request at once. Later versions do not respond on a stream without a watch. After
+        // compaction has ended a watch, they do not respond until it is cancelled: they wait for it to catch up (etcd#15220).
         versions: |minor| minor <= 4,
         shows: |op, at| matches!(op, Op::Progress { stream } if at.stuck[*stream]),
     },
@@ -73,7 +73,7 @@ const DIFFERENCES: &[Difference] = &[
     },
 ];
 
-/// Returns true if `is` holds for an operation of the transaction, nested ones included.
+/// Returns true if `is` holds for an operation of the transaction, including nested ones.
 fn any(txn: &Txn, is: &dyn Fn(&Op) -> bool) -> bool {
     txn.then.iter().chain(&txn.otherwise).any(|op| match op {
         Op::Txn(within) => any(within, is),
@@ -85,7 +85,7 @@ fn deletes_without_end(txn: &Txn) -> bool {
     any(txn, &|op| match op {
         Op::Delete(it) => match it.end {
             End::Open => true,
-            // No key comes after these prefixes.
+            // No key sorts after these prefixes.
             End::Prefix => matches!(it.key, b"" | b"\xff"),
             End::Before(end) => end == b"\0",
             End::Key => false,

@@ -1,7 +1,7 @@
-//! View of one side's answers, as text that is the same on both sides.
+//! View of one side's responses, as text that is the same on both sides.
 //!
-//! Revisions are counted from the start of the case, and leases have the names of the case. Of the ids in a header it shows
-//! only whether they are the server's own. Every field of an answer is destructured here, so that none is left uncompared.
+//! Revisions are counted from the start of the case, and leases have the names of the case. For the ids in a header it shows
+//! only whether they are the server's own. Every field of a response is destructured here, so that none is left uncompared.
 
 use std::fmt::Write as _;
 
@@ -17,11 +17,11 @@ use crate::op::text;
 /// Base of one side's numbers, by which they become equal on both sides.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct View {
-    /// The revision at which the case began.
+    /// Revision at which the case began.
     pub(crate) base: i64,
-    /// The newest revision, counted from there.
+    /// Newest revision, counted from there.
     pub(crate) now: i64,
-    /// The ids that this side has chosen for leases, in order.
+    /// Ids that this side has chosen for leases, in order.
     pub(crate) chosen: Vec<i64>,
     pub(crate) cluster: u64,
     pub(crate) member: u64,
@@ -145,7 +145,7 @@ impl View {
 
     pub(crate) fn remaining(&self, it: &PbLeaseTimeToLiveResponse) -> String {
         let PbLeaseTimeToLiveResponse { header, id, ttl, granted_ttl, keys } = it;
-        // etcd keeps the keys in a hash table, and answers them in any order.
+        // etcd keeps the keys in a hash table, and returns them in any order.
         let mut keys: Vec<_> = keys.iter().map(|key| text(key)).collect();
         keys.sort();
         format!(

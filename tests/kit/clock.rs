@@ -1,4 +1,4 @@
-//! Clock of the test kit: `advance` moves the engine's timers and etcd's leases by one clock.
+//! Clock of the test kit: `advance` moves the engine's timers and etcd's leases together.
 //!
 //! The clock also runs by itself. So a test for "not before" leaves a second or two for busy machines.
 
@@ -39,7 +39,7 @@ async fn waiting_call_times_out_on_time() {
     held.release().await.unwrap();
 }
 
-// `on_lost = "continue"` applies to a body that runs already.
+// `on_lost = "continue"` applies only to a body that has begun.
 #[tokio::test]
 async fn no_body_begins_under_a_lost_lock() {
     let etcd = start().await;
@@ -88,7 +88,7 @@ async fn one_task_may_advance_and_call_at_once() {
         let ((), shipped) = tokio::join!(etcd.advance(secs(10)), ship(7));
         assert_matches!(shipped, Err(LockError::Timeout { .. }));
     }
-    // The holder went on all the time.
+    // The holder continued all the time.
     assert!(held.is_held());
     let (shipped, released) = tokio::join!(ship(7), held.release());
     assert_eq!((shipped.unwrap(), released.unwrap()), (7, ()));
@@ -105,7 +105,7 @@ async fn frozen_keepalive_loses_the_lock_at_the_stop_time() {
     etcd.advance(Duration::from_millis(2_700)).await;
     assert_eq!(packing.loss().await, Some(LossCause::Expired));
     assert_eq!(etcd.held().await, [""; 0]);
-    // Renewals reach etcd again; the next call has a session of its own.
+    // Renewals reach etcd again; the next call has a new session.
     etcd.thaw_keepalives();
     assert_eq!(ship(7).await.unwrap(), 7);
 }

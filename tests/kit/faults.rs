@@ -1,4 +1,4 @@
-//! Faults on the way to etcd: partitions, delays, refusals and lost answers.
+//! Faults on the way to etcd: partitions, delays, refusals and lost responses.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn delay_passes_on_the_tests_clock() {
     held.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// Found by torture: etcd took 0.75 s for each answer, and locks with a TTL of 2 s were lost. Here all of that is doubled, because
+/// Found by torture: etcd took 0.75 s for each response, and locks with a TTL of 2 s were lost. Here both times are doubled, because
 /// the clock also runs by itself.
 #[tokio::test]
 async fn slow_etcd_keeps_the_locks_of_a_short_ttl() {
@@ -81,7 +81,7 @@ async fn ambiguous_outcome_leaves_no_key() {
         let (shipped, ()) = tokio::join!(ship(7), etcd.advance(secs(1)));
         assert_eq!(shipped.unwrap(), 7);
         assert_eq!(etcd.held().await, [""; 0]);
-        // No key is left in the way of another process.
+        // No key is left that would block another process.
         let other = etcd.second().await.unwrap();
         let held = other.lock("orders/7").try_once().await.unwrap();
         let error = ship_now(7).await.unwrap_err();

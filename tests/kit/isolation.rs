@@ -1,4 +1,4 @@
-//! Isolation of a test kit: it affects the calls of its own thread only.
+//! Isolation of a test kit: it affects only the calls of its own thread.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use tokio::runtime::Builder;
 
 use crate::service::{Packing, ship, start};
 
-/// What a call outside of this thread's kit is told, which may be while a kit of another test lives.
+/// Returns the error of a call outside of this thread's kit. A kit of another test may live at that time.
 async fn told() -> String {
     match ship(7).await {
         Err(error @ (LockError::NotInitialized { .. } | LockError::Config { .. })) => {
@@ -17,7 +17,7 @@ async fn told() -> String {
     }
 }
 
-/// Whether it was refused because a kit lives, before an etcd was looked for.
+/// Returns true if the call was refused because a kit lives, before it looked for an etcd.
 fn is_about_a_kit(told: &str) -> bool {
     told.contains("test kit") && told.contains("`etcd.locks().scope(..)`")
 }

@@ -1,4 +1,4 @@
-//! Lock order: two places that take locks in opposite order are reported before they ever wait for each other.
+//! Lock order: two places that acquire locks in opposite order are reported before they ever wait for each other.
 
 use etcd_locked::{LockError, etcd_locked, lock};
 
@@ -45,7 +45,7 @@ async fn refuses_an_inverted_order_with_both_places() {
     assert!(!refused.is_retryable());
     let message = refused.to_string();
     assert!(message.contains("`orders/<id>`") && !message.contains('8'), "{message}");
-    // Allowed are the order that came first, each lock alone, and both in one call.
+    // The order that came first is allowed, and so are each lock alone, and both in one call.
     order_then_stock(8).await.unwrap();
     take_order(8).await.unwrap();
     take_stock(8).await.unwrap();

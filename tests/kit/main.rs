@@ -1,4 +1,4 @@
-//! Tests of the users' test kit, `etcd_locked::testing`, and of the embedded etcd: no etcd process, and no waiting.
+//! Tests of the users' test kit, `etcd_locked::testing`, and of the embedded etcd, without an etcd process and without waiting.
 
 #[macro_use(assert_matches)]
 extern crate etcd_locked_devkit;

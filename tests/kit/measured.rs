@@ -6,7 +6,7 @@ use std::time::Duration;
 use etcd_locked::{LockError, Token, current, etcd_locked, testing};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
-/// The metrics of all tests here: each has a template of its own. They are recorded from when it is first used.
+/// Metrics of all tests here, each with its own template. Recording begins with the first use.
 static METRICS: LazyLock<PrometheusHandle> = LazyLock::new(|| {
     PrometheusBuilder::new().install_recorder().expect("the only recorder of this process")
 });
@@ -71,7 +71,7 @@ async fn awaited(id: u64) -> Result<(), LockError> {
 
 #[etcd_locked("outcomes/<id>", wait = "1m")]
 async fn nested(id: u64, next: u64) -> Result<(), LockError> {
-    tokio::task::yield_now().await; // the other has its own by then
+    tokio::task::yield_now().await; // the other task has its own by then
     awaited(next).await
 }
 

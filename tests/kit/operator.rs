@@ -39,7 +39,7 @@ async fn revoking_leases_loses_their_locks() {
     etcd.revoke_all().await;
     assert_eq!(packing.loss().await, Some(LossCause::Gone));
     assert!(!theirs.is_held());
-    // The waiter goes on under a new session.
+    // The waiter continues under a new session.
     etcd.advance(secs(1)).await;
     assert_eq!(waiting.await.unwrap().unwrap(), 7);
     assert_eq!(ship(8).await.unwrap(), 8);

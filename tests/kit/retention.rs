@@ -61,7 +61,7 @@ async fn reentrant_call_retains_the_outer_lock() {
     report(7).await.unwrap();
 }
 
-/// Two in a minute, over all processes.
+/// Runs at most twice in a minute, across all processes.
 #[etcd_locked("mails", wait = "none", permits = 2, min_hold = "60s")]
 async fn mail() -> Result<(), LockError> {
     Ok(())
@@ -92,7 +92,7 @@ async fn retained_name_that_is_lost_is_free() {
     }
 }
 
-/// The caller is dropped, or the last handle on its engine: the time goes on.
+/// The time continues after the caller, or the last handle on its engine, is dropped.
 #[tokio::test]
 async fn retained_name_needs_neither_caller_nor_handle() {
     let etcd = start().await;

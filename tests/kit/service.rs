@@ -1,4 +1,4 @@
-//! Service under test: annotated functions, as a user has them.
+//! Service under test: annotated functions, as users write them.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) async fn ship_now(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-/// Ships once `done` is sent.
+/// Ships after `done` is sent.
 #[etcd_locked("orders/<id>", wait = "10s")]
 pub(crate) async fn pack(id: u64, done: oneshot::Receiver<()>) -> Result<u64, LockError> {
     assert!(current().is_some_and(|lock| lock.is_held()));
@@ -27,7 +27,7 @@ pub(crate) async fn pack(id: u64, done: oneshot::Receiver<()>) -> Result<u64, Lo
     Ok(id)
 }
 
-/// A call under way on a task of its own.
+/// Call that runs in a separate task.
 pub(crate) struct Packing {
     pub(crate) call: JoinHandle<Result<u64, LockError>>,
     done: oneshot::Sender<()>,
@@ -65,7 +65,7 @@ pub(crate) async fn start_with(configure: impl FnOnce(Config) -> Config) -> Etcd
     testing::start_with(configure).await.expect("it starts")
 }
 
-/// Starts an etcd in which another process, so its engine, holds `orders/7`.
+/// Starts an etcd in which the engine of another process holds `orders/7`.
 pub(crate) async fn held_elsewhere() -> (Etcd, Locks, LockGuard) {
     let etcd = start().await;
     let other = etcd.second().await.expect("another engine");

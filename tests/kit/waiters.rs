@@ -1,4 +1,4 @@
-//! Limit of waiters (`max_waiters`): a name that is held for long does not fill the process.
+//! Limit of waiters (`max_waiters`): a name that is held for long does not fill the process with waiting calls.
 
 use etcd_locked::LockError;
 

@@ -1,4 +1,4 @@
-//! Wakers of users run while the engine goes on.
+//! Wakers of users: while one blocks, the engine continues.
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
@@ -11,7 +11,7 @@ use etcd_locked::testing;
 
 use crate::service::secs;
 
-/// Blocks the thread that wakes it, until the test lets it go on.
+/// Waker that blocks the thread that wakes it, until the test releases it.
 struct Blocks {
     begun: Sender<()>,
     go_on: Mutex<Receiver<()>>,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-/// The compiler of the messages in `ui`: others word and number them differently. CI installs it.
+/// Compiler of the messages in `ui`. Others word and number them differently. CI installs it.
 const COMPILER: &str = "rustc 1.95.";
 
 #[test]
@@ -23,7 +23,7 @@ fn every_mistake_has_its_own_error() {
     trybuild::TestCases::new().compile_fail("ui/*.rs");
 }
 
-/// Two versions in a binary would be two engines, and rustc would link both.
+/// rustc would link two versions into one binary, which would then have two engines.
 #[test]
 fn second_version_of_the_runtime_is_refused() {
     const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");

@@ -1,4 +1,4 @@
-//! Declared names only: `assert_all_declared()` lists the strings in attributes, and no declared name.
+//! Check for declared names: `assert_all_declared()` lists the strings in attributes, but not the declared names.
 
 use std::panic::catch_unwind;
 

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::overlap::{Overlap, overlap as overlap_of, segments};
 use crate::template::Template;
 
-/// Generates text around a placeholder, of few letters, so that names are often nearly equal.
+/// Generates text around a placeholder, from few letters, so that names are often nearly equal.
 fn literal() -> impl Strategy<Value = String> {
     prop_oneof![Just(String::new()), "[ab0%]{1,2}".prop_map(|text| text.replace('%', "="))]
 }
@@ -28,7 +28,7 @@ fn any_template() -> impl Strategy<Value = String> {
     vec(segment(), 1..4).prop_map(|segments| segments.join("/"))
 }
 
-/// One value of each type. Its text has many characters that escaping must treat.
+/// One value of each type. Their texts have many characters that need escaping.
 #[derive(Clone, Debug, PartialEq)]
 struct Value {
     text: String,
@@ -100,7 +100,7 @@ proptest! {
         }
     }
 
-    // The same holds for values that differ in the boundary between them.
+    // Values that differ only in the boundary between them give different names too.
     #[test]
     fn neighbouring_values_stay_separate(
         one in vec("[a/%2F]{1,4}", 2), other in vec("[a/%2F]{1,4}", 2)
@@ -158,7 +158,7 @@ proptest! {
         }
     }
 
-    // A text is a name only if no value is written in another way.
+    // A text is a name only if every value is in its canonical form.
     #[test]
     fn text_is_a_name_only_in_its_canonical_form(text in "[a%2Ff/<>]{1,8}") {
         if let Some(name) = text.lock_name().text() {

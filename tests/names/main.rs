@@ -1,4 +1,4 @@
-//! Name tests without etcd: escaping is injective, strings are told from declared names, and all pages of the book are compiled.
+//! Tests of names without etcd: escaping is injective, strings differ from declared names, and all pages of the book compile.
 
 // The modules that decide for `lock_names!`, by path: a proc-macro crate exports only macros.
 #[allow(dead_code, unreachable_pub)]

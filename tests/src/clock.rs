@@ -1,4 +1,4 @@
-//! Clock that all processes of a test share.
+//! Monotonic clock that all processes of a test share.
 
 use rustix::time::{ClockId, clock_gettime};
 

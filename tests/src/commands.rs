@@ -5,7 +5,7 @@ use std::thread;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Reads the commands in a thread of its own. They end with the standard input.
+/// Reads the commands in a separate thread. They end with the standard input.
 pub fn commands() -> UnboundedReceiver<String> {
     let (send, commands) = unbounded_channel();
     thread::spawn(move || {

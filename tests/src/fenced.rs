@@ -1,4 +1,4 @@
-//! Fenced transactions of a process that is to be stopped in the middle of them.
+//! Fenced transactions of a process that a test stops in the middle of them.
 
 use etcd_locked::sqlx::{FenceTarget, FencedError};
 use etcd_locked::{LockError, lock};
@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, Database, Executor, MySql, Pool, Postgres, Sqlite, Tra
 use tokio::sync::Notify;
 
 /// Locks a name and writes under the lock, in a fenced transaction of the database with this URL. At the step it prints `stops` and
-/// waits to go on. It does so after a loss too, because it runs outside `hold`.
+/// waits for a signal. After that it continues even if the lock is lost, because it runs outside `hold`.
 ///
 /// # Errors
 /// Those of the lock, of the fence, and of the database.
@@ -72,7 +72,7 @@ where
     sqlx::raw_sql(AssertSqlSafe(update)).execute(&mut **transaction).await.map(drop)
 }
 
-/// Says how it ended.
+/// Returns the word for how it ended.
 #[must_use]
 pub fn ended(result: &Result<(), FencedError>) -> &'static str {
     match result {

@@ -20,7 +20,7 @@ pub use lines::Lines;
 pub use subscriber::{Subscription, subscribe};
 pub use witness::Witness;
 
-/// What an error and its sources say.
+/// Returns the text of an error and its sources.
 #[must_use]
 pub fn chain(error: &dyn Error) -> String {
     let all = successors(Some(error), |&error| error.source()).map(ToString::to_string);

@@ -1,4 +1,4 @@
-//! Lines of a log: events of `tracing` as text.
+//! Log lines: events of `tracing` as text.
 
 use std::fmt::{self, Write};
 
@@ -7,7 +7,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Record};
 use tracing::{Event, Id, Level, Metadata, Subscriber};
 
-/// Subscriber that hands each event to a function, as `<LEVEL> <message> <field>=<value>…`.
+/// Subscriber that passes each event to a function, as `<LEVEL> <message> <field>=<value>…`.
 #[derive(Debug, Clone)]
 pub struct Lines<F> {
     target: &'static str,
@@ -16,7 +16,7 @@ pub struct Lines<F> {
 }
 
 impl<F: Fn(Level, String)> Lines<F> {
-    /// Makes one for the events whose target begins with this, up to this level.
+    /// Makes a subscriber for the events whose target begins with this, up to this level.
     pub fn new(target: &'static str, level: LevelFilter, take: F) -> Self {
         Self { target, level, take }
     }
@@ -50,7 +50,7 @@ impl<F: Fn(Level, String) + 'static> Subscriber for Lines<F> {
     fn exit(&self, _: &Id) {}
 }
 
-/// A line as it is put together.
+/// Line that is being put together.
 struct Line(String);
 
 impl Visit for Line {

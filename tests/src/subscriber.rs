@@ -1,4 +1,4 @@
-//! Subscriber of a thread: it gets the spans and events of this thread, whatever other threads do.
+//! Subscriber of one thread: it gets the spans and events of its thread, whatever other threads do.
 
 use tracing::subscriber::{DefaultGuard, NoSubscriber, set_default};
 use tracing::{Dispatch, Subscriber};
@@ -11,10 +11,10 @@ pub struct Subscription {
     _second: Dispatch,
 }
 
-/// Makes it the subscriber of this thread.
+/// Makes this the subscriber of the current thread.
 ///
-/// Where tracing knows one subscriber, it asks the thread that comes first to a span or an event whether there is one for it. A
-/// thread that has none switches it off for all. Where it knows two, it asks both: so there is a second one, which no thread uses.
+/// If tracing knows one subscriber, the first thread that reaches a span or event decides for all threads whether it is enabled; a
+/// thread without a subscriber disables it. If it knows two, it asks both. So this also makes a second one, which no thread uses.
 pub fn subscribe(subscriber: impl Subscriber + Send + Sync + 'static) -> Subscription {
     Subscription { _second: Dispatch::new(NoSubscriber::new()), _default: set_default(subscriber) }
 }

@@ -1,4 +1,4 @@
-//! Witness of exclusion: a directory in which processes see whether two of them hold a lock at once.
+//! Witness of exclusion: a directory that shows whether two processes hold a lock at once.
 
 use std::fs::{self, OpenOptions};
 use std::io;

@@ -1,8 +1,8 @@
-//! Attribute of async tests, which end within a limit: `#[limit::test]`.
+//! Attribute `#[limit::test]` of async tests, which gives each test a time limit.
 
 use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 
-/// Makes a test of an `async fn`: `run` of the development kit runs its body on a runtime of its own, within the limit of a test.
+/// Makes a test of an `async fn`: `run` of the development kit runs its body on a separate runtime, within the time limit of a test.
 #[proc_macro_attribute]
 pub fn test(_: TokenStream, function: TokenStream) -> TokenStream {
     let is_async = |token: &TokenTree| token.to_string() == "async";

@@ -1,4 +1,4 @@
-//! Binaries of etcd: which `etcd` and `etcdctl` to start.
+//! Binaries of etcd: which `etcd`, `etcdctl` and `etcdutl` to start.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -23,7 +23,7 @@ pub fn etcd_of(version: &str) -> Option<PathBuf> {
 }
 
 /// Returns the `etcdctl` that contends for locks: `ETCDCTL_BIN`, else the newest that `cargo xtask` keeps, else the one beside
-/// [`etcd`], else the one in PATH. 3.4 runs its command although its lease is gone, so a newer one is better.
+/// [`etcd`], else the one in PATH. That of 3.4 runs its command although its lease is gone, so a newer one is better.
 pub fn etcdctl() -> PathBuf {
     let chosen = env::var_os("ETCDCTL_BIN").map(PathBuf::from);
     chosen
@@ -37,7 +37,7 @@ pub(crate) fn etcdctl_of(etcd: &Path) -> PathBuf {
 }
 
 /// Returns the tool that restores a snapshot for this `etcd`: `etcdutl`, which comes with 3.5 and later, else `etcdctl`, which
-/// restores until 3.5.
+/// restores up to 3.5.
 pub(crate) fn etcdutl_of(etcd: &Path) -> PathBuf {
     beside(etcd, "etcdutl").unwrap_or_else(|| etcdctl_of(etcd))
 }
@@ -51,7 +51,7 @@ pub fn without_settings(program: &Path, prefix: &str) -> Command {
     command
 }
 
-/// Returns true from 3.5 onwards: then etcd has the flag not to wait for the disk.
+/// Returns true from 3.5 onwards, where etcd has the flag not to wait for the disk.
 pub(crate) fn knows_no_fsync(etcd: &Path) -> bool {
     static KNOWN: Mutex<BTreeMap<PathBuf, bool>> = Mutex::new(BTreeMap::new());
     *lock(&KNOWN).entry(etcd.to_owned()).or_insert_with(|| {

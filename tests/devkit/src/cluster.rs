@@ -1,4 +1,4 @@
-//! Cluster of members, each behind two proxies: one in front of its client port and one in front of its peer port.
+//! Cluster of etcd members, each behind two proxies: one in front of its client port, one in front of its peer port.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use crate::member::{Member, READY, Setup, thrice};
 use crate::{Result, until};
 
-/// A cluster; its members are killed when dropped.
+/// Cluster whose members are killed when it is dropped.
 #[derive(Debug)]
 pub struct Cluster {
     setup: Setup,
     members: Vec<Arc<Member>>,
-    /// True if etcd asks every client who it is, and its gateways are root's.
+    /// True if authentication is enabled, and the gateways have root's rights.
     asks: bool,
 }
 
-/// The user that may do everything, and its password.
+/// Name of the user with all rights, and its password.
 const ROOT: &str = "root";
 
 impl Cluster {
@@ -57,8 +57,8 @@ impl Cluster {
         members.map(|member| member.endpoint()).collect()
     }
 
-    /// Has etcd ask every client who it is, from now on. Besides root, whose rights the gateways of the members get, there is one
-    /// user, who may read and write the keys that begin with one of these prefixes.
+    /// Enables authentication. The gateways of the members get root's rights. Besides root there is one user, who may read and
+    /// write the keys that begin with one of these prefixes.
     pub fn enable_auth(&mut self, user: &str, password: &str, prefixes: &[&str]) -> Result<()> {
         let gateway = self.member(0)?.gateway();
         gateway.add_user(ROOT, ROOT, &[])?;
@@ -80,7 +80,7 @@ impl Cluster {
                 None => member.wipe()?,
             }
             if self.asks {
-                // A token of before would wait for etcd to reach the index at which it was made.
+                // An old token would wait until etcd reaches the index at which the token was made.
                 member.login(ROOT, ROOT);
             }
             member.launch()?;
@@ -88,7 +88,7 @@ impl Cluster {
         self.members.iter().try_for_each(|member| member.ready())
     }
 
-    /// Returns the index of the leader. Of two that believe they lead, it is the one of the later term.
+    /// Returns the index of the leader; if two believe that they lead, the one with the later term.
     pub fn leader(&self) -> Option<usize> {
         let limit = Duration::from_secs(1);
         let term = |member: &Member| {
@@ -115,7 +115,7 @@ impl Cluster {
         until("the member leads", READY, || {
             let leader = self.leader();
             if let Some(other) = leader.filter(|leader| *leader != at) {
-                // A leader that has just lost the lead refuses; the next one is asked.
+                // A leader that has just lost the lead refuses; then the next one gets the request.
                 let gateway = self.members[other].gateway();
                 let _ = gateway.limit(Duration::from_secs(2)).call(
                     "maintenance/transfer-leadership",
@@ -126,7 +126,7 @@ impl Cluster {
         })
     }
 
-    /// Cuts the member at this index off from all other members, in both directions, until [`heal`](Self::heal).
+    /// Cuts off the member at this index from all other members, in both directions, until [`heal`](Self::heal).
     pub fn isolate(&self, at: usize) -> Result<()> {
         let cut = |to: &Member, from: &Member| -> Result<()> {
             let proxy = to.peer_proxy().ok_or("a member without a proxy")?;
@@ -151,9 +151,9 @@ impl Cluster {
         }
     }
 
-    /// Removes the member at this index, and adds one with other addresses in its place.
+    /// Replaces the member at this index with one that has other addresses.
     ///
-    /// etcd wants every member connected for five seconds before a change, unless the setup has `--strict-reconfig-check=false`.
+    /// etcd requires all members to be connected for five seconds before, unless the setup has `--strict-reconfig-check=false`.
     pub fn replace(&mut self, at: usize) -> Result<()> {
         self.member(at)?;
         let gone = self.members.remove(at);
@@ -174,8 +174,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Has one of the members change the cluster. One that has no leader for a moment may never answer, so the next one is
-    /// asked; that the change is made already is as good as an answer.
+    /// Makes one of the members change the cluster. A member without a leader may never respond, so the next one is tried. A
+    /// response that the change has already been made counts as success.
     fn change(&self, method: &str, request: &Value) -> Result<()> {
         let made = |error: &str| {
             error.contains("member not found") || error.contains("Peer URLs already exists")

@@ -1,4 +1,4 @@
-//! Database servers of a test's own: data, socket and log lie in a temporary directory, and no port is open.
+//! Database servers for one test: data, socket and log are in a temporary directory, and no port is open.
 
 use std::env;
 use std::fs::{self, File};
@@ -15,18 +15,18 @@ use tempfile::TempDir;
 use crate::process::{Process, Signal, output};
 use crate::{Result, until};
 
-/// The user `nobody`, as which root starts a database, because databases refuse to run as root.
+/// Id of the user `nobody`, as which root starts a database, because databases refuse to run as root.
 const NOBODY: u32 = 65534;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A server; dropped, it is asked to end by a signal, and its data go too.
+/// Server that ends on a signal when dropped, and whose data is deleted.
 #[derive(Debug)]
 struct Database {
     server: Process,
-    /// It drops after the server, which writes there.
+    /// Directory, dropped after the server, which writes there.
     dir: TempDir,
-    /// No kill: its own processes would outlast it for a while.
+    /// Signal that ends it. Not a kill, after which its child processes would live on for a while.
     end: Signal,
 }
 
@@ -63,17 +63,17 @@ impl Drop for Database {
     }
 }
 
-/// PostgreSQL; dropped, it ends its sessions and itself.
+/// PostgreSQL server; when dropped, it ends its sessions and itself.
 #[derive(Debug)]
 pub struct Postgres(Database);
 
 impl Postgres {
-    /// Returns whether there is a PostgreSQL to start.
+    /// Returns true if PostgreSQL is installed.
     pub fn is_installed() -> bool {
         find("initdb").is_ok()
     }
 
-    /// Starts a server with these settings, each as `name=value`. It does not wait for the disk, unless a setting says `fsync=on`.
+    /// Starts a server with these settings, each as `name=value`. It does not wait for the disk, unless a setting is `fsync=on`.
     pub fn start(settings: &[&str]) -> Result<Self> {
         let (initdb, dir) = (find("initdb")?, place()?);
         let on_data = |program: &str| {
@@ -91,7 +91,7 @@ impl Postgres {
             let status = fs::read_to_string(dir.join("data/postmaster.pid")).unwrap_or_default();
             status.lines().nth(7).is_some_and(|it| it.trim() == "ready")
         };
-        // An end without a checkpoint. If it is killed, its processes notice only after a while.
+        // This signal ends it without a checkpoint. After a kill, its processes would notice only after a while.
         Database::start(serve, dir, Signal::QUIT, ready).map(Self)
     }
 
@@ -102,12 +102,12 @@ impl Postgres {
     }
 }
 
-/// MariaDB; dropped, it ends.
+/// MariaDB server; it ends when dropped.
 #[derive(Debug)]
 pub struct MariaDb(Database);
 
 impl MariaDb {
-    /// Returns whether there is a MariaDB to start.
+    /// Returns true if MariaDB is installed.
     pub fn is_installed() -> bool {
         find("mariadb-install-db").is_ok() && find("mariadbd").is_ok()
     }
@@ -131,7 +131,7 @@ impl MariaDb {
         Database::start(serve, dir, Signal::TERM, ready).map(Self)
     }
 
-    /// Returns the address of the server, for root; it has no database yet, for the user that may do anything.
+    /// Returns the address of the server, for the user with all rights. There is no database yet.
     pub fn url(&self) -> String {
         let socket = self.0.dir.path().join("socket");
         format!("mysql://root@localhost?socket={}", socket.display())
@@ -157,7 +157,7 @@ fn command(program: &Path, dir: &Path) -> Command {
     command
 }
 
-/// Finds a program, also where systems keep their servers: Debian and its relatives have a folder for each version of PostgreSQL.
+/// Finds a program in PATH or in the folders of servers: Debian and its relatives have a folder for each version of PostgreSQL.
 fn find(name: &str) -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! Gateway of etcd: a plain client that speaks etcd's JSON over HTTP, so it shares no code with what is under test.
+//! Gateway client of etcd: it uses etcd's JSON over HTTP, so it does not share code with the client under test.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::http::Request;
 use crate::{Result, lock};
 
-/// A client of one member. Each call opens a connection of its own.
+/// Client of one member. Each call opens a separate connection.
 #[derive(Debug, Clone)]
 pub struct Gateway {
     address: SocketAddr,
@@ -19,7 +19,7 @@ pub struct Gateway {
     limit: Duration,
 }
 
-/// A user with the token of the last login; clones share the token.
+/// User with the token of the last login; clones share the token.
 #[derive(Debug, Clone)]
 pub(crate) struct User {
     name: String,
@@ -32,20 +32,20 @@ impl User {
         Self { name: name.to_owned(), password: password.to_owned(), token: Arc::default() }
     }
 
-    /// Returns name and password as `etcdctl` wants them.
+    /// Returns name and password in the form of `etcdctl`.
     pub(crate) fn text(&self) -> String {
         format!("{}:{}", self.name, self.password)
     }
 }
 
-/// What a member says of itself.
+/// Status of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     /// Id of the cluster.
     pub cluster: u64,
-    /// Id of the member that answers.
+    /// Id of the member that responds.
     pub member: u64,
-    /// Id of the leader; 0 if the member knows none.
+    /// Id of the leader; 0 if the member does not know one.
     pub leader: u64,
     /// Term of the election.
     pub term: u64,
@@ -53,32 +53,32 @@ pub struct Status {
     pub revision: i64,
 }
 
-/// A key with what etcd has of it.
+/// Key with its value, lease and creation.
 #[derive(Debug, Clone)]
 pub struct KeyValue {
-    /// The key.
+    /// Key.
     pub key: String,
-    /// Its value.
+    /// Value of the key.
     pub value: String,
-    /// 0 if it has none.
+    /// Lease of the key; 0 without one.
     pub lease: i64,
-    /// The revision at which it was created.
+    /// Revision at which it was created.
     pub created: i64,
 }
 
 impl Gateway {
-    /// Makes a client of the member at this address, which speaks no TLS.
+    /// Makes a client of the member at this address, which must not use TLS.
     pub fn new(address: SocketAddr) -> Self {
         Self { address, user: None, limit: Duration::from_secs(5) }
     }
 
-    /// Limits each wait of a call; otherwise 5 s.
+    /// Limits each wait of a call; the default is 5 s.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Returns a client with the rights of this user, who is logged in where a call needs it.
+    /// Returns a client with the rights of this user, which logs in when a call needs it.
     pub(crate) fn user(mut self, user: Option<User>) -> Self {
         self.user = user;
         self
@@ -134,9 +134,9 @@ impl Gateway {
         Ok(self.below(prefix)?.into_iter().map(|it| it.key).collect())
     }
 
-    /// Reads what is below `prefix`, linearizably and in the order of the keys.
+    /// Reads the keys below `prefix` with their values, linearizably and in the order of the keys.
     pub fn below(&self, prefix: &str) -> Result<Vec<KeyValue>> {
-        // With values: etcd 3.7 omits leases where only keys are read (etcd#22209).
+        // With values, because etcd 3.7 omits leases from reads of keys only (etcd#22209).
         let answer = self.call("kv/range", &range(prefix))?;
         let text = |bytes: &Value| String::from_utf8_lossy(&decode(bytes)).into_owned();
         let read = |kv: &Value| KeyValue {
@@ -154,14 +154,14 @@ impl Gateway {
         self.call("kv/put", &request).map(drop)
     }
 
-    /// Deletes a key; tells whether it was there.
+    /// Deletes a key; returns true if it existed.
     pub fn delete(&self, key: &str) -> Result<bool> {
         let request = json!({ "key": encode(key) });
         let answer = self.call("kv/deleterange", &request)?;
         Ok(number::<u64>(&answer["deleted"]) > 0)
     }
 
-    /// Deletes a key, unless it has a lease or is gone.
+    /// Deletes a key, unless it has a lease or does not exist.
     pub fn delete_without_lease(&self, key: &str) -> Result<()> {
         let compare =
             json!({ "key": encode(key), "target": "LEASE", "result": "EQUAL", "lease": "0" });
@@ -188,7 +188,7 @@ impl Gateway {
         self.call("lease/revoke", &request).map(drop)
     }
 
-    /// Asks the member for its status, which needs no quorum.
+    /// Reads the member's status, which does not need a quorum.
     pub fn status(&self) -> Result<Status> {
         let answer = self.call("maintenance/status", &json!({}))?;
         let header = &answer["header"];
@@ -201,7 +201,7 @@ impl Gateway {
         })
     }
 
-    /// Raises or lowers the alarm by which etcd refuses to grow, on all members.
+    /// Raises or clears the alarm that makes etcd refuse to grow, on all members.
     pub fn no_space(&self, raise: bool) -> Result<()> {
         let action = if raise { "ACTIVATE" } else { "DEACTIVATE" };
         let request = json!({ "action": action, "memberID": 0, "alarm": "NOSPACE" });
@@ -228,7 +228,7 @@ impl Gateway {
         self.call("auth/user/grant", &request).map(drop)
     }
 
-    /// Takes the role of the same name away from a user.
+    /// Revokes the role of the same name from a user.
     pub fn revoke_role(&self, name: &str) -> Result<()> {
         let request = json!({ "name": name, "role": name });
         self.call("auth/user/revoke", &request).map(drop)
@@ -240,13 +240,13 @@ impl Gateway {
         self.call("auth/user/changepw", &request).map(drop)
     }
 
-    /// Has etcd ask every client who it is.
+    /// Enables authentication.
     pub fn enable_auth(&self) -> Result<()> {
         self.call("auth/enable", &json!({})).map(drop)
     }
 }
 
-/// Tells whether etcd wants to know who asks, or does not know the token any more.
+/// Returns true if etcd requires a login, or no longer knows the token.
 fn is_unknown(error: &str) -> bool {
     ["user name is empty", "invalid auth token", "auth store is old"]
         .iter()
@@ -273,12 +273,12 @@ fn decode(value: &Value) -> Vec<u8> {
     BASE64.decode(text).unwrap_or_default()
 }
 
-/// Reads a list; one that is not there is empty.
+/// Reads a list; a missing one is empty.
 pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Reads a number, which JSON of protobuf writes as text; a field that is not there is 0.
+/// Reads a number, which protobuf's JSON writes as text; a missing field is 0.
 pub(crate) fn number<T: std::str::FromStr + Default>(value: &Value) -> T {
     let text = value.as_str().map(str::parse);
     text.and_then(|number| number.ok()).unwrap_or_default()

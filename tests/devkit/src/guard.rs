@@ -1,4 +1,4 @@
-//! Guard of a server: a shell that ends the server if this process is killed and cannot do so itself.
+//! Guard of a server: a shell that ends the server if this process is killed and cannot end it itself.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -13,14 +13,14 @@ use crate::Result;
 const SCRIPT: &str =
     r#"read -r line || { kill -9 "$1"; rm -rf "$2" || { sleep 1; rm -rf "$2"; }; }"#;
 
-/// A guard; dismissed when dropped, which is to be after the end of the server.
+/// Guard that is dismissed when dropped. Drop it after the end of the server.
 #[derive(Debug)]
 pub(crate) struct Guard {
     shell: Child,
 }
 
 impl Guard {
-    /// Guards the process, whose data are in the directory.
+    /// Guards the process, whose data is in the directory.
     pub(crate) fn over(pid: Pid, directory: &Path) -> Result<Self> {
         let shell = Command::new("sh")
             .args(["-c", SCRIPT, "guard"])
@@ -58,7 +58,7 @@ mod tests {
         let mut sleep = std::process::Command::new("sleep");
         let mut server = Process::start("a server", sleep.arg("600")).expect("a server");
         let mut guard = Guard::over(server.pid(), place.path()).expect("a guard");
-        // The system closes the pipe of a process that is killed.
+        // The system closes the pipe of a killed process.
         drop(guard.shell.stdin.take());
         server.wait(Duration::from_secs(10)).expect("the server ends");
         until("no data are left", Duration::from_secs(10), || !place.path().exists()).unwrap();

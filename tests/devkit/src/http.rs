@@ -9,7 +9,7 @@ use crate::Result;
 /// Default limit of each wait, longer than any purchase of the demo waits for its lock.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A server's answer.
+/// Response of a server.
 #[derive(Debug)]
 pub struct Answer {
     /// Status code, such as 200.
@@ -33,22 +33,22 @@ pub fn request(method: &str, address: SocketAddr, path: &str) -> Result<Answer> 
     Request { method, address, path, authorization: None, body: "", limit: PATIENCE }.send()
 }
 
-/// A request.
+/// Request to a server.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     pub(crate) address: SocketAddr,
     pub(crate) path: &'a str,
-    /// The token of a user.
+    /// Token of a user.
     pub(crate) authorization: Option<&'a str>,
-    /// JSON, unless it is empty.
+    /// Body: JSON, or empty.
     pub(crate) body: &'a str,
-    /// Limit of each wait: for the connection, and for the next bytes of the answer.
+    /// Limit of each wait: for the connection, and for the next bytes of the response.
     pub(crate) limit: Duration,
 }
 
 impl Request<'_> {
-    /// Sends the request and reads the answer.
+    /// Sends the request and reads the response.
     pub(crate) fn send(&self) -> Result<Answer> {
         let what = format!("{} http://{}{}", self.method, self.address, self.path);
         let text = self.exchange().map_err(|error| format!("{what}: {error}"))?;
@@ -60,14 +60,14 @@ impl Request<'_> {
         answer().ok_or_else(|| format!("{what}: no HTTP answer: {text:?}"))
     }
 
-    /// Exchanges one request by HTTP/1.0: the answer is never chunked and ends where the connection ends.
+    /// Exchanges one request over HTTP/1.0: the response is never chunked, and ends where the connection ends.
     fn exchange(&self) -> std::io::Result<String> {
         let connect = self.limit.min(Duration::from_secs(5));
         let mut stream = TcpStream::connect_timeout(&self.address, connect)?;
         stream.set_read_timeout(Some(self.limit))?;
         stream.set_write_timeout(Some(self.limit))?;
         let Self { method, path, address, body, .. } = self;
-        // One segment: the system would hold the second one back.
+        // In one segment, because the system would hold back a second one.
         let mut request = Vec::new();
         write!(request, "{method} {path} HTTP/1.0\r\nHost: {address}\r\n")?;
         if let Some(token) = self.authorization {

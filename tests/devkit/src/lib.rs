@@ -1,6 +1,6 @@
-//! Development kit: the one way to start an etcd, a cluster, a proxy with faults, and other processes.
+//! Development kit: starts an etcd, a cluster, a proxy with faults, and other processes, for everything in the workspace.
 //!
-//! Everything here blocks the calling thread, needs no async runtime and no protoc, and ends what it started when dropped.
+//! Everything here blocks the calling thread, needs neither an async runtime nor protoc, and ends what it started when dropped.
 //! Only the module `limit`, for async tests, needs tokio.
 
 pub mod binary;
@@ -31,7 +31,7 @@ pub use self::terminal::Terminal;
 pub use self::wait::until;
 pub use self::worker::Worker;
 
-/// Result of the kit; an error says what failed and why.
+/// Result of the kit, whose error says what failed and why.
 pub type Result<T> = std::result::Result<T, String>;
 
 /// Asserts that a value matches a pattern, and panics with the value.
@@ -45,7 +45,7 @@ macro_rules! assert_matches {
     };
 }
 
-/// Locks a mutex whose data stay true even if a thread panicked while it held it.
+/// Locks a mutex whose data stays valid even if a thread panicked while it held it.
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -9,12 +9,12 @@ use tokio::time::timeout;
 
 use crate::Result;
 
-/// Limit of a single event unless the test sets a closer one; generous, for busy machines.
+/// Limit of a single event unless the test sets a shorter one; generous, for busy machines.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Runs a test on a runtime of its own.
+/// Runs a test on a separate runtime.
 pub fn run(test: impl Future<Output = ()>) {
     let runtime =
         Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
@@ -39,7 +39,7 @@ pub async fn within_time<F: IntoFuture>(limit: Duration, what: &str, event: F) -
     }
 }
 
-/// Runs what blocks on a thread of its own, while the tasks of the test go on; panics with its error.
+/// Runs a blocking closure on a separate thread, while the tasks of the test continue; panics with its error.
 pub async fn blocking<T: Send + 'static>(what: impl FnOnce() -> Result<T> + Send + 'static) -> T {
     let ended = spawn_blocking(what).await.expect("a thread");
     ended.unwrap_or_else(|error| panic!("{error}"))

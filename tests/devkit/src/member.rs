@@ -1,4 +1,4 @@
-//! Member of an etcd cluster: a process with ports and a data directory of its own.
+//! Member of an etcd cluster: a process with its own ports and data directory.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -22,10 +22,10 @@ use crate::process::{Process, interrupted, output};
 use crate::proxy::Proxy;
 use crate::{Result, binary, lock, port, until};
 
-/// How long etcd may take to answer for the first time.
+/// How long etcd may take until its first response.
 pub(crate) const READY: Duration = Duration::from_secs(30);
 
-/// How to start a member: which etcd, where its data are, with which flags.
+/// Setup of a member: which etcd, where its data is, and its flags.
 #[derive(Debug, Clone)]
 pub struct Setup {
     binary: PathBuf,
@@ -41,19 +41,19 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Takes this etcd, and not the one that [`binary::etcd`] finds.
+    /// Uses this etcd instead of the one that [`binary::etcd`] finds.
     pub fn binary(mut self, etcd: impl Into<PathBuf>) -> Self {
         self.binary = etcd.into();
         self
     }
 
-    /// Adds flags, each as `--name=value`. A certificate among them makes the member speak TLS to clients.
+    /// Adds flags, each as `--name=value`. A certificate among them makes the member use TLS with clients.
     pub fn flags(mut self, flags: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.flags.extend(flags.into_iter().map(Into::into));
         self
     }
 
-    /// Has etcd wait for the disk at every write, as in production. Otherwise its data are in memory where the system can.
+    /// Makes etcd wait for the disk at every write, as in production. Otherwise its data is in memory if the system can do that.
     pub fn durable(mut self) -> Self {
         self.durable = true;
         self
@@ -65,7 +65,7 @@ impl Setup {
         self
     }
 
-    /// Starts a member that is a cluster of its own, without proxies, and waits until it serves.
+    /// Starts a member that is a whole cluster, without proxies, and waits until it serves.
     pub fn start(&self) -> Result<Member> {
         thrice(|| {
             let member = Member::prepare(&self.clone().direct())?;
@@ -74,7 +74,7 @@ impl Setup {
     }
 }
 
-/// Tries to start something: another process may take a free port first.
+/// Tries up to three times to start something, because another process may take a free port first.
 pub(crate) fn thrice<T>(start: impl Fn() -> Result<T>) -> Result<T> {
     let again = |last: Result<T>| match interrupted() {
         false => last.or_else(|_| start()),
@@ -83,7 +83,7 @@ pub(crate) fn thrice<T>(start: impl Fn() -> Result<T>) -> Result<T> {
     again(again(start()))
 }
 
-/// One member; killed when dropped.
+/// Member that is killed when dropped.
 #[derive(Debug)]
 pub struct Member {
     name: String,
@@ -93,7 +93,7 @@ pub struct Member {
     peer_port: u16,
     proxies: Option<Proxies>,
     state: Mutex<State>,
-    // The last, because a running etcd would recreate its files.
+    // The last field, because a running etcd would recreate its files.
     place: TempDir,
 }
 
@@ -106,16 +106,16 @@ struct Proxies {
 #[derive(Debug)]
 struct State {
     binary: PathBuf,
-    /// `name=url` of every member, this one included.
+    /// `name=url` of every member, including this one.
     initial: BTreeSet<String>,
     joins: bool,
     id: Option<u64>,
-    /// The user that its gateways log in as, if etcd wants to know.
+    /// User as which its gateways log in, if etcd requires one.
     user: Option<User>,
     running: Option<Running>,
 }
 
-/// The process, and its guard, which is dismissed after the process has ended.
+/// Process and its guard, which is dismissed after the process has ended.
 #[derive(Debug)]
 struct Running {
     process: Process,
@@ -123,14 +123,14 @@ struct Running {
 }
 
 impl Member {
-    /// Starts a member with the default setup, which is a cluster of its own.
+    /// Starts a member with the default setup, which is a whole cluster.
     pub fn start() -> Result<Self> {
         Setup::default().start()
     }
 
     pub(crate) fn prepare(setup: &Setup) -> Result<Self> {
         static NEXT: AtomicU16 = AtomicU16::new(0);
-        // The name tells this member from another process's that answers at the same port.
+        // The name distinguishes this member from one of another process that responds at the same port.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("devkit-{}-{number}", std::process::id());
         let (client_port, peer_port) = (port::free(), port::free());
@@ -169,7 +169,7 @@ impl Member {
         format!("{}={}", self.name, self.peer_url())
     }
 
-    /// Says who is in the cluster before the first start.
+    /// Sets the members of the cluster, before the first start.
     pub(crate) fn found(&self, initial: BTreeSet<String>, joins: bool) {
         let mut state = lock(&self.state);
         state.initial = initial;
@@ -206,12 +206,12 @@ impl Member {
         format!("{}://{}", self.scheme, self.address())
     }
 
-    /// Returns the address for clients that no proxy is in front of.
+    /// Returns the address for clients without a proxy.
     pub fn direct(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.client_port))
     }
 
-    /// Returns the address for other members that no proxy is in front of.
+    /// Returns the address for other members without a proxy.
     pub fn direct_peer(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.peer_port))
     }
@@ -270,7 +270,7 @@ impl Member {
             .arg("--data-dir")
             .arg(self.data())
             .args(&self.setup.flags)
-            .process_group(0) // Ctrl-C reaches the program that started it, which ends it
+            .process_group(0) // Ctrl-C reaches only the program that started it, which ends it
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(io)?)
             .stderr(log);
@@ -286,7 +286,7 @@ impl Member {
         Ok(command)
     }
 
-    /// Waits until it serves: it has a leader, and the answer is its own and not that of another process at its port.
+    /// Waits until it serves: it has a leader, and the response does not come from another process at its port.
     pub fn ready(&self) -> Result<()> {
         let mut ended = None;
         let served = until("etcd serves", READY, || {
@@ -317,7 +317,7 @@ impl Member {
         let gateway = self.gateway().limit(Duration::from_secs(1));
         match gateway.get("ready") {
             Ok(_) => {}
-            // It has a leader, and wants to know who asks.
+            // It has a leader, and requires a login.
             Err(error) if error.contains("user name is empty") => return true,
             Err(_) => return false,
         }
@@ -334,7 +334,7 @@ impl Member {
         self.end(Process::kill)
     }
 
-    /// Has the process end as an operator does, and waits for its end.
+    /// Ends the process as an operator does, and waits for its end.
     pub fn terminate(&self) -> Result<()> {
         self.end(|process| process.terminate(READY).map(drop))
     }
@@ -346,7 +346,7 @@ impl Member {
         Ok(())
     }
 
-    /// Freezes the process: connections stay open, and no request is answered. Returns once all of its threads stand still.
+    /// Freezes the process: connections stay open, and it does not respond. Returns after all of its threads have stopped.
     pub fn stop(&self) -> Result<()> {
         lock(&self.state).running.as_mut().ok_or("etcd does not run")?.process.stop()
     }
@@ -371,7 +371,7 @@ impl Member {
         self.restart()
     }
 
-    /// Deletes the data of a member that does not run. Of a larger cluster, all members' data must go.
+    /// Deletes the data of a member that does not run. In a larger cluster, the data of all members must be deleted.
     pub fn wipe(&self) -> Result<()> {
         if lock(&self.state).running.is_some() {
             return Err("a running etcd cannot be wiped".to_owned());
@@ -391,7 +391,7 @@ impl Member {
         output(&mut ctl).map(drop)
     }
 
-    /// Replaces the data of a member that does not run by a snapshot. Of a larger cluster, all members must get it.
+    /// Replaces the data of a member that does not run with a snapshot. In a larger cluster, all members must get it.
     pub fn restore(&self, file: &Path) -> Result<()> {
         self.wipe()?;
         let initial = Vec::from_iter(lock(&self.state).initial.clone()).join(",");
@@ -413,7 +413,7 @@ impl Member {
         self.place.path().join("data")
     }
 
-    /// Returns the path of a file of this name next to the data, which goes with the member.
+    /// Returns the path of a file next to the data, which is deleted with the member.
     pub fn file(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }
@@ -435,8 +435,8 @@ impl Drop for Member {
     }
 }
 
-/// Returns whether a TLS server is behind this port: it ends a connection that does not begin as TLS. One that only listens as yet says
-/// nothing.
+/// Returns true if a TLS server is behind this port, because it ends a connection that does not begin as TLS. A server that only
+/// listens so far stays silent.
 fn speaks_tls(address: SocketAddr) -> bool {
     let asked = TcpStream::connect(address).and_then(|mut stream| {
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
@@ -447,7 +447,7 @@ fn speaks_tls(address: SocketAddr) -> bool {
     !asked.is_err_and(|error| absent.contains(&error.kind()))
 }
 
-/// Creates the directory of a member. It is in memory where the system can, unless etcd is to wait for the disk.
+/// Creates the directory of a member. It is in memory if the system can do that, unless etcd must wait for the disk.
 fn place(durable: bool) -> Result<TempDir> {
     let memory = Path::new("/dev/shm");
     let parent = match !durable && memory.is_dir() {

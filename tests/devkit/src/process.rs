@@ -1,7 +1,7 @@
-//! Child processes, each ended by its id when its value drops and, where a program asks for it, on Ctrl-C.
+//! Child processes, each ended by its id when its value drops and, if a program enables that, on Ctrl-C.
 //!
 //! Invariant: a child is reaped only under the lock of `RUNNING`, and leaves that list in the same step. So every id in the
-//! list is a child's; the system cannot have given it to a stranger.
+//! list is a child's; the system cannot have reused it for another process.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_millis(300);
 /// Time that the main thread has, after an interrupt, to drop its values.
 const CLEAN_UP: Duration = Duration::from_secs(5);
 
-/// What a signal is sent to: a child, or the group of processes that it leads.
+/// Target of a signal: a child, or the process group that it leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Target {
     pid: Pid,
@@ -38,7 +38,7 @@ struct Target {
 }
 
 impl Target {
-    /// Sends a signal. It fails only for a process that has just ended.
+    /// Sends a signal. This fails only for a process that has just ended.
     fn send(self, signal: Signal) {
         let _ = match self.leads {
             true => kill_process_group(self.pid, signal),
@@ -50,7 +50,7 @@ impl Target {
 /// Output of a server that prints.
 pub type Printed = BufReader<ChildStdout>;
 
-/// A child process.
+/// Child process.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -64,7 +64,7 @@ impl Process {
         Self::spawn(name, command, false)
     }
 
-    /// Starts a server that first prints `listening on http://…`. Returns that address, and the output, which is to be kept open.
+    /// Starts a server that first prints `listening on http://…`. Returns that address, and the output, which must be kept open.
     pub fn listening(name: &str, command: &mut Command) -> Result<(Self, String, Printed)> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = Self::start(name, command)?;
@@ -79,7 +79,7 @@ impl Process {
         Ok((process, address.to_owned(), stdout))
     }
 
-    /// Starts a process that leads a group of its own: the processes that it starts get its signals, and end with it.
+    /// Starts a process that leads a new group: the processes that it starts get its signals, and end with it.
     pub fn lead(name: &str, command: &mut Command) -> Result<Self> {
         Self::spawn(name, command.process_group(0), true)
     }
@@ -95,7 +95,7 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, target })
     }
 
-    /// Returns the child with its standard streams, as far as they are pipes.
+    /// Returns the child with those of its standard streams that are pipes.
     pub fn streams(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -105,7 +105,7 @@ impl Process {
         let mut running = running();
         let target = self.target;
         if target.leads && running.contains(&target) {
-            // Until the leader is reaped, the system gives its id to no other group.
+            // Until the leader is reaped, the system does not reuse its id for another group.
             let unreaped = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             let ended = waitid(WaitId::Pid(target.pid), unreaped)
                 .map_err(|error| format!("{}: {error}", self.name))?;
@@ -121,7 +121,7 @@ impl Process {
         Ok(status)
     }
 
-    /// Waits until the process ends, but not longer than `limit`.
+    /// Waits until the process ends, at most for `limit`.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         let start = Instant::now();
         loop {
@@ -135,7 +135,7 @@ impl Process {
         }
     }
 
-    /// Asks the process to end, and waits.
+    /// Sends SIGTERM to the process, and waits for its end.
     pub fn terminate(&mut self, limit: Duration) -> Result<ExitStatus> {
         self.signal(Signal::TERM);
         self.wait(limit)
@@ -147,7 +147,7 @@ impl Process {
         self.wait(Duration::from_secs(10)).map(drop)
     }
 
-    /// Stops the process, and returns once every thread of it has stopped: until then it goes on answering.
+    /// Stops the process, and returns after all of its threads have stopped, because until then it still responds.
     pub fn stop(&mut self) -> Result<()> {
         self.signal(Signal::STOP);
         let Target { pid, leads } = self.target;
@@ -185,8 +185,8 @@ impl Drop for Process {
 }
 
 const STOPPED: char = 'T';
-/// States in which a thread of a stopped group runs none of its program: stopped, ended, or asleep in a system call at whose end
-/// it stops, such as that of a parent whose child, stopped too, is not yet another program.
+/// States in which a thread of a stopped group does not run its program: stopped, ended, or asleep in a system call at whose end
+/// it stops, such as that of a parent whose child was stopped before its `exec`.
 const IDLE: &str = "TZXD";
 
 /// Returns the processes of a group, as folders of the system.
@@ -199,13 +199,13 @@ fn group(leader: Pid) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Returns the state of every thread of a process; one that has ended by now has none.
+/// Returns the state of every thread of a process; nothing if the process has ended.
 fn states(process: &Path) -> impl Iterator<Item = char> {
     let tasks = fs::read_dir(process.join("task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| stat(&task.path())?.chars().next())
 }
 
-/// Returns what the system says of a process or thread, from its state on.
+/// Returns the system's line about a process or thread, from its state onwards.
 fn stat(folder: &Path) -> Option<String> {
     let stat = fs::read_to_string(folder.join("stat")).ok()?;
     // The state follows the name, which ends with the last parenthesis.
@@ -244,7 +244,7 @@ pub fn text(output: &Output) -> String {
     texts.map(|text| String::from_utf8_lossy(text)).concat()
 }
 
-/// Makes an interrupt end every child process. The main thread then meets an error, and cleans up by its drops.
+/// Makes an interrupt end every child process. The main thread then gets an error, and its drops clean up.
 pub fn end_all_on_interrupt() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| format!("no signal handler: {error}"))?;
@@ -257,7 +257,7 @@ pub fn end_all_on_interrupt() -> Result<()> {
                     target.send(Signal::TERM);
                 }
             }
-            // A service that waits for an etcd that has just ended would wait for long.
+            // A service that waits for an etcd that has just ended would wait long.
             thread::sleep(GRACE);
             for target in running().iter() {
                 target.send(Signal::KILL);

@@ -1,7 +1,7 @@
 //! TCP proxy in front of a server, with the faults of a network on request.
 //!
-//! A connection has two threads, one for each direction. Each reads chunks, and asks what is to become of the oldest one. Each chunk has
-//! its own time of arrival, from which its delay counts, as on a long line.
+//! A connection has two threads, one for each direction. Each reads chunks, and decides what happens to the oldest one. Each chunk
+//! has its own time of arrival, from which its delay counts, as on a long line.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,20 +17,20 @@ use crate::member::thrice;
 use crate::wait::until;
 use crate::{Result, lock, port};
 
-/// How long a write may block before the proxy asks again whether the connection still lives.
+/// How long a write may block before the proxy checks again whether the connection still lives.
 const BLOCKED: Duration = Duration::from_millis(50);
-/// How long a thread waits for a change of the faults before it asks again.
+/// How long a thread waits for a change of the faults before it checks again.
 const CHECK: Duration = Duration::from_secs(1);
 /// How long a forked child may have the listener before its exec.
 const FORKED: Duration = Duration::from_secs(5);
-/// Bytes in transit from which on the sender has to wait, as it does when the window of TCP is full.
+/// Bytes in transit at which the sender must wait, as when TCP's window is full.
 const WINDOW: usize = 1 << 20;
 /// Parts of a second in which a trickling connection passes its bytes.
 const DROPS: u64 = 20;
-/// How HPACK ends the paths of the methods `Status` and `UserGrantRole`: both take 23 bytes, and an empty request is one of either.
+/// HPACK endings of the paths of `Status` and `UserGrantRole`. Both take 23 bytes, and an empty request is valid for either.
 const METHODS: [u128; 2] = [0x6571afa066a925a87510ac6e48d36a3f, 0x6571af0da99d8e082d98ac1d49da7a0b];
 
-/// A direction through the proxy.
+/// Direction through the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the side that connects to the server.
@@ -39,12 +39,12 @@ pub enum Direction {
     Answers,
 }
 
-/// A proxy for one server; closed when dropped.
+/// Proxy for one server; closed when dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
     network: Arc<Network>,
-    /// The thread that accepts connections; `None` while they are refused.
+    /// Thread that accepts connections; `None` while they are refused.
     accepting: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -71,9 +71,9 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Faults {
-    /// The number up to which connections pass nothing on, by direction; the data wait in the proxy.
+    /// Number up to which connections pass nothing on, by direction; their data waits in the proxy.
     frozen: [u64; 2],
-    /// True for a direction in which all data are lost.
+    /// True for a direction in which all data is lost.
     cut: [bool; 2],
     /// Members of etcd whose connections lose everything.
     cut_senders: BTreeSet<u64>,
@@ -86,16 +86,16 @@ struct Faults {
 struct Connection {
     near: Arc<TcpStream>,
     far: Arc<TcpStream>,
-    /// The member of etcd that opened it, as its first request says.
+    /// Member of etcd that opened it, according to its first request.
     sender: Option<u64>,
-    /// True once data of it were lost; it cannot go on after the fault.
+    /// True after it has lost data; it cannot continue after the fault.
     lossy: bool,
-    /// True once the server's side is gone without a word to the other side.
+    /// True after the server's side has gone without the other side noticing.
     half_open: bool,
     reset: bool,
 }
 
-/// What is to become of a chunk.
+/// Fate of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Passes,
@@ -131,27 +131,27 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// Leads new connections to another `host:port`; present ones go on.
+    /// Leads new connections to another `host:port`; existing ones stay.
     pub fn lead_to(&self, target: impl Into<String>) {
         self.change(|state| state.target = target.into());
     }
 
-    /// Has etcd refuse its status to users other than root, as 3.5.30 does: they ask for what all versions refuse them.
+    /// Makes etcd refuse its status to all users but root, as 3.5.30 does: their request becomes one that every version refuses.
     pub fn refuse_status(&self) {
         self.change(|state| state.refuses_status = true);
     }
 
-    /// Passes nothing on in this direction, on old and new connections; the data wait in the proxy.
+    /// Passes nothing on in this direction, on old and new connections; the data waits in the proxy.
     pub fn freeze(&self, direction: Direction) {
         self.change(|state| state.faults.frozen[direction as usize] = u64::MAX);
     }
 
-    /// Passes nothing on in this direction on the present connections; new ones are not affected.
+    /// Passes nothing on in this direction on existing connections; new ones are not affected.
     pub fn freeze_existing(&self, direction: Direction) {
         self.change(|state| state.faults.frozen[direction as usize] = state.accepted);
     }
 
-    /// Passes everything on again that a freeze holds back, beginning with the data that have been waiting.
+    /// Passes everything on again that a freeze holds back, beginning with the waiting data.
     pub fn thaw(&self) {
         self.change(|state| state.faults.frozen = [0, 0]);
     }
@@ -166,42 +166,42 @@ impl Proxy {
         self.change(|state| _ = state.faults.cut_senders.insert(member));
     }
 
-    /// Resets all connections, so that the data waiting in them are lost. The proxy accepts new ones.
+    /// Resets all connections, so that the data waiting in them is lost. The proxy accepts new ones.
     pub fn reset_all(&self) {
         self.change(|state| state.connections.values_mut().for_each(Connection::reset));
     }
 
-    /// Closes the server's side of all connections, of which the other side learns nothing until [`heal`](Self::heal).
+    /// Closes the server's side of all connections. The other side does not notice until [`heal`](Self::heal).
     pub fn half_open(&self) {
         self.change(|state| {
             for connection in state.connections.values_mut() {
                 connection.half_open = true;
-                // It fails for a connection that has ended by itself.
+                // This fails for a connection that has ended by itself.
                 let _ = connection.far.shutdown(Shutdown::Both);
             }
         });
     }
 
-    /// Delays every chunk, in both directions. Chunks that follow each other closely wait at the same time, as on a long line.
+    /// Delays every chunk, in both directions. Chunks that follow each other closely wait in parallel, as on a long line.
     ///
     /// Fractions of a millisecond are kept: a chunk is late by no more than the system takes to wake a thread.
     pub fn delay(&self, delay: Duration) {
         self.change(|state| state.faults.delay = delay);
     }
 
-    /// Passes only so many bytes per second on, for each connection and direction.
+    /// Passes on only this many bytes per second, for each connection and direction.
     pub fn trickle(&self, bytes_per_second: u64) {
         self.change(|state| state.faults.trickle = Some(bytes_per_second));
     }
 
-    /// Refuses new connections; present ones go on.
+    /// Refuses new connections; existing ones stay.
     pub fn refuse(&self) {
         let mut accepting = lock(&self.accepting);
         let Some(thread) = accepting.take() else {
             return;
         };
         self.change(|state| state.refuses = true);
-        // Wakes the thread, which sees that it is to end. If that fails, it has no listener any more.
+        // Wakes the thread, which then ends. If that fails, the thread does not have a listener any more.
         let _ = TcpStream::connect(self.address);
         let _ = thread.join();
     }
@@ -211,7 +211,7 @@ impl Proxy {
         let mut accepting = lock(&self.accepting);
         if accepting.is_none() {
             let mut listener = Err(ErrorKind::AddrInUse.into());
-            // A child that another thread forks while the proxy listens has the listener too, until its exec.
+            // A child that another thread has forked while the proxy listened also has the listener, until its exec.
             let _ = until("the proxy's port", FORKED, || {
                 listener = TcpListener::bind(self.address);
                 listener.is_ok()
@@ -232,7 +232,7 @@ impl Proxy {
         });
     }
 
-    /// Returns the number of connections so far, with those for which the server was not there.
+    /// Returns the number of connections so far, including those for which the server was down.
     pub fn connections(&self) -> u64 {
         self.network.state().accepted
     }
@@ -252,7 +252,7 @@ impl Proxy {
         self.network.state().in_flight
     }
 
-    /// Returns whether no data wait in the proxy.
+    /// Returns true if no data waits in the proxy.
     pub fn is_drained(&self) -> bool {
         self.in_flight() == 0
     }
@@ -271,7 +271,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Accepts connections in a thread of its own, until the proxy refuses them.
+/// Accepts connections in a separate thread, until the proxy refuses them.
 fn accept(network: Arc<Network>, listener: TcpListener) -> JoinHandle<()> {
     thread::spawn(move || {
         for near in listener.incoming() {
@@ -279,7 +279,7 @@ fn accept(network: Arc<Network>, listener: TcpListener) -> JoinHandle<()> {
                 return;
             }
             let Ok(near) = near else {
-                // Without a free file descriptor it fails until another connection ends.
+                // Without a free file descriptor, accepting fails until another connection ends.
                 thread::sleep(Duration::from_millis(10));
                 continue;
             };
@@ -301,12 +301,12 @@ impl Network {
             (state.accepted, state.target.clone())
         };
         let Ok(far) = TcpStream::connect(target) else {
-            // The other side shall see at once that the server is not there.
+            // The other side must see at once that the server is down.
             let _ = set_socket_linger(&near, Some(Duration::ZERO));
             return;
         };
         for stream in [&near, &far] {
-            // They fail only for a connection that has ended, which the first read shows.
+            // These fail only for a connection that has ended, which the first read shows.
             let _ = stream.set_nodelay(true);
             let _ = stream.set_write_timeout(Some(BLOCKED));
         }
@@ -342,7 +342,7 @@ impl Network {
         self.state().connections.remove(&number);
     }
 
-    /// Waits for a change of the faults, but not longer than `limit`.
+    /// Waits for a change of the faults, at most for `limit`.
     fn wait(&self, state: MutexGuard<'_, State>, limit: Duration) {
         let waited = self.changed.wait_timeout(state, limit);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
@@ -355,10 +355,10 @@ struct Pump<'a> {
     from: &'a TcpStream,
     to: &'a TcpStream,
     direction: Direction,
-    /// Data in transit, each chunk with its time of arrival; an empty one means that the sender has hung up.
+    /// Data in transit, each chunk with its time of arrival; an empty chunk means that the sender has hung up.
     chunks: VecDeque<(Instant, Vec<u8>)>,
     bytes: usize,
-    /// True once the sender has hung up or is gone.
+    /// True after the sender has hung up or gone.
     is_over: bool,
 }
 
@@ -376,7 +376,7 @@ impl Pump<'_> {
         self.network.changed.notify_all();
     }
 
-    /// Reads, and passes each chunk on when its delay is over; an error if the connection is to be reset.
+    /// Reads, and passes each chunk on when its delay is over. Fails if the connection must be reset.
     fn carry(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; 64 * 1024];
         let mut first = self.direction == Direction::Requests;
@@ -390,7 +390,7 @@ impl Pump<'_> {
             };
             let left = self.network.state().faults.delay.saturating_sub(arrived.elapsed());
             if !left.is_zero() && !self.is_over && self.bytes < WINDOW {
-                // No longer than that at a time, because a heal shortens the delay.
+                // Waits at most that long at a time, because a heal shortens the delay.
                 if is_readable(self.from, left.min(BLOCKED)) {
                     self.receive(&mut buffer, &mut first);
                 }
@@ -407,11 +407,11 @@ impl Pump<'_> {
         }
     }
 
-    /// Reads one chunk; the first one of a connection may say who has opened it.
+    /// Reads one chunk; the first one of a connection may show which member opened it.
     fn receive(&mut self, buffer: &mut [u8], first: &mut bool) {
         let mut from = self.from;
         let Ok(length) = from.read(buffer) else {
-            // What was sent before it broke arrives.
+            // Data sent before it broke still arrives.
             self.is_over = true;
             return;
         };
@@ -432,7 +432,7 @@ impl Pump<'_> {
 
     /// Passes one chunk on when no fault holds it back.
     ///
-    /// Each direction ends by itself: a client that hangs up does not take back the data it has sent.
+    /// Each direction ends separately: a client that hangs up does not take back the data it has sent.
     fn pass(&self, arrived: Instant, chunk: &[u8]) -> io::Result<()> {
         let mut rest = chunk;
         loop {
@@ -448,7 +448,7 @@ impl Pump<'_> {
                     if !chunk.is_empty() {
                         return Ok(());
                     }
-                    // A hang-up that does not arrive: the other side waits on.
+                    // The hang-up does not arrive, so the other side keeps waiting.
                     self.network.wait(state, CHECK);
                 }
                 Fate::Passes if !due.is_zero() => self.network.wait(state, due),
@@ -500,7 +500,7 @@ impl State {
 }
 
 impl Connection {
-    /// Has both threads end. The last to drop the sockets resets the connection on both sides.
+    /// Makes both threads end. The last to drop the sockets resets the connection on both sides.
     fn reset(&mut self) {
         self.reset = true;
         for stream in [&self.near, &self.far] {
@@ -511,22 +511,22 @@ impl Connection {
     }
 }
 
-/// Has the system wake this thread when it is due. By default, a timer may be 50 µs late: a tenth of half a millisecond.
+/// Makes the system wake this thread on time. By default, a timer may be 50 µs late: a tenth of half a millisecond.
 fn be_punctual() {
-    // Where it fails, delays are longer by that much.
+    // If it fails, delays are longer by that much.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-/// Waits until there is something to read, an end included, but not longer than `limit`.
+/// Waits until there is something to read, or an end, at most for `limit`.
 fn is_readable(from: &TcpStream, limit: Duration) -> bool {
     let mut sockets = [PollFd::new(from, PollFlags::IN)];
     let limit = Timespec::try_from(limit).ok();
-    // A signal interrupts it; the caller asks again.
+    // A signal interrupts it; the caller tries again.
     poll(&mut sockets, limit.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// Writes what the socket takes; nothing if that would block for long.
+/// Writes as much as the socket takes; nothing if that would block for long.
 fn write(mut to: &TcpStream, chunk: &[u8]) -> io::Result<usize> {
     match to.write(chunk) {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(0),
@@ -534,7 +534,7 @@ fn write(mut to: &TcpStream, chunk: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Reads which member of etcd sends this request to another one: its head says so, in hexadecimal.
+/// Reads which member of etcd sends this request to another one: the head has its id, in hexadecimal.
 fn sender(request: &[u8]) -> Option<u64> {
     let text = String::from_utf8_lossy(request);
     let (_, rest) = text.split_once("\r\nX-Server-From: ")?;

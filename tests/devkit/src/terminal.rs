@@ -1,4 +1,4 @@
-//! Terminal that a program runs on: what the program writes is drawn as people see it, and keys can be pressed.
+//! Terminal that a program runs on: it draws the program's output as people see it, and can press keys.
 
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use crate::process::Process;
 use crate::{Result, lock};
 
-/// A program on a terminal of its own, which `script` (bsdutils) makes; killed when dropped.
+/// Program on a separate terminal, which `script` (bsdutils) makes; killed when dropped.
 #[derive(Debug)]
 pub struct Terminal {
     size: (NonZeroU16, NonZeroU16),
     script: Process,
     keys: ChildStdin,
     written: Arc<Mutex<Vec<u8>>>,
-    /// Thread that reads what the program writes; ends with it.
+    /// Thread that reads the program's output; ends with the program.
     reader: Option<JoinHandle<()>>,
 }
 
@@ -68,12 +68,12 @@ impl Terminal {
         pressed.map_err(|error| format!("the program reads no keys: {error}"))
     }
 
-    /// Returns all that the program has written so far, with the sequences by which it moves the cursor.
+    /// Returns everything that the program has written so far, with the sequences that move the cursor.
     pub fn written(&self) -> String {
         String::from_utf8_lossy(&lock(&self.written)).into_owned()
     }
 
-    /// Returns the lines that the terminal shows now, without the blanks that end them and the empty lines at the end.
+    /// Returns the lines that the terminal shows now, without trailing blanks and trailing empty lines.
     pub fn lines(&self) -> Vec<String> {
         let (rows, columns) = self.size;
         let mut parser = vt100::Parser::new(rows, columns, 0);
@@ -85,7 +85,7 @@ impl Terminal {
         lines
     }
 
-    /// Waits until the program ends by itself, and all that it has written is read.
+    /// Waits until the program ends by itself, and all of its output is read.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         let status = self.script.wait(limit)?;
         if let Some(reader) = self.reader.take() {

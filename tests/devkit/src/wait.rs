@@ -1,4 +1,4 @@
-//! Wait for a condition.
+//! Wait for a condition, with a time limit.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use crate::process::interrupted;
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Waits until the condition holds. The error names `what` was awaited.
+/// Waits until the condition holds. The error contains `what` was awaited.
 pub fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) -> Result<()> {
     let start = Instant::now();
     while !holds() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::process::{Process, Signal};
 use crate::{Result, lock, until};
 
-/// A worker process; killed when dropped.
+/// Worker process; killed when dropped.
 #[derive(Debug)]
 pub struct Worker {
     process: Mutex<Process>,
@@ -41,7 +41,7 @@ impl Worker {
         writeln!(stdin, "{command}").map_err(|error| format!("the worker does not listen: {error}"))
     }
 
-    /// Sends SIGSTOP, and returns once every thread of it has stopped.
+    /// Sends SIGSTOP, and returns after all of its threads have stopped.
     pub fn stop(&self) -> Result<()> {
         lock(&self.process).stop()
     }

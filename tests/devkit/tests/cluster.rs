@@ -1,4 +1,4 @@
-//! A cluster of three: leaders, partitions, members that go and come.
+//! Tests of a cluster of three: leaders, partitions, and members that leave and join.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
-//! A member on its own: with a lease, not to be started.
+//! Tests of a single member: its leases, and starts that fail.
 
 use etcd_locked_devkit::{Member, Setup};
 use serde_json::json;
 
-/// Otherwise a test that looks for leases would find none, and torture would delete keys of holders: neither says so.
+/// Otherwise a test that looks for leases would find none, and torture would delete holders' keys, both silently.
 #[test]
 fn a_lease_spares_its_key_until_it_is_revoked() {
     let member = Member::start().unwrap();

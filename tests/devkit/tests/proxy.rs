@@ -1,4 +1,4 @@
-//! Faults of the proxy, in front of a server that sends back what it receives.
+//! Tests of the proxy's faults, in front of a server that sends back what it receives.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -33,7 +33,7 @@ impl Client {
         Self(client)
     }
 
-    /// Connects, and has the first data come back.
+    /// Connects, and awaits that the first data comes back.
     fn known_to(proxy: &Proxy) -> Self {
         let client = Self::of(proxy);
         client.echoes("first");

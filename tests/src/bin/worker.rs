@@ -1,7 +1,7 @@
 //! Worker process that takes locks, for tests that kill, stop and restart whole processes.
 //!
 //! It uses the process-wide engine, as services do: the first lock starts it from the environment, or the command `init`
-//! does. It reads commands from standard input, one a line, and reports on standard output:
+//! does. It reads commands from standard input, one per line, and reports on standard output:
 //!
 //! | command | output |
 //! |---|---|
@@ -11,12 +11,12 @@
 //! | `tally <job> <directory>` | `tallied <job> <visits>` after `done <job>`; `tallied <job> <visits> <variant> <retryable> <message>` after a failure |
 //! | `fenced <name> <step> <url>` | `stops <name>` at that step of a fenced transaction; after `go`, `ended <name> <step> committed` or `refused` |
 //! | `lock <name>` | `locked <name>` |
-//! | `fork <name>` | `parent <name>` once the name is locked and a child, forked then, has ended; the child before: `forked <variant> <message>` for a call of its own, `listed …` for a listing, and `released <variant> <message>` for its copy of the lock. After `done <name>`: `released <name>` |
+//! | `fork <name>` | forks a child while the name is locked. The child: `forked <variant> <message>` for its own call, `listed …` for a listing, and `released <variant> <message>` for its copy of the lock. Then `parent <name>` after the child has ended, and `released <name>` after `done <name>` |
 //! | `init <endpoints>` | `initialised` |
 //! | `runtimes <job>` | `runtimes <job>` |
 //! | `shutdown <ms>` | `shut down` |
 //!
-//! With `WORKER_LOGS` set to a level, log lines of the library are output too, as `logged <LEVEL> <message and fields>`.
+//! With `WORKER_LOGS` set to a level, it also prints log lines of the library, as `logged <LEVEL> <message and fields>`.
 //!
 //! Every failure is reported as `failed <what> <variant of LockError> <message>`. The process ends with its standard input.
 
@@ -35,7 +35,7 @@ use tokio::time::interval;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
 
-/// Lets fenced transactions go on.
+/// Signal that lets fenced transactions continue.
 static GO: Notify = Notify::const_new();
 
 #[tokio::main]
@@ -203,12 +203,12 @@ fn spawn_body<F: Future<Output = Result<(), LockError>> + Send + 'static>(
     });
 }
 
-/// Forks while a name is locked; the child uses what it has inherited, and ends.
+/// Forks while a name is locked. The child uses what it has inherited, and ends.
 async fn fork_under(name: &str, done: &Notify) -> Result<(), LockError> {
     let locks = etcd_locked::init(Config::from_env()?).await?;
     let guard = locks.lock(name).await?;
     let child = name.to_owned();
-    // The child has the forking thread alone.
+    // The child has only the forking thread.
     let guard = thread::spawn(move || match fork::fork().expect("a child") {
         fork::Fork::Child => {
             runtime().block_on(async {
@@ -238,7 +238,7 @@ fn answered(what: &str, result: &Result<(), LockError>) {
     }
 }
 
-/// Lets two tokio runtimes contend over the one engine of the process; one runtime ends, the other goes on.
+/// Makes two tokio runtimes contend through the one engine of the process; one runtime ends, the other continues.
 fn runtimes(job: &str) {
     let directory =
         std::env::temp_dir().join(format!("etcd-locked-runtimes-{}", std::process::id()));
@@ -300,7 +300,7 @@ fn variant(error: &LockError) -> &'static str {
     }
 }
 
-/// Makes the subscriber that outputs log lines of the library.
+/// Makes the subscriber that prints log lines of the library.
 fn log_lines() -> impl Subscriber + Send + Sync {
     let level = std::env::var("WORKER_LOGS");
     let level = level.map_or(LevelFilter::OFF, |level| level.parse().expect("a level"));
