@@ -1,4 +1,4 @@
-//! Clock that all processes of a run share.
+//! Boot-time clock that all processes of a run share.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -8,7 +8,7 @@ pub(crate) fn now() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Nanoseconds of so many milliseconds.
+/// Returns this many milliseconds in nanoseconds.
 pub(crate) const fn ms(milliseconds: u64) -> u64 {
     milliseconds * 1_000_000
 }

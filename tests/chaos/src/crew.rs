@@ -1,4 +1,4 @@
-//! Crew: the worker processes, each with what it starts, behind proxies of its own to every member.
+//! Crew: the worker processes, each with the processes that it starts, behind separate proxies to every member.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::options::{Options, word};
 use crate::schedule::CREW;
 use crate::witness::Witness;
 
-/// How long a worker may take to end once it is asked to: its calls, their bodies, and the shutdown.
+/// How long a worker may take to end when it is told to: its calls, their bodies, and the shutdown.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -21,16 +21,16 @@ pub(crate) struct Crew {
     witness: Witness,
     options: Options,
     started: u32,
-    /// When a worker was killed or ended by itself last; 0 if none did.
+    /// When a worker was last killed or ended by itself; 0 if never.
     pub(crate) died: u64,
     slots: Vec<Slot>,
 }
 
-/// A place for a worker, which may be killed and started again.
+/// Slot for a worker, which may be killed and started again.
 #[derive(Debug)]
 struct Slot {
     proxies: Vec<Proxy>,
-    /// The number of the process, and the process.
+    /// Number of the process, and the process.
     worker: Option<(u32, Process)>,
 }
 
@@ -79,17 +79,17 @@ impl Crew {
         Ok(())
     }
 
-    /// The proxies between a worker and the members.
+    /// Returns the proxies between a worker and the members.
     pub(crate) fn proxies(&self, slot: usize) -> &[Proxy] {
         &self.slots[slot].proxies
     }
 
-    /// The proxies between all workers and a member.
+    /// Returns the proxies between all workers and a member.
     pub(crate) fn proxies_to(&self, member: usize) -> impl Iterator<Item = &Proxy> {
         self.slots.iter().map(move |slot| &slot.proxies[member])
     }
 
-    /// The number of the process in a slot; `None` while it is killed.
+    /// Returns the number of the process in a slot; `None` after it was killed.
     pub(crate) fn number(&self, slot: usize) -> Option<u32> {
         self.slots.get(slot)?.worker.as_ref().map(|(number, _)| *number)
     }
@@ -98,7 +98,7 @@ impl Crew {
         (0..self.slots.len()).filter_map(|slot| self.number(slot)).collect()
     }
 
-    /// Sends SIGKILL. A worker that had ended before has done so by itself.
+    /// Sends SIGKILL. A worker that had already ended counts as one that ended by itself.
     pub(crate) fn kill(&mut self, slot: usize) -> Result<()> {
         if let Some((process, mut worker)) = self.slots[slot].worker.take() {
             self.witness.record(match worker.ended()? {
@@ -111,7 +111,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Sends SIGSTOP; every thread of the worker stands still afterwards.
+    /// Sends SIGSTOP, and returns after every thread of the worker has stopped.
     pub(crate) fn stop(&mut self, slot: usize) -> Result<()> {
         let Some((process, worker)) = &mut self.slots[slot].worker else {
             return Ok(());
@@ -142,7 +142,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Writes a line to all workers. At the first they make no more calls, at the second they end.
+    /// Writes a line to all workers. After the first they stop making calls, after the second they end.
     pub(crate) fn tell(&mut self, line: &str) {
         let workers = self.slots.iter_mut().filter_map(|slot| slot.worker.as_mut());
         for stdin in workers.filter_map(|(_, worker)| worker.streams().stdin.as_mut()) {
@@ -151,7 +151,7 @@ impl Crew {
         }
     }
 
-    /// Asks all workers to end, and waits until they have; true if all have ended well.
+    /// Tells all workers to end, and waits for that; returns true if all ended well.
     pub(crate) fn end(&mut self) -> bool {
         self.tell("end");
         let mut clean = true;

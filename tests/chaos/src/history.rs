@@ -1,4 +1,4 @@
-//! History of a run: what callers, bodies, workers and faults did, with times of the clock all processes share.
+//! History of a run: what callers, bodies, workers and faults did, with times of the clock that all processes share.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::options::{Who, word};
 use crate::schedule::Kind;
 
-/// One event, and when it was, in nanoseconds since boot.
+/// Event and its time, in nanoseconds since boot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Event {
     pub(crate) at: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Event {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum What {
-    /// The first event: what is played.
+    /// First event: what is played.
     Run(Run),
     /// A worker process has started, in a slot of the crew.
     Started { process: u32, slot: u32 },
@@ -31,35 +31,35 @@ pub(crate) enum What {
     Continued { process: u32 },
     /// A worker is about to get SIGKILL.
     Killed { process: u32 },
-    /// A worker has ended; by itself and failed, unless `well`; `hung`: not when it was asked to, so it was given up.
+    /// A worker has ended: it failed by itself, unless `well`. `hung` means that it did not end when told to, so it was given up.
     Exited { process: u32, well: bool, hung: bool },
-    /// A worker said something.
+    /// A worker reported something.
     Said { process: u32, said: Said },
-    /// The register answered a write.
+    /// The register responded to a write.
     Written { process: u32, call: u64, name: String, token: i64, accepted: bool },
     /// A fault is about to begin.
     FaultBegun(FaultBegun),
-    /// A fault is about to be healed: from here on it may be gone.
+    /// A fault is about to be healed: after this it may be gone.
     FaultEnding { fault: u32 },
     /// A fault is gone.
     FaultHealed { fault: u32 },
-    /// A fault has found nothing to disturb, so it was none.
+    /// A fault had no target, so it does not count.
     FaultMissed { fault: u32 },
-    /// etcd is about to lose what it knows, by a fault that has begun.
+    /// etcd is about to lose its history, by a fault that has begun.
     Rewound { fault: u32 },
-    /// The machine did not run the witness, since then.
+    /// The machine did not run the witness since that time.
     Stalled { since: u64 },
-    /// No member of etcd answered the runner, since then.
+    /// No member of etcd has responded to the runner since that time.
     Silent { since: u64 },
-    /// The workers are asked to end; no call is asked from here on.
+    /// The workers are told to end; no call is made after this.
     Draining,
-    /// The keys below names that etcd still has when all calls have ended, and no worker has given its leases back.
+    /// Keys below names that etcd still has when all calls have ended, and no worker has revoked its leases.
     Idle { keys: Vec<String> },
-    /// What etcd still has when all workers have ended: keys below the prefix, and leases.
+    /// Keys below the prefix, and leases, that etcd still has when all workers have ended.
     Left { keys: Vec<String> },
     /// The run is over.
     Over,
-    /// The run has ended before its time.
+    /// The run has ended early.
     Failed { error: String },
 }
 
@@ -70,22 +70,22 @@ pub(crate) struct FaultBegun {
     pub(crate) target: String,
     /// Names whose keys an operator removes or puts.
     pub(crate) names: Vec<String>,
-    /// The slot of the worker that it is aimed at.
+    /// Slot of the worker that it targets.
     pub(crate) worker: Option<u32>,
-    /// The key, or a key of the lease, that an operator takes.
+    /// Key, or a key of the lease, that an operator takes.
     pub(crate) taken: Option<Taken>,
 }
 
-/// A contender's key that an operator takes.
+/// Contender's key that an operator takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Taken {
-    /// The process that had put it, if its record says so.
+    /// Process that put it, if its record shows that.
     pub(crate) owner: Option<u32>,
-    /// How many keys of its name were older: of exclusive calls, the oldest key is the holder's.
+    /// Number of older keys of its name. With exclusive calls, the oldest key is the holder's.
     pub(crate) older: usize,
 }
 
-/// What is played, as the command line says it.
+/// What is played, according to the command line.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) seed: u64,
@@ -93,18 +93,18 @@ pub(crate) struct Run {
     pub(crate) etcd: String,
     pub(crate) who: Who,
     pub(crate) seconds: u64,
-    /// The only kinds of faults; of all, if there are none.
+    /// Kinds of faults; empty for all.
     pub(crate) only: Vec<String>,
-    /// The version of the peer's client.
+    /// Version of the peer's client.
     pub(crate) client: String,
-    /// The commit of the sources.
+    /// Commit of the sources.
     pub(crate) commit: String,
     /// When it began, in seconds since 1970.
     pub(crate) started: u64,
 }
 
 impl Run {
-    /// The name of its files, which no other run has.
+    /// Returns the name of its files, which is unique to this run.
     pub(crate) fn id(&self) -> String {
         let mut id = format!("{}-{}-{}-{}", word(self.who), self.etcd, self.mix, self.seed);
         for kind in &self.only {
@@ -114,49 +114,49 @@ impl Run {
     }
 }
 
-/// What a worker says: one line of JSON on its connection to the witness.
+/// Report of a worker: one line of JSON on its connection to the witness.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Said {
     /// A call is about to be polled for the first time.
     Asked { call: u64, asked: Asked },
-    /// A body is polled for the first time. The worker waits for the witness before the body goes on.
+    /// A body is polled for the first time. The worker waits for the witness before the body continues.
     Begun { call: u64, held: bool, tokens: Vec<(String, i64)> },
-    /// A body is polled. `held`: the guard says so, after the clock was read.
+    /// A body is polled. `held` is what the guard says, after the clock was read.
     Polled { call: u64, held: bool },
-    /// A body writes to the register of a name. `held`: as with a poll; absent, if that was said of this poll before.
+    /// A body writes to the register of a name. `held` is as with a poll; absent if it was already reported for this poll.
     Write { call: u64, name: String, token: i64, held: Option<bool> },
-    /// A body has ended; the guard's answer is as of that moment.
+    /// A body has ended; `held` is what the guard says at that moment.
     Ended { call: u64, held: bool, how: Ending },
     /// A call has returned, or was dropped.
     Returned { call: u64, result: Outcome },
-    /// A log line of the library, from warnings on.
+    /// A log line of the library, a warning or an error.
     Logged { level: String, text: String },
-    /// The machine, or SIGSTOP, did not let the worker run, since then.
+    /// The machine did not run the worker since that time, or it was stopped by SIGSTOP.
     Stalled { since: u64 },
-    /// All calls have ended, after the worker was asked to end.
+    /// All calls have ended, after the worker was told to end.
     Idle,
     /// A shutdown is over.
     Drained { left: usize, leases: usize },
 }
 
-/// What a call asks for.
+/// Request of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asked {
     pub(crate) kind: String,
     pub(crate) names: Vec<String>,
     pub(crate) mode: Mode,
-    /// The bound of the wait in milliseconds; `None`: it waits until it is served.
+    /// Limit of the wait in milliseconds; `None` if it waits until it is served.
     pub(crate) wait: Option<u64>,
-    /// The lease TTL in milliseconds.
+    /// TTL of the lease in milliseconds.
     pub(crate) ttl: u64,
-    /// How long the name stays locked at least, in milliseconds.
+    /// Least time for which the name stays locked, in milliseconds.
     pub(crate) min_hold: u64,
-    /// The call of the same process in whose body it is made.
+    /// Call of the same process in whose body it is made.
     pub(crate) under: Option<u64>,
 }
 
-/// With whom a call shares its names.
+/// Mode in which a call shares its names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mode {
@@ -171,7 +171,7 @@ pub(crate) enum Mode {
 pub(crate) enum Ending {
     /// It returned.
     Done,
-    /// It was dropped where it awaited.
+    /// It was dropped at an await.
     Dropped,
 }
 
@@ -179,9 +179,9 @@ pub(crate) enum Ending {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
     Done,
-    /// The lock was taken, or did not come within the bound.
+    /// The lock was held by others, and not acquired within the limit.
     Busy,
-    /// The lock was lost, by this cause.
+    /// The lock was lost, with this cause.
     Lost(String),
     Deadlock,
     /// etcd could not be reached, or refused.

@@ -1,4 +1,4 @@
-//! Login of the workers: etcd asks every client who it is, and their role gives them what the documentation says that it must.
+//! Login of the workers: authentication is enabled in etcd, and their role has exactly the rights that the documentation requires.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use etcd_client::{Client, ConnectOptions, Error};
 
 pub(crate) const USER: &str = "chaos";
 pub(crate) const PASSWORD: &str = "chaos";
-/// The password while an operator has changed it.
+/// Password while an operator has changed it.
 pub(crate) const CHANGED: &str = "changed";
-/// What the role may read and write: the locks, and the session keys next to them.
+/// Prefixes that the role may read and write: the locks, and the session keys next to them.
 pub(crate) const PREFIXES: [&str; 2] = ["locks/", "locks%s/"];
-/// Hashes of passwords cost processor time on purpose; this is the least.
+/// Flag for the cheapest password hashes, which cost processor time on purpose.
 pub(crate) const CHEAP: &str = "--bcrypt-cost=4";
 
-/// User and password as `ETCD_LOCKED_USER` and `ETCDCTL_USER` want them.
+/// Returns user and password in the form of `ETCD_LOCKED_USER` and `ETCDCTL_USER`.
 pub(crate) fn text() -> String {
     format!("{USER}:{PASSWORD}")
 }

@@ -1,4 +1,4 @@
-//! Torture of the whole library on a real cluster: `cargo xtask chaos`.
+//! Torture of the whole library on a real cluster, run by `cargo xtask chaos`.
 
 mod checker;
 mod clock;
@@ -27,7 +27,7 @@ use self::options::{Command, Part};
 use self::report::Report;
 use self::witness::Witness;
 
-/// How many violations are listed.
+/// Number of violations that are listed.
 const LISTED: usize = 100;
 
 fn main() -> ExitCode {
@@ -46,9 +46,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plays or judges; tells whether nothing was violated.
+/// Plays or judges; returns true if no promise was broken.
 fn carry_out(command: &Command) -> Result<bool> {
-    // A run whose figures could not be kept is not worth its time.
+    // Checked first, because a run whose figures cannot be kept would waste its time.
     command.write.as_deref().map_or(Ok(Vec::new()), results::kept)?;
     let (played, histories) = match &command.judge[..] {
         [] => play(command).map(|(played, file)| (played, vec![file]))?,
@@ -77,7 +77,7 @@ fn play(command: &Command) -> Result<(Result<()>, PathBuf)> {
     Ok((played, keep(&command.keep, &witness.history())?))
 }
 
-/// Judges a history, and says what it comes to.
+/// Judges a history, and prints the verdicts.
 fn judge(command: &Command, events: &[Event]) -> Result<bool> {
     let verdicts = checker::judge(events);
     let report = Report::of(events, &verdicts);

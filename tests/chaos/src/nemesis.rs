@@ -1,4 +1,4 @@
-//! Nemesis: carries a schedule out on the cluster, the workers and the network between them.
+//! Nemesis: applies the faults of a schedule to the cluster, the workers and the network between them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ pub(crate) struct Open {
 
 const BOTH: [Direction; 2] = [Direction::Requests, Direction::Answers];
 
-/// Ends a fault by what cannot fail.
+/// Makes the end of a fault from a closure that cannot fail.
 fn always(heal: impl FnOnce(&mut Nemesis) + 'static) -> Option<Heal> {
     Some(Box::new(|it| {
         heal(it);
@@ -53,7 +53,7 @@ fn heal(heal: impl FnOnce(&mut Nemesis) -> Result<()> + 'static) -> Option<Heal>
 }
 
 impl Nemesis {
-    /// Begins a fault; `None` if it finds nothing to disturb.
+    /// Begins a fault; `None` if it has no target.
     pub(crate) fn begin(&mut self, Fault { kind, target }: Fault) -> Result<Option<Open>> {
         let number = self.faults;
         self.faults += 1;
@@ -61,7 +61,7 @@ impl Nemesis {
         let members = match kind {
             _ if kind.aim() == Aim::Member => vec![target],
             Kind::LeaderKilled | Kind::LeaderFrozen | Kind::LeaderIsolated => vec![leader()?],
-            // The leader and another: nothing is left that could serve.
+            // The leader and another member: the rest cannot serve.
             Kind::QuorumKilled | Kind::QuorumFrozen => {
                 let leader = leader()?;
                 vec![leader, (leader + 1) % MEMBERS]
@@ -102,7 +102,7 @@ impl Nemesis {
         Ok(None)
     }
 
-    /// Returns what ends the fault; `None` if it has not found what it is to disturb.
+    /// Returns the end of the fault; `None` if it has no target.
     fn carry_out(
         &mut self,
         number: u32,
@@ -161,7 +161,7 @@ impl Nemesis {
                     it.rewind(number);
                     it.cluster.begin_anew(Some(&snapshot))?;
                     it.asked.are(&it.cluster);
-                    // One that stays takes memory only.
+                    // A file that stays only takes memory.
                     let _ = fs::remove_file(snapshot);
                     Ok(())
                 })
@@ -229,7 +229,7 @@ impl Nemesis {
         always(move |it| it.crew.proxies(worker).iter().for_each(Proxy::heal))
     }
 
-    /// From here on etcd loses what it knew, and tokens begin anew.
+    /// Records that etcd now loses its history, and tokens begin again.
     fn rewind(&self, fault: u32) {
         self.witness.judge_writes(false);
         self.witness.record(What::Rewound { fault });
@@ -240,7 +240,7 @@ impl Nemesis {
         heal(self)?;
         self.witness.record(What::FaultHealed { fault });
         if matches!(kind, Kind::EtcdWiped | Kind::EtcdRestored) {
-            // Until then holders of before may write, whose tokens are higher.
+            // Until then earlier holders may write, whose tokens are higher.
             thread::sleep(Duration::from_nanos(REWIND_DETECTION));
             self.witness.judge_writes(true);
         }
@@ -252,12 +252,12 @@ impl Nemesis {
         members.map(|member| member.gateway().limit(Duration::from_secs(2))).collect()
     }
 
-    /// Asks the members one after the other, until one answers.
+    /// Sends a request to one member after another, until one responds.
     fn ask<T>(&self, ask: impl Fn(&Gateway) -> Result<T>) -> Result<T> {
         first(&self.gateways(), ask)
     }
 
-    /// A snapshot of this member, or of the next one that gives one.
+    /// Saves a snapshot of this member, or of the next one that can give one.
     fn snapshot(&self, from: usize, number: u32) -> Result<PathBuf> {
         let members = self.cluster.members();
         first(members.iter().cycle().skip(from).take(MEMBERS), |member| {
@@ -266,7 +266,7 @@ impl Nemesis {
         })
     }
 
-    /// A contender's key, chosen at random; nothing if there is none.
+    /// Chooses a contender's key at random; `None` if there is none.
     fn victim_key(&mut self) -> Option<Victim> {
         let mut keys = self.ask(|gateway| gateway.below("locks/")).ok()?;
         keys.retain(|key| key.lease != 0);
@@ -287,26 +287,26 @@ impl Nemesis {
         })
     }
 
-    /// A key below a hot name that no client of ours would put.
+    /// Makes a key below a hot name that no client of ours would put.
     fn junk_key(&mut self) -> Victim {
         let name = format!("hot/{}", self.random.u64(0..HOT));
         Victim { what: format!("locks/{name}/junk"), lease: 0, names: vec![name], taken: None }
     }
 
-    /// The lease of such a key, with all names below which it has keys.
+    /// Chooses the lease of a contender's key, with all names below which it has keys.
     fn victim_lease(&mut self) -> Option<Victim> {
         let Victim { lease, taken, .. } = self.victim_key()?;
         let mut keys = self.ask(|gateway| gateway.below("locks/")).ok()?;
         keys.retain(|key| key.lease == lease);
         let names = keys.iter().filter_map(|key| name(&key.key)).collect();
         let what = format!("lease {lease:x}");
-        // Of all its keys some may be the oldest.
+        // Any of its keys may be the oldest of its name.
         let taken = taken.map(|taken| Taken { older: 0, ..taken });
         Some(Victim { what, lease, names, taken })
     }
 }
 
-/// What an operator takes away, or puts in the way.
+/// Key or lease that an operator takes away, or a key that an operator puts.
 #[derive(Debug, Default)]
 struct Victim {
     what: String,
@@ -316,19 +316,19 @@ struct Victim {
     taken: Option<Taken>,
 }
 
-/// The worker that a holder record names as its service.
+/// Returns the worker that a holder record names as its service.
 fn worker(record: &str) -> Option<usize> {
     let record: serde_json::Value = serde_json::from_str(record).ok()?;
     record["service"].as_str()?.strip_prefix("worker-")?.parse().ok()
 }
 
-/// The name in a contender's key.
+/// Returns the name in a contender's key.
 fn name(key: &str) -> Option<String> {
     let (name, _) = key.strip_prefix("locks/")?.rsplit_once('/')?;
     Some(name.to_owned())
 }
 
-/// Asks several members, until one answers.
+/// Sends a request to several members in turn, until one responds.
 pub(crate) fn first<M, T>(
     members: impl IntoIterator<Item = M>,
     ask: impl Fn(M) -> Result<T>,
@@ -343,13 +343,13 @@ pub(crate) fn first<M, T>(
     last
 }
 
-/// Compacts again and again, in a thread of its own, until what it returns is dropped.
+/// Compacts repeatedly, in a separate thread, until the returned value is dropped.
 fn storm(gateways: Vec<Gateway>) -> Arc<()> {
     let storm = Arc::new(());
     let lasts = Arc::downgrade(&storm);
     thread::spawn(move || {
         while lasts.upgrade().is_some() {
-            // It fails for a revision that is compacted already.
+            // This fails for a revision that is already compacted.
             let _ = first(&gateways, |gateway| gateway.compact(gateway.status()?.revision));
             thread::sleep(COMPACTION_PAUSE);
         }

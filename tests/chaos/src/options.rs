@@ -1,4 +1,4 @@
-//! Options of the command line, and the words of their values.
+//! Options of the torture's command line, and the words of their values.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::schedule::Kind;
 use crate::worker::mix::Mix;
 
-/// Tortures the library on a real cluster of three, and judges what its workers did. `cargo xtask chaos` says where etcd is.
+/// Runs the library on a real cluster of three under faults, and judges what its workers did. `cargo xtask chaos` sets the etcd.
 #[derive(Debug, Parser)]
 #[command(name = "etcd-locked-chaos", args_conflicts_with_subcommands = true)]
 pub(crate) struct Command {
@@ -17,45 +17,45 @@ pub(crate) struct Command {
     pub(crate) part: Option<Part>,
     #[command(flatten)]
     pub(crate) options: Options,
-    /// Only judge histories that were kept
+    /// Only judge these saved histories
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) judge: Vec<PathBuf>,
-    /// Where histories are kept
+    /// Where to save histories
     #[arg(long, value_name = "FOLDER", default_value = "target/chaos")]
     pub(crate) keep: PathBuf,
-    /// The folder whose results are written anew, with this run
+    /// Folder whose results are rewritten, with this run
     #[arg(long, value_name = "FOLDER")]
     pub(crate) write: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Part {
-    /// Make calls, until a line on standard input
+    /// Make calls until a line arrives on standard input
     #[command(hide = true)]
     Worker(Worker),
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Options {
-    /// How long: half a minute at least
+    /// Length of the run, at least half a minute
     #[arg(long = "minutes", value_name = "N", value_parser = minutes, default_value = "1")]
     pub(crate) time: Duration,
-    /// Which calls
+    /// Kinds of calls
     #[arg(long, default_value = "all")]
     pub(crate) mix: Mix,
-    /// Number that decides which faults come when [default: any]
+    /// Seed, which decides the faults and their times [default: random]
     #[arg(long, value_name = "N", default_value_t = fastrand::u64(0..1_000_000), hide_default_value = true)]
     pub(crate) seed: u64,
-    /// Who makes the calls: also --peer, or --sabotage for a mistake that the workers make on purpose
+    /// Who makes the calls; --peer and --sabotage (a mistake that the workers make on purpose) are the same option
     #[arg(long, aliases = ["peer", "sabotage"], default_value = "etcd-locked")]
     pub(crate) who: Who,
-    /// The program of a peer's workers
+    /// Program of a peer's workers
     #[arg(long, value_name = "FILE", required_if_eq_any([("who", "go"), ("who", "aetcd")]))]
     pub(crate) program: Option<PathBuf>,
-    /// Only faults of this kind; may be said again
+    /// Only faults of this kind; may be repeated
     #[arg(long, value_name = "FAULT", value_parser = |word: &str| Kind::try_from(word.to_owned()))]
     pub(crate) only: Vec<Kind>,
-    /// The version of the peer's client
+    /// Version of the peer's client
     #[arg(long, value_name = "VERSION", default_value = "")]
     pub(crate) client: String,
 }
@@ -71,9 +71,9 @@ pub(crate) enum Who {
     #[value(name = "etcd-locked")]
     #[serde(rename = "etcd-locked")]
     Ours,
-    /// A mutex of the Go client, by --program
+    /// A mutex of the Go client, with --program
     Go,
-    /// The lock of Python's aetcd, by --program
+    /// The lock of Python's aetcd, with --program
     Aetcd,
     /// The lock service of etcd's server
     LockService,
@@ -81,13 +81,13 @@ pub(crate) enum Who {
     Etcdctl,
     /// One call in a hundred takes no lock
     Unlocked,
-    /// A body goes on after its loss, and says that the lock is held
+    /// A body continues after its loss, and reports that the lock is held
     LyingRenewal,
-    /// A call that has lost its lock, or was not given it in time, deletes the first key, which another process may have put
+    /// A call that has lost its lock, or did not get it in time, deletes the first key, which may be another process's
     ReleaseByName,
-    /// A body runs in a task of its own, which no guard stops
+    /// A body runs in a separate task, which no guard stops
     NoGuard,
-    /// Nothing stands before the polls of a body: it is dropped only once its task learns of the loss
+    /// No gate checks the lock before the polls of a body: the body is dropped only when its task is notified of the loss
     NoGate,
 }
 
@@ -96,13 +96,13 @@ impl Who {
         [Self::Go, Self::Aetcd, Self::LockService, Self::Etcdctl].contains(&self)
     }
 
-    /// Tells whether its workers make a mistake on purpose.
+    /// Returns true if its workers make a mistake on purpose.
     pub(crate) fn is_mistaken(self) -> bool {
         self != Self::Ours && !self.is_peer()
     }
 }
 
-/// Says the word for a value: on the command line, in histories and in reports.
+/// Returns the word for a value on the command line, in histories and in reports.
 pub(crate) fn word(value: impl ValueEnum) -> String {
     let value = value.to_possible_value();
     value.map_or_else(String::new, |it| it.get_name().to_owned())

@@ -1,4 +1,4 @@
-//! Report: what a run came to, in figures that are kept.
+//! Report of a run: figures that are kept.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,9 +12,9 @@ use crate::history::{Event, Run, What};
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) run: Run,
-    /// The version of the rules by which it was judged.
+    /// Version of the rules by which it was judged.
     pub(crate) checker: u32,
-    /// Why it ended before its time; empty if it did not.
+    /// Why it ended early; empty if it did not.
     pub(crate) error: String,
     pub(crate) seconds: f64,
     pub(crate) calls: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Report {
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Happened {
     pub(crate) times: u64,
-    /// How long it took until every hot name was served, in nanoseconds; of one with which or after which there was another, nothing.
+    /// Times until every hot name was served, in nanoseconds. A fault that overlaps another, or is soon followed by one, has none.
     pub(crate) recoveries: Vec<u64>,
 }
 
@@ -93,7 +93,7 @@ impl Report {
         sum.stalls.extend(&more.stalls);
     }
 
-    /// The table of faults, with the times until every hot name was served again.
+    /// Writes the table of faults, with the times until every hot name was served again.
     pub(crate) fn faults_text(&self) -> String {
         let mut text = String::from(
             "| fault | times | measured | all names served again: median | longest |\n|---|---:|---:|---:|---:|\n",
@@ -136,13 +136,13 @@ impl Report {
         )
     }
 
-    /// How long each overlap with a holder without a key was, in nanoseconds.
+    /// Returns the length of each overlap with a holder without a key, in nanoseconds.
     pub(crate) fn removed(&self) -> impl Iterator<Item = &u64> {
         self.measured.removed_by.values().flatten()
     }
 }
 
-/// The longest of these times, in seconds.
+/// Returns the longest of these times, in seconds.
 pub(crate) fn longest<'a>(times: impl IntoIterator<Item = &'a u64>) -> f64 {
     times.into_iter().max().map_or(0.0, |most| *most as f64 / 1e9)
 }

@@ -1,4 +1,4 @@
-//! Results: all runs that are kept, as `RESULTS.md`.
+//! Results page `RESULTS.md`, written from all runs that are kept.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,12 +11,12 @@ use crate::checker::VERSION;
 use crate::options::{Who, word};
 use crate::report::{Report, longest};
 
-/// Where the figures of single runs are, below the package's folder.
+/// Folder of the figures of single runs, below the package's folder.
 const RUNS: &str = "runs";
-/// The line of the page below which everything is written anew; what is above is written by hand.
+/// Line of the page below which everything is generated; the text above it is written by hand.
 const FIGURES: &str = "## Runs\n";
 
-/// Keeps the figures of a run below this folder, unless it ended before its time.
+/// Saves the figures of a run below this folder, unless it ended early.
 pub(crate) fn keep(folder: &Path, report: &Report) -> Result<()> {
     if !report.error.is_empty() {
         return Ok(());
@@ -26,7 +26,7 @@ pub(crate) fn keep(folder: &Path, report: &Report) -> Result<()> {
     fs::write(&file, text + "\n").map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Writes the figures anew, from all runs that are kept below this folder.
+/// Rewrites the figures, from all runs that are kept below this folder.
 pub(crate) fn write(folder: &Path) -> Result<()> {
     let page = folder.join("RESULTS.md");
     let io = |error: std::io::Error| format!("{}: {error}", page.display());
@@ -75,7 +75,7 @@ fn figures(reports: &[Report]) -> String {
             ours.add(report);
         }
     }
-    // The sentence that README and the book quote.
+    // README and the book quote this sentence.
     let mut text = format!(
         "{FIGURES}\n\
          **In short:** {:.1} hours, {} calls, {} faults, {} violations. {} overlaps do not count, because etcd itself had removed the\n\

@@ -1,4 +1,4 @@
-//! Run: a cluster, a crew and a schedule, from the first call to the last key.
+//! Run of a cluster, a crew and a schedule, from the first call to the last key.
 
 use std::process::Command;
 use std::thread;
@@ -20,27 +20,27 @@ use crate::stalls;
 use crate::witness::Witness;
 use crate::worker::calls::HOT;
 
-/// The calm at the end, in which every name must be served.
+/// Calm at the end, in which every name must be served.
 const CALM: Duration = Duration::from_secs(15);
-/// How long the nemesis waits at most until every hot name is served again.
+/// Longest time for which the nemesis waits until every hot name is served again.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
-/// After so long no lease lives that no worker renews: two TTLs, as after a change of leader, and the wait for etcd.
+/// Time after which every lease without renewals has expired: two TTLs, as after a change of leader, and the wait for etcd.
 const EXPIRY_LIMIT: Duration = Duration::from_secs(26);
 
 /// How long the witness may take to read the last lines of the workers.
 const READ_LIMIT: Duration = Duration::from_secs(5);
-/// How long a call's key may be there after its last call: it lingers, then etcd is asked to delete it.
+/// How long a key may exist after its last call: it lingers, then a delete is sent.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 const NAMES: &str = "locks/";
-/// The keys of names that stay locked for a while.
+/// Prefix of the keys of names that stay locked for a while.
 const RETAINED: &str = "locks/rest/";
-/// How long these stay at most: the shortest lease that etcd grants, and the time until it looks for those that have run out.
+/// Longest time for which these stay: the shortest lease that etcd grants, plus the time until it looks for expired ones.
 const RETENTION_LIMIT: Duration = Duration::from_secs(5);
-/// How long etcd may take to say what it has.
+/// How long etcd may take to list its keys and leases.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Plays a run, of which the witness has the history.
+/// Plays a run; the witness records its history.
 pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     let started = Instant::now();
     let faults = options.time.saturating_sub(CALM + Duration::from_secs(5));
@@ -60,7 +60,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
         commit: commit(),
         started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
     }));
-    // Without the second flag, etcd wants every member connected for five seconds before one is replaced.
+    // Without the second flag, etcd requires every member to be connected for five seconds before one is replaced.
     let setup = Setup::default().flags([login::CHEAP, "--strict-reconfig-check=false"]);
     let mut cluster = Cluster::start_with(MEMBERS, setup)?;
     cluster.enable_auth(login::USER, login::PASSWORD, &login::PREFIXES)?;
@@ -82,7 +82,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
             break;
         }
         carry_out(step, &mut nemesis)?;
-        // The mistake has been found out.
+        // The mistake has been detected.
         if options.who.is_mistaken() {
             let violations = checker::judge(&witness.history()).violations;
             if violations.iter().any(|violation| violation.breach.is_unsafe()) {
@@ -97,10 +97,10 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     crew.tend()?;
     witness.record(What::Draining);
     crew.tell("drain");
-    // A worker that has ended by itself or was killed leaves keys until its lease has run out.
+    // A worker that ended by itself or was killed leaves keys until its lease expires.
     let expiry =
         |died: u64| EXPIRY_LIMIT.saturating_sub(Duration::from_nanos(now().saturating_sub(died)));
-    // Peers may leave keys until they give their leases back, and need not do that.
+    // Peers may leave keys until they revoke their leases, which they do not have to do.
     let workers = crew.numbers();
     let idle = || witness.are_idle(&workers);
     // Calls that have not ended are seen at the end of the run.
@@ -120,7 +120,7 @@ pub(crate) fn play(options: &Options, witness: &Witness) -> Result<()> {
     }
 }
 
-/// Carries out one step, and waits until all names are served again.
+/// Plays one step, and waits until all names are served again.
 fn carry_out(step: &Step, nemesis: &mut Nemesis) -> Result<()> {
     println!("{step}");
     let mut open = Vec::new();
@@ -128,7 +128,7 @@ fn carry_out(step: &Step, nemesis: &mut Nemesis) -> Result<()> {
         open.extend(nemesis.begin(*fault)?);
     }
     thread::sleep(step.lasts);
-    // The first fault heals last: what its end takes is its own.
+    // The first fault heals last, so the time until its end is its own.
     for fault in open.into_iter().rev() {
         nemesis.heal(fault)?;
     }
@@ -140,7 +140,7 @@ fn carry_out(step: &Step, nemesis: &mut Nemesis) -> Result<()> {
     nemesis.crew.tend()
 }
 
-/// The keys of names that do not go for so long; at the `end` also those of sessions next to them, and the leases.
+/// Returns the keys of names that still exist after `patience`; at the `end` also session keys, and leases.
 fn remains(cluster: &Cluster, patience: Duration, end: bool) -> Vec<String> {
     let members = cluster.members().iter();
     let gateways: Vec<_> = members.map(|member| member.gateway()).collect();
@@ -154,7 +154,7 @@ fn remains(cluster: &Cluster, patience: Duration, end: bool) -> Vec<String> {
         Ok(left)
     };
     let start = Instant::now();
-    // A retention goes on after its process, under a lease of its own.
+    // A retention outlasts its process, under a separate lease.
     let is_left = |what: &String| !what.starts_with("lease ") && !what.starts_with(RETAINED);
     loop {
         let over = start.elapsed().checked_sub(patience);
@@ -169,7 +169,7 @@ fn remains(cluster: &Cluster, patience: Duration, end: bool) -> Vec<String> {
     }
 }
 
-/// The commit of the sources, if this is a repository.
+/// Returns the commit of the sources, if this is a repository.
 fn commit() -> String {
     let mut git = Command::new("git");
     let said = output(git.args(["describe", "--always", "--dirty"]));

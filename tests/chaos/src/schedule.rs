@@ -1,4 +1,4 @@
-//! Schedule of faults: which come when and for how long, decided by the seed. Pure.
+//! Schedule of faults: a pure function of the seed, which decides the faults, their times and their lengths.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use self::Aim::{Cluster, Member, Worker};
 pub(crate) const CREW: usize = 4;
 pub(crate) const MEMBERS: usize = 3;
 
-/// A kind of fault. Histories name it as the command line does.
+/// Kind of fault. Histories name it as the command line does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) enum Kind {
@@ -58,28 +58,28 @@ pub(crate) enum Aim {
     Cluster,
 }
 
-/// What a kind of fault can do to calls.
+/// Reach of a kind of fault: what it can do to calls.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reach {
-    /// Nothing: a process that is killed says no more, and a new one has its own connections.
+    /// Nothing: a killed process reports nothing more, and a new one has its own connections.
     Nothing,
-    /// There and back again it may take longer than a renewal of a brief lease may.
+    /// A round trip may take longer than the renewal of a short lease may.
     Brief,
     /// An operator takes the key of a holder, or all keys of its lease.
     Key,
-    /// An operator puts a key in the way.
+    /// An operator puts a key that blocks a name.
     Name,
-    /// etcd puts no more keys, and keeps what it has.
+    /// etcd accepts no puts, but keeps what it has.
     Writes,
-    /// One member or endpoint of three, or so short that another attempt is answered: no call is refused.
+    /// One member or endpoint of three, or so short that a retry succeeds: no call is refused.
     One,
-    /// As with `One`, and nothing is lost either, however short its TTL is.
+    /// As with `One`, and no lock is lost, however short its TTL is.
     Harmless,
-    /// A worker, or etcd, can do nothing.
+    /// A worker, or etcd, is out of action.
     All,
 }
 
-/// How long a fault lasts, in milliseconds: one of these ranges.
+/// Ranges of a fault's length, in milliseconds; one is chosen.
 type Lasts = &'static [(u64, u64)];
 
 const AT_ONCE: Lasts = &[(0, 0)];
@@ -89,14 +89,14 @@ const SOME: Lasts = &[(1_000, 4_000), (4_000, 9_000)];
 const ABOUT_STOP: Lasts = &[(100, 600), (1_300, 2_300), (3_000, 6_000), (8_500, 13_000)];
 /// Longer than the longest TTL.
 const LONG: Lasts = &[(11_000, 15_000)];
-/// Leaders that were stopped for 12.5 s have revoked leases that lived.
+/// 12.5 s, because leaders that were stopped for that time have revoked live leases.
 const LEADER: Lasts = &[(12_500, 12_500), (2_000, 6_000)];
 
-/// Shorter runs have their long calm at the end only.
+/// Length from which a run has long calms before its end too.
 const LONG_RUN: Duration = Duration::from_secs(240);
 
-/// All kinds in their order: the name, the aim, the weight in the random choice, how long it lasts, and what it can do, as the matrix of
-/// faults in the design has it.
+/// All kinds in order: the name, the target, the weight in the random choice, the length, and the reach, as in the matrix of faults
+/// in the design.
 const KINDS: [(Kind, &str, Aim, usize, Lasts, Reach); 33] = [
     (Kind::WorkerKilled, "worker killed", Worker, 2, SHORT, Reach::Nothing),
     (Kind::WorkerStopped, "worker stopped", Worker, 4, ABOUT_STOP, Reach::All),
@@ -171,14 +171,14 @@ impl From<Kind> for String {
     }
 }
 
-/// One fault: a kind and the number of the worker or member it is aimed at.
+/// Fault: a kind and the number of the worker or member it targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: Kind,
     pub(crate) target: usize,
 }
 
-/// What happens at once, how long it lasts, and how long it is calm afterwards at least.
+/// Step of a schedule: faults that begin together, their length, and the least calm after them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) faults: Vec<Fault>,
@@ -186,7 +186,7 @@ pub(crate) struct Step {
     pub(crate) pause: Duration,
 }
 
-/// Plans faults for so long. With `only`, faults of these kinds.
+/// Plans faults for this time; with `only`, faults of these kinds.
 pub(crate) fn plan(seed: u64, time: Duration, only: &[Kind]) -> Vec<Step> {
     let mut random = Rng::with_seed(seed);
     let mut steps = Vec::new();
@@ -194,7 +194,7 @@ pub(crate) fn plan(seed: u64, time: Duration, only: &[Kind]) -> Vec<Step> {
     let mut bag: Vec<Kind> = Vec::new();
     loop {
         if bag.is_empty() {
-            // All kinds are drawn, each as often as its weight says, before the bag is filled again.
+            // All kinds are drawn, each as often as its weight, before the bag is filled again.
             let kinds = Kind::all().filter(|kind| only.is_empty() || only.contains(kind));
             bag =
                 kinds.flat_map(|kind| std::iter::repeat_n(kind, KINDS[kind as usize].3)).collect();
@@ -206,13 +206,13 @@ pub(crate) fn plan(seed: u64, time: Duration, only: &[Kind]) -> Vec<Step> {
         let mut faults = vec![aimed(kind, &mut random)];
         let (_, _, aim, _, lasts, _) = KINDS[kind as usize];
         let &(least, most) = random.choice(lasts).unwrap_or(&(0, 0));
-        // Sometimes a worker has a fault of its own meanwhile.
+        // Sometimes a worker has a separate fault meanwhile.
         if only.is_empty() && aim != Worker && random.u8(0..4) == 0 {
             let other = [Kind::WorkerStopped, Kind::WorkerKilled, Kind::WorkerCut];
             let other = other[random.usize(0..other.len())];
             faults.push(aimed(other, &mut random));
         }
-        // Now and then a calm in which the order of calls can be judged, and every name must be served.
+        // From time to time a calm in which the order of calls can be judged, and every name must be served.
         let pause = match random.u8(0..10) {
             0 if time > LONG_RUN => 28_000..=32_000,
             _ => 1_000..=4_000,

@@ -1,4 +1,4 @@
-//! Stalls: times in which the machine did not run a thread that was due, or all of etcd, as where it has too little processor time.
+//! Stalls: times in which the machine did not run a thread that was due, or all of etcd, for example for lack of processor time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -9,15 +9,15 @@ use etcd_locked_devkit::{Cluster, Gateway};
 use crate::clock::{ms, now};
 
 const PAUSE: Duration = Duration::from_millis(20);
-/// From this long on it is a stall, in nanoseconds.
+/// Delay from which it counts as a stall, in nanoseconds.
 const LATE: u64 = ms(200);
-/// The pause between two questions to etcd, in nanoseconds.
+/// Pause between two requests to etcd, in nanoseconds.
 pub(crate) const ASK_PAUSE: u64 = ms(100);
 const ANSWER_LIMIT: Duration = Duration::from_millis(400);
-/// From this long on etcd is silent, in nanoseconds: longer than it takes to ask another member.
+/// Time from which etcd counts as silent, in nanoseconds: longer than it takes to try another member.
 const SILENT: u64 = ms(500);
 
-/// Watches for stalls of this process from now on, in a thread of its own; each is passed on with when it began.
+/// Watches for stalls of this process, in a separate thread; passes on when each began.
 pub(crate) fn watch(stalled: impl Fn(u64) + Send + 'static) {
     thread::spawn(move || {
         loop {
@@ -30,20 +30,20 @@ pub(crate) fn watch(stalled: impl Fn(u64) + Send + 'static) {
     });
 }
 
-/// The members that are asked whether etcd serves; clones share them.
+/// Members that are checked for whether etcd serves; clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked(Arc<Mutex<Vec<Gateway>>>);
 
 impl Asked {
-    /// Asks the members that the cluster has now.
+    /// Sets the members to those that the cluster has now.
     pub(crate) fn are(&self, cluster: &Cluster) {
         let members = cluster.members().iter();
         let gateways = members.map(|member| member.gateway().limit(ANSWER_LIMIT));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = gateways.collect();
     }
 
-    /// Asks etcd again and again from now on, in a thread of its own; each time that no member has answered soon is passed on with when
-    /// it was asked.
+    /// Sends requests to etcd repeatedly, in a separate thread. Whenever no member has responded soon, passes on the time of the
+    /// request.
     pub(crate) fn watch(&self, silent: impl Fn(u64) + Send + 'static) {
         let asked = self.clone();
         thread::spawn(move || {
@@ -52,7 +52,7 @@ impl Asked {
                 thread::sleep(Duration::from_nanos(ASK_PAUSE));
                 let members = asked.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let since = now();
-                // The one that has answered last is asked first.
+                // The member that responded last gets the next request first.
                 let ask = |at: &usize| members[at % members.len()].get("locks%s/serves").is_ok();
                 first = (first..first + members.len()).find(ask).unwrap_or(first);
                 if now() > since + SILENT {

@@ -1,4 +1,4 @@
-//! Witness: collects what workers say, acknowledges each begin and each write, and keeps the register that refuses late tokens.
+//! Witness: collects the workers' reports, acknowledges each begin and each write, and keeps the register that refuses late tokens.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
@@ -19,29 +19,29 @@ use crate::worker::connection::Message;
 pub(crate) struct Witness {
     pub(crate) address: SocketAddr,
     state: Arc<Mutex<State>>,
-    /// How many connections of workers are open.
+    /// Number of open connections of workers.
     open: Arc<AtomicUsize>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     events: Vec<Event>,
-    /// The highest token that each name's register has accepted; `None` while tokens begin anew, and every write is accepted.
+    /// Highest token that each name's register has accepted; `None` while tokens begin again, and every write is accepted.
     register: Option<HashMap<String, i64>>,
-    /// When the task of each process that wants a hot name all the time was served last, by the name.
+    /// When each process's task for a hot name was last served, by name.
     served: BTreeMap<(u32, String), u64>,
     /// Processes whose calls have all ended.
     idle: BTreeSet<u32>,
 }
 
-/// What is known of a worker.
+/// State of a worker, as the witness knows it.
 #[derive(Debug)]
 struct Worker<'a> {
     process: u32,
     connection: &'a TcpStream,
-    /// Polls of held bodies, of which only the last one of each body matters.
+    /// Last poll of each held body.
     polls: HashMap<u64, u64>,
-    /// Calls of tasks that want a hot name all the time.
+    /// Calls of tasks that always want a hot name.
     hot: HashSet<u64>,
 }
 
@@ -73,7 +73,7 @@ impl Witness {
         self.state().record(now(), what);
     }
 
-    /// Waits until the last lines of all workers have been read, which have ended; for so long at most.
+    /// Waits until the last lines of all workers, which have ended, are read; at most for `limit`.
     pub(crate) fn settle(&self, limit: Duration) {
         let _ = until("all lines are read", limit, || self.open.load(Ordering::Acquire) == 0);
     }
@@ -85,7 +85,7 @@ impl Witness {
         events
     }
 
-    /// Tells whether each of these processes has been served every one of so many hot names since then.
+    /// Returns true if each of these processes has been served every hot name since that time.
     pub(crate) fn has_served(&self, processes: &[u32], names: usize, since: u64) -> bool {
         let served = &self.state().served;
         processes.iter().all(|process| {
@@ -99,7 +99,7 @@ impl Witness {
         processes.iter().all(|process| idle.contains(process))
     }
 
-    /// Has the register refuse late tokens, from an empty one on, or accept all.
+    /// Makes the register refuse late tokens, beginning with an empty register, or accept all.
     pub(crate) fn judge_writes(&self, judges: bool) {
         self.state().register = judges.then(HashMap::new);
     }
@@ -151,7 +151,7 @@ impl State {
                 self.record(now(), What::Written { process, call, name, token, accepted });
                 worker.acknowledge(call);
                 match held {
-                    // A write is made in a poll.
+                    // A write is part of a poll.
                     Some(true) => _ = worker.polls.insert(call, at),
                     Some(false) => self.record(at, polled(call, false)),
                     None => {}
@@ -180,7 +180,7 @@ impl State {
 }
 
 impl Worker<'_> {
-    /// Answers a body that waits; a worker that has been killed needs no answer.
+    /// Acknowledges a body that waits; it does not matter if its worker has been killed.
     fn acknowledge(&self, call: u64) {
         let _ = { self.connection }.write_all(format!("{call}\n").as_bytes());
     }

@@ -1,5 +1,5 @@
-//! The checker can fail: workers that make a mistake are found out, within a minute. Each plays that minute on a real cluster, so
-//! this runs by `--ignored` only; each verdict by itself is tested in `src/checker/tests`.
+//! Sabotage tests: the checker detects workers that make a mistake, within a minute. Each test plays that minute on a real cluster,
+//! so it runs only with `--ignored`. The tests in `src/checker/tests` cover each verdict.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Answers of calls that were not served: "busy" after the whole wait and of a name that another call uses, "deadlock" where nested
-//! calls allow a cycle, and none at all only while others hold the name.
+//! Judge of answers to calls that were not served. "busy" comes after the whole wait and for a name that another call uses. "deadlock"
+//! needs a possible cycle of nested calls. A call may stay without an answer only while others hold the name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,22 +11,22 @@ use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::history::Outcome;
 
-/// How much sooner than it is due an answer may be recorded.
+/// How much too early an answer may be recorded.
 const RECORD: u64 = ms(2);
-/// How long the key of a call may be there after it has ended: it lingers, then etcd is asked to delete it.
+/// How long the key of a call may exist after the call has ended: it lingers, then a delete is sent.
 const LEFT: u64 = ms(2_000);
-/// How long it may be there beyond two leases, if no client deletes it: a change of leader extends leases once.
+/// How long it may exist beyond two leases, if no client deletes it: a change of leader extends leases once.
 const EXPIRY: u64 = ms(3_000);
-/// From this wait in milliseconds on etcd has answered before the wait is over.
+/// Wait, in milliseconds, from which etcd responds before the wait is over.
 const ANSWERED: u64 = 1_000;
-/// How long a call may wait for a name that no process uses.
+/// Longest wait of a call for a name that no process uses.
 const SERVED: u64 = ms(5_000);
-/// The wait in milliseconds from which on a call is to be served once its name is free.
+/// Wait, in milliseconds, from which a call must be served after its name is free.
 const PATIENT: u64 = 10_000;
-/// How long the key of a wait may be there after its call.
+/// How long the key of a waiting call may exist after the call.
 const EDGE: u64 = ms(1_000);
 
-/// The calls for each name, in the order in which they were asked, each with when its key is gone.
+/// Calls for each name, in the order in which they were made, each with the time at which its key is gone.
 type Keys<'a> = BTreeMap<&'a str, Vec<(&'a Call, u64)>>;
 
 pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
@@ -60,14 +60,14 @@ impl Known<'_> {
             let text = format!("busy after {} ms of {wait}", took / 1_000_000);
             verdicts.of_call(Breach::UnexplainedError, call, at, text);
         }
-        // Another call wanted the name, or may have had a key there.
+        // Another call wanted the name, or may have had a key for it.
         let is_used = |name: &String| {
             let calls = keys.get(name.as_str()).map_or(&[][..], Vec::as_slice);
             let before = calls.partition_point(|(other, _)| other.asked_at <= at);
             let mut others = calls[..before].iter().rev();
             others.any(|(other, gone)| other.id != call.id && call.asked_at <= *gone)
         };
-        // A brief wait may be over before etcd has answered.
+        // A short wait may be over before etcd has responded.
         if (wait == 0 || wait >= ANSWERED)
             && !self.is_disturbed(call, at)
             && !call.asked.names.iter().any(is_used)
@@ -77,7 +77,7 @@ impl Known<'_> {
         }
     }
 
-    /// When the key of a call is gone from etcd at the latest.
+    /// Returns the latest time at which the key of a call is gone from etcd.
     fn gone(&self, call: &Call) -> u64 {
         let over = self.pauses.ended(call.id.process).unwrap_or(u64::MAX);
         let returned = call.returned.as_ref().map_or(over, |(at, _)| *at);
@@ -93,12 +93,12 @@ impl Known<'_> {
         }
     }
 
-    /// Tells whether a fault or a long stall may have delayed an answer to this call, or the end of its key.
+    /// Returns true if a fault or a long stall may have delayed the answer to this call, or the end of its key.
     fn is_disturbed(&self, call: &Call, to: u64) -> bool {
         self.is_explained(call, (call.asked_at, to), Failure::Delayed)
     }
 
-    /// A call that may wait is served soon after its name is free.
+    /// Checks that a call which may wait is served soon after its name is free.
     fn served_when_free(&self, call: &Call, keys: &Keys<'_>, verdicts: &mut Verdicts) {
         if call.asked.wait.is_some_and(|wait| wait < PATIENT) {
             return;
@@ -110,14 +110,14 @@ impl Known<'_> {
         if to.saturating_sub(from) <= SERVED {
             return;
         }
-        // Times of no use, and of every fault that may delay it.
+        // Times in which the name is used, and those of every fault that may delay the call.
         let disturbing = self.faults.iter().filter(|fault| fault.explains(call, Failure::Delayed));
         let mut taken: Vec<(u64, u64)> = disturbing
             .map(|fault| (fault.begun, fault.until().saturating_add(calm::AFTERMATH)))
             .collect();
         taken.extend(self.pauses.long_stalls(ms(200)));
         for name in &call.asked.names {
-            // Others that wait do not hold it.
+            // Other waiting calls do not hold it.
             let calls = keys.get(name.as_str()).map_or(&[][..], Vec::as_slice);
             let others = calls.iter().filter(|(other, _)| other.id != call.id);
             taken.extend(others.filter_map(|(other, gone)| {
@@ -145,7 +145,7 @@ impl Known<'_> {
         self.calls.get(&CallId { process: inner.id.process, call: inner.asked.under? })
     }
 
-    /// Tells whether nested calls that were open then lead from the name that a call wanted to one that its task held.
+    /// Returns true if the nested calls open at that time lead from the name that a call wanted to one that its task held.
     fn has_cycle(&self, call: &Call, at: u64) -> bool {
         let Some(holds) = self.outer(call) else {
             return false;

@@ -1,4 +1,4 @@
-//! Bounds of calls: answers come within the wait and three seconds, with errors that faults explain, and bodies end.
+//! Judge of calls' bounds: answers come within the wait and three seconds, with errors that faults explain, and bodies end.
 
 use super::Known;
 use super::calls::{Call, began};
@@ -13,17 +13,17 @@ use crate::history::Outcome;
 const TOLERANCE: u64 = ms(3_000);
 /// How many milliseconds a single try waits for a slow etcd: the connect time-out, and one exchange that began within it (rule P11).
 const TRY_LIMIT: u64 = 8_000;
-/// How long a body may be neither polled nor ended while its process runs: it wants to be polled every ten milliseconds.
+/// How long a body may be neither polled nor ended while its process runs. It wakes itself every ten milliseconds.
 const POLL_LIMIT: u64 = ms(1_000);
-/// The same for a body whose process was killed, which says nothing of its last stall.
+/// Limit like `POLL_LIMIT` for a body whose process was killed, because that does not report its last stall.
 const LAST_POLL_LIMIT: u64 = ms(2_000);
-/// How long a call may take to return once its body has ended: a release is awaited for two seconds.
+/// How long a call may take to return after its body has ended: it awaits the release for two seconds.
 const RELEASE_LIMIT: u64 = ms(5_000);
-/// The wait in milliseconds from which on a call is served in calm.
+/// Wait, in milliseconds, from which a call must be served in calm.
 const LONG_WAIT: u64 = 10_000;
-/// A body that holds a name for so long makes others wait for it.
+/// Length of a body from which others have to wait for it.
 const LONG_BODY: u64 = ms(1_000);
-/// A call that waits for so many milliseconds has an answer by then.
+/// Wait, in milliseconds, by whose end etcd has responded.
 const PATIENT_WAIT: u64 = 5_000;
 
 pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
@@ -44,7 +44,7 @@ impl Known<'_> {
         let returned = call.returned.as_ref().map_or(self.pauses.over, |(at, _)| *at);
         if let Some(wait) = call.asked.wait {
             let answered = returned.min(began(call));
-            // A single try has no wait of its own: a slow etcd makes it wait up to its limit.
+            // A single try does not wait for the name, but a slow etcd makes it wait up to its limit.
             let asked = (call.asked_at, answered);
             let wait = match wait {
                 0 if self.is_explained(call, asked, Failure::Delayed) => TRY_LIMIT,
@@ -56,7 +56,7 @@ impl Known<'_> {
                 verdicts.of_call(Breach::BeyondItsBound, call, answered, text);
             }
         }
-        // A body that goes on without its caller ends after its call.
+        // A body that continues without its caller ends after its call.
         if let Some((ended, _)) = call.ended {
             let took = self.pauses.ran(process, ended, returned);
             if took > RELEASE_LIMIT {
@@ -66,7 +66,7 @@ impl Known<'_> {
         }
     }
 
-    /// A body is polled, or dropped, until its process ends.
+    /// Checks that a body is polled until it is dropped or its process ends.
     fn hangs(&self, call: &Call, verdicts: &mut Verdicts) {
         let Some(begun) = call.begun.as_ref().filter(|_| call.asked.kind != BLOCKING) else {
             return;
@@ -92,7 +92,7 @@ impl Known<'_> {
         };
         let asked = (call.asked_at, *at);
         let explained = |failure| self.is_explained(call, asked, failure);
-        // A call that waits for some milliseconds may be over before etcd has answered at all.
+        // A call that waits only some milliseconds may be over before etcd has responded.
         let patient = call.asked.wait.is_none_or(|wait| wait == 0 || wait >= PATIENT_WAIT);
         if *result == Outcome::Lost("Gone".to_owned()) && self.is_revoked_by_etcd(call, asked) {
             verdicts.measured.revoked += 1;
@@ -114,7 +114,7 @@ impl Known<'_> {
         verdicts.of_call(Breach::UnexplainedError, call, *at, text);
     }
 
-    /// A call that waits for long enough is served in calm, unless bodies that hold one of its names for long leave it less than half
+    /// Checks that a call which waits long enough is served in calm, unless long bodies under one of its names leave it less than half
     /// of its wait.
     fn starved(&self, call: &Call, verdicts: &mut Verdicts) {
         let (Some((at, Outcome::Busy)), Some(wait)) = (&call.returned, call.asked.wait) else {
@@ -141,7 +141,7 @@ impl Known<'_> {
         }
     }
 
-    /// A name stays locked from the grant on, which is not before the call was asked, nor before its predecessor's last poll.
+    /// Checks retention: a name stays locked for its time after the grant, which follows the call and its predecessor's last poll.
     fn retention(&self, name: &str, bodies: &[&Call], verdicts: &mut Verdicts) {
         let mut last = 0;
         for pair in bodies.windows(2) {
@@ -157,7 +157,7 @@ impl Known<'_> {
             }
             let begin = began(next);
             if begin >= until {
-                // The next one waits for the end of this retention too.
+                // The next call waits for the end of this retention too.
                 last = last.max(until);
             } else if self.removals.explain(keeps, name, (begin, begin)).is_none() {
                 let early = (until - begin) / 1_000_000;

@@ -1,4 +1,4 @@
-//! Calls of a history: what is known of each, gathered from its events.
+//! Calls of a history: everything known about each, gathered from its events.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +22,11 @@ pub(crate) struct Call {
     pub(crate) asked_at: u64,
     pub(crate) asked: Asked,
     pub(crate) begun: Option<Begun>,
-    /// When its body began once more.
+    /// Times at which its body began again.
     pub(crate) again: Vec<u64>,
-    /// The last moment at which the body was polled and the guard then said that the lock is held.
+    /// Time of the last poll in which the guard said that the lock is held.
     pub(crate) held_until: u64,
-    /// Polls at which the guard said that the lock is lost.
+    /// Times of polls in which the guard said that the lock is lost.
     pub(crate) late: Vec<u64>,
     pub(crate) ended: Option<(u64, Ending)>,
     pub(crate) returned: Option<(u64, Outcome)>,
@@ -35,7 +35,7 @@ pub(crate) struct Call {
 #[derive(Debug, Clone)]
 pub(crate) struct Begun {
     pub(crate) at: u64,
-    /// The guard said that the lock was held after the body's first poll had begun.
+    /// True if the guard said that the lock was held after the body's first poll had begun.
     pub(crate) held: bool,
     pub(crate) tokens: Vec<(String, i64)>,
 }
@@ -46,7 +46,7 @@ impl Call {
         tokens.iter().find(|(of, _)| of == name).map(|(_, token)| *token)
     }
 
-    /// Tells whether the lock was held when the body was polled first.
+    /// Returns true if the lock was held when the body was first polled.
     pub(crate) fn was_held(&self) -> bool {
         self.begun.as_ref().is_some_and(|begun| begun.held)
     }
@@ -56,7 +56,7 @@ impl Call {
     }
 }
 
-/// When the body of a call began; never, if it did not.
+/// Returns when the body of a call began; the end of time if it did not.
 pub(crate) fn began(call: &Call) -> u64 {
     call.begun.as_ref().map_or(u64::MAX, |begun| begun.at)
 }
@@ -90,7 +90,7 @@ pub(crate) fn of(events: &[Event]) -> BTreeMap<CallId, Call> {
             }
             Said::Polled { held, .. } => call.polled(*at, *held),
             Said::Ended { held, how, .. } => {
-                // A body that is dropped is not polled. One that returns after its loss has said so in that poll.
+                // A body that is dropped is not polled. One that returns after its loss has reported the loss in that poll.
                 if *held {
                     call.polled(*at, true);
                 }

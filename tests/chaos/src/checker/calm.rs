@@ -1,4 +1,4 @@
-//! Calm: times in which no fault and no long stall explains that a call fails or is overtaken.
+//! Calm: times in which no fault or long stall explains that a call fails or is overtaken.
 
 use super::Known;
 use super::calls::Call;
@@ -8,25 +8,25 @@ use super::pauses::covered;
 use super::removals::Span;
 use crate::clock::ms;
 
-/// How long after a fault it may still be the cause of an error.
+/// How long after its end a fault may still cause an error.
 pub(super) const AFTERMATH: u64 = ms(15_000);
-/// How long after its TTL a process may learn at the latest that a lock is lost, and say so.
+/// How long after the TTL a process may take to notice and report that a lock is lost.
 const LEARNT: u64 = ms(5_000);
-/// How long a body blocks its thread: until then its call says nothing.
+/// How long a body blocks its thread; until then its call reports nothing.
 const BLOCKED: u64 = ms(6_000);
 
 impl Known<'_> {
-    /// Tells whether a call was not disturbed between two moments, nor in the time before.
+    /// Returns true if a call was not disturbed between two moments, or in the given time before.
     pub(super) fn is_calm(&self, call: &Call, (from, to): (u64, u64), before: u64) -> bool {
         let longest = self.pauses.longest_stall(from.saturating_sub(before), to);
         let mut faults = self.faults.iter();
         longest < ms(call.asked.ttl) / 3 && !faults.any(|fault| fault.disturbs(from, to, before))
     }
 
-    /// Tells whether a fault, or a long stall, may be why a call fails so between two moments.
+    /// Returns true if a fault or a long stall may explain this failure of a call between two moments.
     pub(super) fn is_explained(&self, call: &Call, (from, to): Span, why: Failure<'_>) -> bool {
         let ttl = ms(call.asked.ttl);
-        // A lock that is lost has not been renewed for a TTL, or its key was gone; a call is refused after some seconds of trying.
+        // A lost lock was not renewed for a TTL, or its key was gone. A call is refused after some seconds of retries.
         let since = match why {
             Failure::Lost(cause) => {
                 let leases = if cause == "Gone" { 2 } else { 1 };
@@ -39,7 +39,7 @@ impl Known<'_> {
         let explains = |fault: &&Fault| fault.disturbs(since, to, 0) && fault.explains(call, why);
         let explaining = self.faults.iter().filter(explains);
         let silent: Vec<_> = explaining.map(|fault| (fault.begun, fault.until())).collect();
-        // A stall until the next renewal may cost the lease, or delay its calls.
+        // A stall that lasts until the next renewal may cost the lease, or delay its calls.
         let least = match why {
             // A release is given up after two seconds, whatever the TTL.
             Failure::Unreleased => (ttl / 3).min(ms(1_000)),
@@ -49,11 +49,11 @@ impl Known<'_> {
         if why != Failure::Lost("Expired") || ttl < LONG_TTL {
             return stalled || !silent.is_empty();
         }
-        // Renewals come every third of the TTL: it takes a longer time without any until a long lease has run out.
+        // Renewals come every third of the TTL, so a long lease runs out only after a longer time without any.
         stalled || covered(&silent, 0, to) >= ttl / 3
     }
 
-    /// Tells whether a lock of a long lease that was revoked meanwhile is one that etcd itself revoked, though it was renewed.
+    /// Returns true if etcd itself revoked the long lease of this lock although it was renewed.
     pub(super) fn is_revoked_by_etcd(&self, call: &Call, (from, to): (u64, u64)) -> bool {
         let lost = Failure::Lost("Gone");
         let near = || self.faults.iter().filter(|fault| fault.disturbs(from, to, AFTERMATH));

@@ -1,4 +1,4 @@
-//! Exclusion: bodies that overlap inside their validity, permits above their number, readers together with a writer.
+//! Judge of exclusion: it finds bodies that overlap while valid, more permits than allowed, and readers together with a writer.
 //!
 //! A body is valid from its first poll to the last poll at which its guard said "held", a moment after the clock was read. Since a
 //! lost lock stays lost, it was held all that time. So two such intervals that overlap and exclude each other break the promise.
@@ -10,15 +10,15 @@ use super::verdicts::{Breach, Verdicts};
 use crate::history::{Mode, Outcome};
 use crate::schedule::Kind;
 
-/// How soon a call returns that gives its body up after the poll in which it was lost, on a busy machine.
+/// How soon a call returns after the poll in which its lock was lost, on a busy machine.
 const GIVEN_UP: u64 = 100_000_000;
 
 pub(super) const BLOCKING: &str = "blocking";
 
-/// How many bodies a run may have that are polled after their loss: a body's poll lasts some microseconds of its ten milliseconds, and
-/// only there a stop or a loss may come between the gate and what the body says.
+/// Number of bodies in a run that may be polled after their loss. A poll takes some microseconds of every ten milliseconds, and only
+/// then a stop or a loss can come between the gate and the body's report.
 const LATE_POLLS: usize = 1;
-/// How many losses it takes for one more.
+/// Number of losses that allow one more such body.
 const LOSSES_A_LATE_POLL: usize = 100;
 
 pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
@@ -44,7 +44,7 @@ fn excludes(a: &Call, b: &Call) -> bool {
 }
 
 impl Known<'_> {
-    /// Judges polls after a loss: one in which the lock is lost is measured, if it has a reason and is rare; any more are found.
+    /// Judges polls after a loss: a single one is only measured, if it has a reason and is rare. More are violations.
     fn late(&self, verdicts: &mut Verdicts) {
         let mut plain: Vec<&Call> = Vec::new();
         for call in self.calls.values() {
@@ -84,8 +84,8 @@ impl Known<'_> {
         }
     }
 
-    /// Tells whether a body that blocks no thread may be polled then, after its loss: its process stood still in that poll, or the
-    /// engine noted the loss after the gate and before the body asked, and the call gave the body up right after it.
+    /// Returns true if a body that does not block its thread may be polled after its loss: its process stood still in that poll. Or the
+    /// engine noted the loss between the gate and the body's check, and the call dropped the body right after that poll.
     fn has_reason(&self, call: &Call, late: u64) -> bool {
         let since = call.held_until.max(call.asked_at);
         let stood = self.pauses.ran(call.id.process, since, late) < late.saturating_sub(since);
@@ -141,14 +141,14 @@ impl Known<'_> {
         }
     }
 
-    /// The kinds of faults by which these permits may have no key in etcd any more, or none in its new history: one for each such
-    /// permit.
+    /// Returns the kinds of faults that explain why these permits may have lost their keys in etcd, or lack one in its new history:
+    /// one for each such permit.
     fn without_key(&self, name: &str, there: &[&Call], newest: &Call, span: Span) -> Vec<Kind> {
         let mut taken = Vec::new();
         let mut kinds = Vec::new();
         for call in there {
             if let Some(fault) = self.removals.explain(call, name, span) {
-                // An operator has taken one key, so one permit.
+                // An operator has taken one key, and so one permit.
                 if !fault.is_of_one_key() || !taken.contains(&fault.number) {
                     taken.push(fault.number);
                     kinds.push(fault.kind);

@@ -1,4 +1,4 @@
-//! Faults of a history: when each was there, whom it disturbs, and which locks it takes away from their holders.
+//! Faults of a history: the time of each, whom it disturbs, and which locks it takes away from their holders.
 
 use std::collections::BTreeMap;
 
@@ -13,39 +13,39 @@ pub(crate) struct Fault {
     pub(crate) number: u32,
     pub(crate) kind: Kind,
     pub(crate) begun: u64,
-    /// `None`: the history ends before.
+    /// When it was healed; `None` if the history ends before.
     pub(crate) healed: Option<u64>,
-    /// When it was about to be healed.
+    /// When its healing began.
     ending: Option<u64>,
     rewound: Option<u64>,
-    /// The processes of the worker that it is aimed at; `None`, if it is aimed at etcd.
+    /// Processes of the worker that it targets; `None` if it targets etcd.
     processes: Option<Vec<u32>>,
     pub(crate) of: FaultBegun,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure<'a> {
-    /// Its lock is lost by this cause.
+    /// The lock was lost, with this cause.
     Lost(&'a str),
-    /// etcd is out of reach, or refuses.
+    /// etcd is unreachable, or refuses.
     Refused,
-    /// Its body has ended, and etcd has not confirmed within two seconds that its key is gone.
+    /// The body has ended, but etcd has not confirmed within two seconds that the key is gone.
     Unreleased,
-    /// Its answer takes time, or says of a key that nobody uses that it is in the way.
+    /// The answer is late, or reports an unused key as the holder.
     Delayed,
 }
 
-/// How long after its key was deleted a holder may learn of it.
+/// How long after the deletion of its key a holder may take to notice.
 const DELETE_DETECTION: u64 = ms(2_000);
-/// A leader that was stopped goes on, and for so long may revoke leases that were renewed at the next leader. It has sixteen revocations
-/// under way at once: the first ones are lost with its term, and time out after seven seconds; the next ones are carried out.
+/// How long a leader that was stopped and continues may revoke leases that were renewed at the next leader. It sends sixteen
+/// revocations at once: the first ones are lost with its term, and time out after seven seconds; the next ones are applied.
 const REVOKED: u64 = ms(8_000);
-/// How long an exchange may take by which a renewal learns that its lease is gone.
+/// How long the exchange may take in which a renewal notices that its lease is gone.
 const EXCHANGE: u64 = ms(1_000);
 
 pub(crate) fn of(events: &[Event]) -> Vec<Fault> {
     let mut faults: Vec<Fault> = Vec::new();
-    // The process of each slot.
+    // Current process of each slot.
     let mut slots: BTreeMap<u32, u32> = BTreeMap::new();
     for Event { at, what } in events {
         match what {
@@ -89,18 +89,18 @@ fn note(faults: &mut [Fault], number: u32, note: impl FnOnce(&mut Fault)) {
 }
 
 impl Fault {
-    /// The end of it, or of the run.
+    /// Returns its end, or that of the run.
     pub(crate) fn until(&self) -> u64 {
         self.healed.unwrap_or(u64::MAX)
     }
 
-    /// Tells whether it is one of a worker, and this process is not that worker's.
+    /// Returns true if it targets a worker to which this process does not belong.
     pub(super) fn is_of_another(&self, process: u32) -> bool {
         let processes = self.processes.as_ref();
         processes.is_some_and(|processes| !processes.contains(&process))
     }
 
-    /// Tells whether a call may fail so by it. A fault of a worker is felt by its process alone.
+    /// Returns true if the fault may cause this failure of a call. A fault of a worker affects only its process.
     pub(super) fn explains(&self, call: &Call, failure: Failure<'_>) -> bool {
         if self.is_of_another(call.id.process) {
             return false;
@@ -125,24 +125,24 @@ impl Fault {
             }
             (Reach::One, Failure::Refused) => false,
             (Reach::Writes, Failure::Lost(_)) => false,
-            // Another leader may take longer than a release has time.
+            // An election may take longer than a release waits.
             (Reach::One | Reach::Writes | Reach::All, _) => true,
         }
     }
 
-    /// Tells whether it is one after which etcd has been seen to revoke leases that were being renewed.
+    /// Returns true for a kind of fault after which etcd was seen to revoke leases that were being renewed.
     pub(super) fn makes_etcd_revoke(&self) -> bool {
         let kinds = [Kind::LeaderFrozen, Kind::MemberFrozen, Kind::QuorumFrozen];
         kinds.contains(&self.kind)
     }
 
-    /// Tells whether the key that an operator takes was of the process of this call, as far as its record says.
+    /// Returns true if the key that an operator takes belongs to the process of this call, according to its record.
     fn is_owner(&self, call: &Call) -> bool {
         let owner = self.of.taken.as_ref().and_then(|taken| taken.owner);
         owner.is_none_or(|owner| owner == call.id.process)
     }
 
-    /// Tells whether the key that an operator takes may be the one by which this call holds the name.
+    /// Returns true if the key that an operator takes may be the one with which this call holds the name.
     pub(super) fn takes_from(&self, call: &Call) -> bool {
         let Some(taken) = &self.of.taken else {
             return true;
@@ -152,7 +152,7 @@ impl Fault {
             Mode::Permits(of) => taken.older < usize::from(of),
             Mode::Shared => true,
         };
-        // One that waited when the operator looked may have been served before the key was taken.
+        // A call that waited when the operator looked may have been served before the key was taken.
         let taken = self.until().min(self.begun + TAKEN);
         self.is_owner(call) && (holds || began(call) <= taken)
     }
@@ -163,28 +163,28 @@ impl Fault {
 
     pub(super) fn rewound(&self) -> Option<u64> {
         let rewinds = [Kind::EtcdWiped, Kind::EtcdRestored].contains(&self.kind);
-        // Histories of before have no event for it.
+        // Older histories do not have an event for it.
         rewinds.then(|| self.rewound.unwrap_or(self.begun))
     }
 
-    /// Until when it surely lasts.
+    /// Returns until when it certainly lasts.
     pub(super) fn lasts_until(&self) -> u64 {
         self.ending.unwrap_or(self.until())
     }
 
-    /// Says how it takes the key of a live holder away, whose lease has this TTL: when the next holder may begin, and how long after its
-    /// key is gone the holder may learn of it.
+    /// Describes how it takes away the key of a live holder whose lease has this TTL: when the next holder may begin, and how long after
+    /// that the holder may take to notice.
     pub(super) fn removal(&self, name: &str, ttl: u64) -> Option<(Span, u64)> {
         let by_etcd = self.makes_etcd_revoke();
         if !by_etcd && !self.of.names.iter().any(|removed| removed == name) {
             return None;
         }
         let (from, after, detection) = match self.kind {
-            // A holder learns by its next renewal.
+            // A holder notices it with its next renewal.
             _ if by_etcd => (self.begun, REVOKED.max(2 * ttl), ttl / 3 + EXCHANGE),
             Kind::LeaseRevoked => (self.begun, ttl / 3 + EXCHANGE, ttl / 3 + EXCHANGE),
             Kind::KeyDeleted => (self.begun, DELETE_DETECTION, DELETE_DETECTION),
-            // The key is there all the time, and excludes others, until an operator deletes it at the end.
+            // The key exists all the time, and excludes others, until an operator deletes it at the end.
             Kind::KeyOverwritten => {
                 let deleted = self.until().saturating_sub(DELETE_RECORD);
                 (deleted, DELETE_DETECTION, DELETE_DETECTION)
@@ -194,24 +194,24 @@ impl Fault {
         Some(((from, self.until().saturating_add(after)), detection))
     }
 
-    /// Tells whether etcd loses what it knew, or processes are yet to learn of that, at some time between two moments: tokens of
-    /// before and of afterwards have nothing to do with each other.
+    /// Returns true if etcd loses its history between two moments, or processes have not yet noticed that. Tokens from before and
+    /// after are not comparable.
     pub(crate) fn rewinds(&self, from: u64, to: u64) -> bool {
         let until = self.until().saturating_add(REWIND_DETECTION);
         self.rewound().is_some_and(|rewound| rewound <= to && from <= until)
     }
 
-    /// Tells whether it is there at some time between two moments, or was within the time before.
+    /// Returns true if it lasts at some time between two moments, or lasted within the given time before.
     pub(crate) fn disturbs(&self, from: u64, to: u64, before: u64) -> bool {
         self.begun <= to && from <= self.until().saturating_add(before)
     }
 }
 
-/// How long after its record an operator's request takes a key at most.
+/// Limit of the time between an operator's record and the removal of the key.
 const TAKEN: u64 = ms(500);
-/// The TTL from which on a lock outlives whatever happens to one member, or one endpoint.
+/// TTL from which a lock outlives any fault of one member or one endpoint.
 pub(super) const LONG_TTL: u64 = ms(10_000);
-/// How long afterwards a lock of before may be held: a renewal of the longest TTL, an exchange, and etcd's users.
+/// How long after the loss of history an old lock may be held: a renewal of the longest TTL, an exchange, and etcd's users.
 pub(crate) const REWIND_DETECTION: u64 = ms(8_000);
-/// How long before its record the deletion at the end of a fault may be.
+/// How long before its record the deletion at the end of a fault may have happened.
 const DELETE_RECORD: u64 = ms(2_000);

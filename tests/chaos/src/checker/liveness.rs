@@ -1,4 +1,4 @@
-//! Liveness: how long it takes until every hot name is served in every worker after a fault, and whether all are in calm.
+//! Judge of liveness: how long after a fault every worker is served every hot name, and whether all are served in calm.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::history::What;
 
-/// The kind of calls of tasks that want one name all the time; every worker has one for each such name.
+/// Kind of the calls of tasks that always want the same name; every worker has one task for each such name.
 pub(crate) const HOT: &str = "hot";
-/// The bound: two leases of ten seconds, as after a change of leader, the longest body, and three seconds.
+/// Bound of the time: two leases of ten seconds, as after a change of leader, the longest body, and three seconds.
 const BOUND: u64 = ms(26_000);
 
 pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
-    // When the own task of each process was served, by the name.
+    // Times at which each process's own task was served, by name.
     let mut served: BTreeMap<(&str, u32), Vec<u64>> = BTreeMap::new();
     for call in known.calls.values().filter(|call| call.asked.kind == HOT) {
         for name in &call.asked.names {
@@ -31,7 +31,7 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
     let end = end.or(known.events.last()).map_or(0, |event| event.at);
     for fault in known.faults {
         let Some(healed) = fault.healed else { continue };
-        // The next fault, or the end: until then it is calm.
+        // The next fault, or the end of the run: until then it is calm.
         let others = known.faults.iter().filter(|other| other.number != fault.number);
         if others.clone().any(|other| other.begun <= healed && healed < other.until()) {
             continue;
@@ -40,7 +40,7 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
         let until = next.unwrap_or(end).min(end);
         let mut slowest = Some(0);
         for ((name, process), begins) in &served {
-            // A process of before, or one that is started later.
+            // A process that ended before, or started later.
             if !known.pauses.lives(*process, healed, until) {
                 continue;
             }
@@ -61,7 +61,7 @@ pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
                 verdicts.of_name(Breach::NotServedInCalm, name, &[], until, text);
             }
         }
-        // What a step with a second fault takes is of neither alone.
+        // The time of a step with a second fault does not belong to either alone.
         let alone =
             !others.clone().any(|other| fault.begun <= other.begun && other.begun <= healed);
         if let Some(took) = slowest.filter(|_| alone) {

@@ -1,4 +1,4 @@
-//! Checker: a history in, verdicts out. Pure.
+//! Checker: a pure function from a history to verdicts.
 
 mod answers;
 mod bounds;
@@ -27,13 +27,13 @@ use self::verdicts::Verdicts;
 use crate::history::{Event, What};
 use crate::options::Who;
 
-/// The version of the rules, raised with each change of them: figures of two versions do not add up.
+/// Version of the rules. Each change of them raises it, because figures of two versions do not add up.
 pub(crate) const VERSION: u32 = 5;
 
 struct Known<'a> {
     events: &'a [Event],
     calls: &'a BTreeMap<CallId, Call>,
-    /// The bodies that held each name, in the order in which they began.
+    /// Bodies that held each name, in the order in which they began.
     holders: BTreeMap<&'a str, Vec<&'a Call>>,
     faults: &'a [Fault],
     pauses: &'a Pauses,
@@ -55,7 +55,7 @@ pub(crate) fn judge(events: &[Event]) -> Verdicts {
     let mut verdicts = Verdicts::default();
     exclusion::judge(&known, &mut verdicts);
     tokens::judge(&known, &mut verdicts);
-    // Peers promise no order among the tasks of a process.
+    // Peers do not promise an order among the tasks of a process.
     let ours = |event: &Event| !matches!(&event.what, What::Run(run) if run.who != Who::Ours);
     if events.iter().all(ours) {
         order::judge(&known, &mut verdicts);

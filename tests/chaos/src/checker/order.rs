@@ -1,6 +1,5 @@
-//! Order in calm: calls of one process are served as they were asked, and so are first calls of several processes.
-//!
-//! Only exclusive calls for one name are compared, which wait for as long as they must, with the same TTL.
+//! Judge of order in calm: calls of one process are served in the order in which they were made, and so are first calls of several
+//! processes. It compares only exclusive calls for one name with the same TTL, which wait as long as they must.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +9,11 @@ use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::history::Outcome;
 
-/// A call of the same process that is asked so much later is in the wait queue behind: longer than a stall that is not noted.
+/// A call of the same process made this much later is behind in the wait queue: longer than a stall that is not recorded.
 const SAME_PROCESS: u64 = ms(250);
-/// A first call of its process has its contender in etcd so much later, when there is no fault.
+/// Without a fault, the contender of a process's first call is in etcd within this time.
 const ANY_PROCESS: u64 = ms(2_000);
-/// How long a fault matters after it has healed: retries, and a lease of the longest TTL.
+/// How long a fault matters after it is healed: retries, and a lease of the longest TTL.
 const AFTERMATH: u64 = ms(11_000);
 
 pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
@@ -47,7 +46,7 @@ fn of_name(name: &str, asked: &[&Call], known: &Known<'_>, verdicts: &mut Verdic
             let same = later.id.process == first.id.process;
             let margin = if same { SAME_PROCESS } else { ANY_PROCESS };
             let margin = margin + known.pauses.stalled(first.asked_at, later.asked_at);
-            // Of two processes, the places of their contenders are compared, which may be older than these calls.
+            // For two processes, it compares the places of their contenders, which may be older than these calls.
             let since = |call: &Call| contended.get(&call.id).copied().unwrap_or(call.asked_at);
             let (of_first, of_later) = match same {
                 true => (first.asked_at, later.asked_at),
@@ -69,9 +68,9 @@ fn of_name(name: &str, asked: &[&Call], known: &Known<'_>, verdicts: &mut Verdic
     }
 }
 
-/// Since when the process of each call has had a contender, at most: always since then it had a call for the name.
+/// Returns since when, at the earliest, each call's process has had a contender: since then it always had a call for the name.
 fn contended(asked: &[&Call]) -> BTreeMap<CallId, u64> {
-    // Since when, and until when.
+    // The start and the end of this time.
     let mut processes: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     let since = |call: &&Call| {
         let (since, until) = processes.entry(call.id.process).or_default();
@@ -87,11 +86,11 @@ fn contended(asked: &[&Call]) -> BTreeMap<CallId, u64> {
     asked.iter().map(since).collect()
 }
 
-/// When a call was served, or gave up after its wait: until then it stood in the wait queue.
+/// Returns when a call was served, or gave up after its wait; until then it was in the wait queue.
 fn waited_until(call: &Call) -> Option<u64> {
     match (&call.returned, call.asked.wait) {
         _ if call.was_held() => Some(began(call)),
-        // Its wait began no sooner than it was asked.
+        // Its wait did not begin before the call was made.
         (Some((at, Outcome::Busy)), Some(wait)) => Some(*at.min(&(call.asked_at + ms(wait)))),
         _ => None,
     }

@@ -1,5 +1,5 @@
-//! Pauses: when processes did not run, because they were stopped, because the machine ran others, or because they had ended.
-//! Times are nanoseconds since boot.
+//! Pauses of processes: when they did not run, because they were stopped, because the machine ran others, or because they had
+//! ended. Times are nanoseconds since boot.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use crate::stalls::ASK_PAUSE;
 
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
-    /// From when until when each process did not run; these may overlap.
+    /// Intervals in which each process did not run; they may overlap.
     stopped: BTreeMap<u32, Vec<(u64, u64)>>,
     started: BTreeMap<u32, u64>,
     ended: BTreeMap<u32, u64>,
-    /// When the machine did not run the witness, or a worker that was not stopped.
+    /// Intervals in which the machine did not run the witness, or a worker that was not stopped.
     stalls: Vec<(u64, u64)>,
     silences: Vec<(u64, u64)>,
     pub(super) over: u64,
@@ -39,7 +39,7 @@ impl Pauses {
                     pauses.ended.entry(*process).or_insert(*at);
                 }
                 What::Silent { since } => match pauses.silences.last_mut() {
-                    // etcd is asked after each such pause: nothing was answered between the two.
+                    // etcd gets a request after each such pause, so there was no response between the two.
                     Some((_, to)) if *since < *to + 2 * ASK_PAUSE => *to = *at,
                     _ => pauses.silences.push((*since, *at)),
                 },
@@ -61,7 +61,7 @@ impl Pauses {
         self.ended.get(&process).copied()
     }
 
-    /// Tells whether a process is there all the time between two moments.
+    /// Returns true if a process lives all the time between two moments.
     pub(super) fn lives(&self, process: u32, from: u64, to: u64) -> bool {
         let started = self.started.get(&process).is_none_or(|at| *at <= from);
         started && self.ended(process).is_none_or(|at| to <= at)
@@ -73,20 +73,20 @@ impl Pauses {
         to.saturating_sub(from).saturating_sub(covered(paused, from, to))
     }
 
-    /// How long the machine did not run the witness or some worker between two moments.
+    /// Returns how long the machine did not run the witness or some worker between two moments.
     pub(super) fn stalled(&self, from: u64, to: u64) -> u64 {
         covered(&self.stalls, from, to)
     }
 
-    /// The longest time for which the machine did not run the witness, some worker or etcd, of those that touch the time between two
-    /// moments.
+    /// Returns the longest time for which the machine did not run the witness, some worker or etcd, of those that touch the time between
+    /// two moments.
     pub(super) fn longest_stall(&self, from: u64, to: u64) -> u64 {
         let stalls = self.stalls.iter().chain(&self.silences);
         let stalls = stalls.filter(|(begin, end)| *begin <= to && from <= *end);
         stalls.map(|(begin, end)| end - begin).max().unwrap_or(0)
     }
 
-    /// From when until when the machine did not run the witness, some worker or etcd, each time for so long at least.
+    /// Returns the intervals of at least this length in which the machine did not run the witness, some worker or etcd.
     pub(super) fn long_stalls(&self, least: u64) -> impl Iterator<Item = (u64, u64)> {
         let stalls = self.stalls.iter().chain(&self.silences).copied();
         stalls.filter(move |(from, to)| to - from >= least)
@@ -97,7 +97,7 @@ impl Pauses {
     }
 }
 
-/// How much of the time between two moments these ranges cover, where they overlap once.
+/// Returns how much of the time between two moments these ranges cover. Overlaps count once.
 pub(super) fn covered(ranges: &[(u64, u64)], from: u64, to: u64) -> u64 {
     let mut inside: Vec<(u64, u64)> = ranges
         .iter()

@@ -1,4 +1,4 @@
-//! Remains: keys that are left, workers that have died, lines that were logged.
+//! Judge of remains: keys that are left, workers that have died, and lines that were logged.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use super::Known;
 use super::verdicts::{Breach, Verdicts};
 use crate::history::{Event, Said, What};
 
-/// The most lines a process may write about one fault.
+/// Limit of the lines that a process may write about one fault.
 const LINES: usize = 10;
 
 type Lines<'a> = Vec<(u64, &'a str)>;
 
 pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
-    // What each process logged about each fault: the one that began last before a line is taken for its cause.
+    // Lines that each process logged about each fault: the last one that began before a line counts as its cause.
     let mut lines: BTreeMap<(u32, Option<u32>), Lines<'_>> = BTreeMap::new();
     for Event { at, what } in known.events {
         let (breach, text) = match what {

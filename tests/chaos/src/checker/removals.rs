@@ -1,4 +1,4 @@
-//! Removals: keys that etcd or an operator has taken from live holders, whose engines learn of it a moment later.
+//! Removals: keys that etcd or an operator has taken from live holders, whose engines notice it a moment later.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use crate::clock::ms;
 use crate::history::{Ending, Event, Outcome, Said, What};
 use crate::schedule::Kind;
 
-/// How far apart losses by the same removal are recorded.
+/// Time within which losses by the same removal are recorded.
 const RECORD: u64 = ms(1_000);
-/// A body that ends so soon after its key was taken may not have been told.
+/// A body that ends this soon after its key was taken may not know of the loss.
 const UNTOLD: u64 = ms(250);
-/// Causes of losses by which a process learns that its key or its lease is gone.
+/// Causes of losses that show that a process's key or lease is gone.
 const GONE: &[&str] = &["Gone", "Overwritten"];
-/// What a process logs once when it learns that etcd has lost what it knew.
+/// Code that a process logs once when it notices that etcd has lost its history.
 const HISTORY_LOST: &str = "etcd.history_lost";
 
 pub(super) type Span = (u64, u64);
 
-/// What explains that a holder's key was gone while its guard said "held".
+/// Explanations of why a holder's key was gone while its guard said "held".
 pub(super) struct Removals<'a> {
     faults: &'a [Fault],
     pauses: &'a Pauses,
-    /// Calls of each process that lost a lock because its key or its lease was gone, and when.
+    /// Calls of each process that lost a lock because its key or lease was gone, with the time.
     noticed: BTreeMap<u32, Vec<(u64, &'a Call)>>,
     rewinds: Vec<Rewind>,
 }
@@ -33,9 +33,9 @@ struct Rewind {
     kind: Kind,
     at: u64,
     healed: u64,
-    /// Until when the fault may be the reason that a lock of before is held.
+    /// Until when the fault may be the reason that an old lock is held.
     until: u64,
-    /// When each process said that it knows.
+    /// When each process reported that it knows.
     known: BTreeMap<u32, u64>,
 }
 
@@ -57,14 +57,14 @@ impl<'a> Removals<'a> {
         Self { faults, pauses, noticed, rewinds: rewinds(events, faults) }
     }
 
-    /// The kind of fault that explains an overlap of two holders between two moments.
+    /// Returns the kind of fault that explains an overlap of two holders between two moments.
     pub(super) fn overlap(&self, both: [&Call; 2], name: &str, span: Span) -> Option<Kind> {
-        // The later one may be the one without a key: it got it inside its process, which did not know.
+        // The later one may lack the key: its process handed the lock over without knowing that the key was gone.
         let mut removals = both.into_iter().filter_map(|call| self.explain(call, name, span));
         removals.next().map(|fault| fault.kind).or_else(|| self.of_two_histories(both, span))
     }
 
-    /// The kind of fault by which two calls hold a name in different histories of etcd, if the one of before may not know.
+    /// Returns the kind of fault that makes two calls hold a name in different histories of etcd, if the older one may not know.
     pub(super) fn of_two_histories(&self, both: [&Call; 2], (from, to): Span) -> Option<Kind> {
         if self.share_history(both[0], both[1]) {
             return None;
@@ -78,13 +78,13 @@ impl<'a> Removals<'a> {
         known.then_some(rewind.kind)
     }
 
-    /// Tells whether two calls surely got their locks in the same history of etcd.
+    /// Returns true if two calls certainly got their locks in the same history of etcd.
     pub(super) fn share_history(&self, a: &Call, b: &Call) -> bool {
         let history = self.history(a);
         history.is_some() && history == self.history(b)
     }
 
-    /// The number of the history of etcd in which a call got its lock; `None` if its process may have got it from before.
+    /// Returns the number of the history of etcd in which a call got its lock; `None` if its process may have had it before.
     pub(super) fn history(&self, call: &Call) -> Option<usize> {
         let mut number = 0;
         for rewind in &self.rewinds {
@@ -100,15 +100,15 @@ impl<'a> Removals<'a> {
         Some(number)
     }
 
-    /// The fault by which the key of a call may have been gone between two moments: an operator has just taken it, or etcd has revoked
-    /// its lease, and the process noticed that about then.
+    /// Returns the fault by which the key of a call may have been gone between two moments: an operator has just taken it, or etcd has
+    /// revoked its lease, and the process noticed that at about that time.
     pub(super) fn explain(&self, call: &Call, name: &str, (from, to): Span) -> Option<&'a Fault> {
         let ttl = ms(call.asked.ttl);
         let explains = |fault: &&Fault| {
             let Some((span, detection)) = fault.removal(name, ttl) else {
                 return false;
             };
-            // Through another fault a holder may learn no sooner than at its stop time.
+            // During another fault a holder may notice it only at its stop time.
             let mut others = self.faults.iter();
             let cut = others.any(|it| it.number != fault.number && it.disturbs(from, to, 0));
             let detection = detection.max(if cut { ttl } else { 0 });
@@ -122,15 +122,15 @@ impl<'a> Removals<'a> {
         self.faults.iter().find(explains)
     }
 
-    /// Tells whether a body was over before its process can have learnt that its key was taken then.
+    /// Returns true if a body ended before its process could notice that its key had been taken.
     fn is_untold(&self, call: &Call, taken: u64) -> bool {
         let over = matches!(call.ended, Some((_, Ending::Done)));
         let ended = call.held_until;
         over && ended <= taken + UNTOLD + self.idle(call, taken, ended.max(taken))
     }
 
-    /// Tells whether this call was lost then because its key was gone, or one of this name in its process. A call that was over before
-    /// its process could know has lost nothing; then another that had the same lease must have: calls of one TTL share one.
+    /// Returns true if this call, or one of this name in its process, was lost because its key was gone. A call that ended before its
+    /// process could know does not lose its lock; then another under the same lease must have: calls of one TTL share a lease.
     fn noticed(&self, call: &Call, name: &str, from: u64, to: u64) -> bool {
         let near = from.saturating_sub(RECORD)..=to + RECORD;
         let over = matches!(call.ended, Some((_, Ending::Done)));
@@ -143,7 +143,7 @@ impl<'a> Removals<'a> {
         noticed.is_some_and(|lost| lost.iter().any(|(at, lost)| near.contains(at) && same(lost)))
     }
 
-    /// How long the process of a call, or the machine, did not run between two moments.
+    /// Returns how long the process of a call, or the machine, did not run between two moments.
     fn idle(&self, call: &Call, from: u64, to: u64) -> u64 {
         to - from - self.pauses.ran(call.id.process, from, to) + self.pauses.stalled(from, to)
     }
@@ -153,7 +153,7 @@ impl<'a> Removals<'a> {
     }
 }
 
-/// Gathers the faults by which etcd lost what it knew, and when each process learnt of it.
+/// Gathers the faults by which etcd lost its history, and when each process noticed.
 fn rewinds(events: &[Event], faults: &[Fault]) -> Vec<Rewind> {
     let rewind = |fault: &Fault| {
         Some(Rewind {
@@ -172,7 +172,7 @@ fn rewinds(events: &[Event], faults: &[Fault]) -> Vec<Rewind> {
         let Some(rewind) = rewinds.iter_mut().rfind(|rewind| rewind.at < *at) else {
             continue;
         };
-        // One line, or the first such loss, is about all sessions of the process; another loss about those of one TTL.
+        // One line, or the first such loss, concerns all sessions of the process; a later loss only those of one TTL.
         let of_one_ttl = match said {
             Said::Logged { text, .. } if text.contains(HISTORY_LOST) => false,
             Said::Returned { result: Outcome::Lost(cause), .. } => match cause.as_str() {

@@ -1,4 +1,4 @@
-//! Tokens and the register: tokens rise from holder to holder, the register refuses only the late, groups come whole.
+//! Judge of tokens and the register: tokens rise from holder to holder, the register refuses only late writes, groups are whole.
 
 use super::Known;
 use super::calls::{Call, CallId, began};
@@ -28,13 +28,13 @@ fn groups(call: &Call, verdicts: &mut Verdicts) {
 }
 
 impl Known<'_> {
-    /// Compares each body with those before it: with all of them if it is exclusive, else with the exclusive ones.
+    /// Compares each body with those before it: with all of them if it is exclusive, otherwise only with the exclusive ones.
     fn rising(&self, name: &str, bodies: &[&Call], verdicts: &mut Verdicts) {
         let mut of_all: Option<(i64, CallId)> = None;
         let mut of_exclusive: Option<(i64, CallId)> = None;
         let mut current = 0;
         for body in bodies {
-            // A lock whose process may have it from before is compared with none.
+            // A lock that its process may have kept from an earlier history is not compared.
             let Some(history) = self.removals.history(body) else {
                 continue;
             };
@@ -50,7 +50,7 @@ impl Known<'_> {
                 (if body.is_exclusive() { of_all } else { of_exclusive }, began(body));
             if let Some((earlier, of)) = before
                 && token <= earlier
-                // A key that is gone is handed over once more before its process knows.
+                // A process may hand over a deleted key once more before it knows.
                 && self.removals.explain(body, name, (begin, begin)).is_none()
             {
                 let text = format!("token {token} of `{name}` came after {earlier}");
@@ -64,7 +64,7 @@ impl Known<'_> {
         }
     }
 
-    /// A refused write is right if its lock was lost, or a later holder had begun: that one's own overlap is judged elsewhere.
+    /// Checks that a refused write came from a lost lock, or after a later holder had begun; that overlap is judged elsewhere.
     fn register(&self, verdicts: &mut Verdicts) {
         for Event { at, what } in self.events {
             let What::Written { process, call, name, token, accepted: false } = what else {

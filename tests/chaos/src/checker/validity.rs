@@ -1,7 +1,6 @@
-//! Validity: while nothing of etcd's reaches a process, its guards say "held" for one TTL at most, and no body begins after that.
-//!
-//! A guard's own word is not asked here: the moment at which the fault began and the TTL are enough. Since a lock that is lost stays
-//! lost, one that is held at some moment was held all the time before.
+//! Judge of validity: while nothing from etcd reaches a process, its guards say "held" for at most one TTL, and no body begins after
+//! that. This does not depend on what a guard knows: the begin of the fault and the TTL are enough. Since a lost lock stays lost, one
+//! that is held at some moment was held all the time before.
 
 use super::Known;
 use super::calls::began;
@@ -9,7 +8,7 @@ use super::verdicts::{Breach, Verdicts};
 use crate::clock::ms;
 use crate::schedule::Kind;
 
-/// Kinds of faults during which no renewal is answered.
+/// Kinds of faults during which no renewal gets a response.
 const SILENT: &[Kind] = &[
     Kind::WorkerCut,
     Kind::RequestsLost,
@@ -18,7 +17,7 @@ const SILENT: &[Kind] = &[
     Kind::QuorumKilled,
     Kind::QuorumFrozen,
 ];
-/// How long after its record a fault may begin, on a busy machine.
+/// How long after its record a fault may take effect, on a busy machine.
 const RECORD: u64 = ms(500);
 
 pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {

@@ -1,4 +1,4 @@
-//! Verdicts over a history: the promises that it breaks, and what was measured on the way.
+//! Verdicts about a history: the promises that it breaks, and the measurements.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::calls::{Call, CallId};
 use crate::options::word;
 use crate::schedule::Kind;
 
-/// A promise that a history can break. Its name in reports has the words of the variant.
+/// Promise that a history can break. Reports name it with the words of the variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Breach {
     /// Two bodies that exclude each other were polled while both their guards said "held".
@@ -18,7 +18,7 @@ pub(crate) enum Breach {
     TooManyPermits,
     BodyBegunTwice,
     PolledAfterItsLoss,
-    /// A later holder has a smaller token, or the same.
+    /// A later holder has a smaller token, or the same one.
     TokenNotRising,
     HolderRefusedByTheRegister,
     GroupPartlyHeld,
@@ -26,11 +26,11 @@ pub(crate) enum Breach {
     /// A call was not answered within its bound and three seconds.
     BeyondItsBound,
     RetentionCutShort,
-    /// A guard said "held" longer than a lock can be without an answer of etcd.
+    /// A guard said "held" for longer than a lock lasts without a response of etcd.
     HeldForTooLong,
-    /// A hot name was not served for long after a fault, though no other was there.
+    /// A hot name was not served for long after a fault, although there was no other fault.
     NotServedInCalm,
-    /// A call that waits for ten seconds or more was not served, with no fault about.
+    /// A call that waits for ten seconds or more was not served, although there was no fault.
     BusyInCalm,
     BusyThoughFree,
     DeadlockWithoutACycle,
@@ -48,7 +48,7 @@ impl fmt::Display for Breach {
 }
 
 impl Breach {
-    /// Tells whether a body ran that should not have.
+    /// Returns true if a body ran that should not have.
     pub(crate) fn is_unsafe(self) -> bool {
         matches!(self, Self::Overlap | Self::TooManyPermits | Self::PolledAfterItsLoss)
     }
@@ -64,7 +64,7 @@ pub(crate) struct Violation {
 }
 
 impl Violation {
-    /// Writes it as one line. Its time is in seconds since the run began; the history has all of its calls.
+    /// Writes it as one line, with its time in seconds since the run began. The history has all of its calls.
     pub(crate) fn line(&self, start: u64) -> String {
         let seconds = self.at.saturating_sub(start) as f64 / 1e9;
         let calls: Vec<String> = self.calls.iter().map(CallId::to_string).collect();
@@ -76,25 +76,25 @@ impl Violation {
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
     pub(crate) violations: Vec<Violation>,
-    /// How long it took until every hot name was served after a fault of this kind, in nanoseconds.
+    /// Times until every hot name was served after a fault of each kind, in nanoseconds.
     pub(crate) recoveries: Vec<(Kind, u64)>,
     pub(crate) measured: Measured,
 }
 
-/// What is no violation, and worth knowing. Times are in nanoseconds.
+/// Measurements that are not violations. Times are in nanoseconds.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// How long bodies overlapped with a holder whose key etcd no longer had, by the kind of fault that had taken the key.
+    /// Lengths of overlaps with a holder whose key was gone from etcd, by the kind of fault that had taken the key.
     pub(crate) removed_by: BTreeMap<String, Vec<u64>>,
-    /// Bodies polled once after their loss, as they block their thread, or as a stop or the loss came between the gate and the poll.
+    /// Bodies polled once after their loss: they block their thread, or a stop or the loss came between the gate and the poll.
     pub(crate) late: u64,
-    /// Locks with a TTL of ten seconds that were lost as etcd had revoked leases that were renewed.
+    /// Locks with a TTL of ten seconds that were lost because etcd had revoked renewed leases.
     pub(crate) revoked: u64,
-    /// Writes of lost holders that the register has refused.
+    /// Writes of lost holders that the register refused.
     pub(crate) refused_writes: u64,
-    /// Pairs of calls that were compared for their order.
+    /// Pairs of calls whose order was compared.
     pub(crate) ordered: u64,
-    /// How long the machine did not run a process that was due, each time.
+    /// Times for which the machine did not run a process that was due.
     pub(crate) stalls: Vec<u64>,
 }
 
@@ -115,7 +115,7 @@ impl Verdicts {
         self.breach(breach, at, &call.asked.names, &[call.id], text);
     }
 
-    /// Notes a promise about a name that several calls broke.
+    /// Records a promise about a name that several calls broke.
     pub(super) fn of_name(
         &mut self,
         breach: Breach,

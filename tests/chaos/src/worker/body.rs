@@ -1,4 +1,4 @@
-//! Body of a call: says that it has begun, that it is polled, and how it has ended.
+//! Body of a call: reports that it has begun, each poll, and how it has ended.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -21,11 +21,11 @@ pub(super) struct Body {
     pub(super) witness: WitnessConnection,
     pub(super) call: u64,
     pub(super) lasts: Duration,
-    /// It writes to the register, as one who has the name alone.
+    /// True if it writes to the register, as an exclusive holder.
     pub(super) writes: bool,
-    /// It says "held" whatever the guard says.
+    /// True if it reports "held" whatever the guard says.
     pub(super) lies: bool,
-    /// True once the worker is to end; then the body has no more to do.
+    /// True when the worker must end; then the body ends too.
     pub(super) draining: watch::Receiver<bool>,
     pub(super) polls: Arc<Polls>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Body {
 pub(super) struct Hold {
     /// Token of each name.
     pub(super) tokens: Vec<(String, i64)>,
-    /// Tells whether the locks are held. The clock is to be read before: then they were held at that time.
+    /// Returns true if the locks are held. Read the clock before: then they were held at that time.
     pub(super) is_held: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
@@ -50,16 +50,16 @@ impl Hold {
     }
 }
 
-/// Polls of a body: the gate stands before each, and a loss is said once in each.
+/// Polls of a body: each goes through the gate, and reports a loss once.
 #[derive(Debug, Default)]
 pub(super) struct Polls {
     number: AtomicU64,
-    /// The last poll in which it said that its lock is lost.
+    /// Last poll in which it reported that its lock is lost.
     late: AtomicU64,
 }
 
 impl Polls {
-    /// Notes that this poll says a loss; true if it had not yet.
+    /// Records that this poll reports a loss; returns true if it had not yet.
     fn first_loss(&self) -> bool {
         let poll = self.number.load(Ordering::Relaxed);
         self.late.swap(poll, Ordering::Relaxed) != poll
@@ -82,7 +82,7 @@ impl Body {
         let _ = self.around(hold, work).await;
     }
 
-    /// Works until something else under these locks is done.
+    /// Works until another future under these locks completes.
     pub(super) async fn around<F: Future>(self, hold: Hold, other: F) -> F::Output {
         let polls = self.polls.clone();
         let mut work = Box::pin(self.work(hold, other));
@@ -143,7 +143,7 @@ impl Body {
     }
 }
 
-/// A body that has begun; dropped, it has ended.
+/// Body that has begun; its drop is its end.
 struct Open<'a> {
     body: &'a Body,
     hold: &'a Hold,
@@ -154,7 +154,7 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         let (at, held) = (now(), self.body.is_held(self.hold));
         let (call, how) = (self.body.call, self.how);
-        // One that is dropped is not polled.
+        // A body that is dropped is not polled.
         if how == Ending::Done && !held && self.body.polls.first_loss() {
             self.body.witness.say_at(at, Said::Polled { call, held });
         }

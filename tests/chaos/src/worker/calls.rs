@@ -19,18 +19,18 @@ use crate::history::{Asked, Mode, Outcome, Said};
 use crate::login;
 use crate::options::{Who, word};
 
-/// How many hot names there are; every worker wants each of them all the time.
+/// Number of hot names; every worker always wants each of them.
 pub(crate) const HOT: u64 = 6;
 const COLD: u64 = 200;
 const FEW: u64 = 3;
-/// How many names are locked one under the other.
+/// Number of names that are locked one under another.
 const NESTED: u64 = 8;
-/// How many names have long holders.
+/// Number of names with long holders.
 const LONG: u64 = 12;
-/// How many names have one task in each process: on these, places in etcd's queue are compared across processes.
+/// Number of names with one task in each process. For these, places in etcd's queue are compared across processes.
 pub(super) const TURNS: u64 = 2;
 const PERMITS: u16 = 3;
-/// The wait of most calls, in milliseconds.
+/// Wait of most calls, in milliseconds.
 const WAIT: u64 = 10_000;
 const BRIEF: u64 = 2_000;
 const USUAL: u64 = 10_000;
@@ -39,14 +39,14 @@ pub(super) struct Caller {
     pub(super) witness: WitnessConnection,
     pub(super) random: Rng,
     pub(super) who: Who,
-    /// The task's client of etcd's lock service, if that makes the calls.
+    /// Task's client of etcd's lock service, if that makes the calls.
     pub(super) service: Option<Box<Owner>>,
-    /// True once the worker is to end.
+    /// True when the worker must end.
     pub(super) draining: watch::Receiver<bool>,
 }
 
 lock_names! {
-    /// Locked one under the other.
+    /// Name locked under another of its kind.
     Nest = "nest/<n: u64>";
 }
 
@@ -98,7 +98,7 @@ async fn retained(n: u64, body: Body) -> Result<(), LockError> {
 #[etcd_locked("hot/<n>", ttl = "10s", wait = "10s")]
 async fn panicking(n: u64, body: Body) -> Result<(), LockError> {
     let _ = body.run().await;
-    // No message on the terminal: the panic is on purpose.
+    // This prints no message, because the panic is on purpose.
     std::panic::resume_unwind(Box::new("the body panics"))
 }
 
@@ -107,7 +107,7 @@ async fn careless(name: String, body: Body) -> Result<(), LockError> {
     body.run().await
 }
 
-/// A call that was asked and has not returned; dropped, its caller has dropped it.
+/// Call that was made and has not returned; its drop means that its caller dropped it.
 struct Pending {
     witness: WitnessConnection,
     call: u64,
@@ -127,14 +127,14 @@ impl Drop for Pending {
     }
 }
 
-/// Asks for this name alone, with the usual wait.
+/// Makes the request for this name alone, with the usual wait.
 fn alone(kind: Kind, name: String, ttl: u64) -> Asked {
     let (kind, names) = (word(kind), vec![name]);
     Asked { kind, names, wait: Some(WAIT), ttl, ..Asked::default() }
 }
 
 impl Caller {
-    /// Makes one call for a hot name, as every worker does all the time.
+    /// Makes one call for a hot name, as every worker always does.
     pub(super) async fn hot(&mut self, n: u64) {
         let lasts = self.between(2, 30);
         let asked = alone(Kind::Hot, name("hot", n), ttl(n));
@@ -195,7 +195,7 @@ impl Caller {
                 self.make(asked, lasts, |body| group(few, n, body)).await;
             }
             Kind::Try => {
-                // Cold names mostly are free.
+                // Cold names are mostly free.
                 let name = match self.random.bool() {
                     true => name("hot", n),
                     false => name("cold", self.random.u64(0..COLD)),
@@ -221,11 +221,11 @@ impl Caller {
             Kind::Panicking => {
                 let (pending, body) = self.ask(hot(USUAL), lasts);
                 let call = tokio::spawn(pending.answered(panicking(n, body)));
-                // Its caller is gone with the panic, and has said so.
+                // The panic has ended its caller, which has reported that.
                 let _ = call.await;
             }
             Kind::Blocking => {
-                // Others give up before such a body ends: their tasks have more to do.
+                // Other calls give up before such a body ends, because their tasks have more to do.
                 let asked = Asked { wait: Some(1_000), ..alone(kind, name("block", few), BRIEF) };
                 let acquire = acquire(&asked);
                 let (pending, body) = self.ask(asked, lasts);
@@ -248,7 +248,7 @@ impl Caller {
         pending.answered(call(body)).await;
     }
 
-    /// Locks, works and releases as one does by hand, by the peer or with the mistake of this worker.
+    /// Locks, works and releases with separate calls: with the peer, or with this worker's mistake.
     async fn by_hand(&mut self, asked: Asked, lasts: Duration) {
         let acquire = acquire(&asked);
         let names = asked.names.clone();
@@ -290,7 +290,7 @@ impl Caller {
                     tokio::select! {
                         biased;
                         () = body.run_under(Hold::of(locks)) => {}
-                        // Its task learns only here that the lock is lost.
+                        // Its task notices only here that the lock is lost.
                         _ = guard.lost() => guard.hold(async {}).await?,
                     }
                     guard.release().await
@@ -301,14 +301,14 @@ impl Caller {
                 let called = pending.answered(guarded(acquire, body)).await;
                 let without = matches!(called, Outcome::Lost(_) | Outcome::Busy);
                 if without && who == Who::ReleaseByName {
-                    // Its answer changes nothing: the worker believes that the key was its own.
+                    // The result does not matter: the worker believes that the key was its own.
                     let _ = release_by_name(&names.concat()).await;
                 }
             }
         }
     }
 
-    /// Asks for one name under another, in any order: calls of two tasks may deadlock.
+    /// Locks one name under another, in any order, so calls of two tasks may deadlock.
     async fn nested(&mut self, lasts: Duration) {
         let n = self.random.u64(0..NESTED);
         let other = (n + self.random.u64(1..NESTED)) % NESTED;
@@ -332,7 +332,7 @@ impl Caller {
         pending.answered(call).await;
     }
 
-    /// Says that a call is asked, and how its body is to work.
+    /// Reports that a call is made, and makes its body.
     fn ask(&self, asked: Asked, lasts: Duration) -> (Pending, Body) {
         let call = self.witness.call();
         let body = Body {
@@ -349,13 +349,13 @@ impl Caller {
         (pending, body)
     }
 
-    /// Chooses a time between so many milliseconds.
+    /// Chooses a time between these numbers of milliseconds.
     pub(super) fn between(&mut self, least: u64, most: u64) -> Duration {
         Duration::from_millis(self.random.u64(least..=most))
     }
 }
 
-/// Waits until a peer's call gives up: after its wait, or once the worker is to end if it has none.
+/// Waits until a peer's call gives up: after its wait, or without one, when the worker must end.
 pub(super) async fn given_up(asked: &Asked, mut draining: watch::Receiver<bool>) -> Outcome {
     match asked.wait {
         Some(wait) => {
@@ -383,11 +383,11 @@ async fn blocked(acquire: Acquire, body: Body) -> Result<(), LockError> {
     guard.release().await
 }
 
-/// Makes a call on a thread and an executor of its own, so that it blocks no other call.
+/// Makes a call on a separate thread and executor, so that it does not block other calls.
 async fn blocking<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) {
     let own = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(own) = own else { return };
-    // It is not awaited only if the worker ends.
+    // It is always awaited, unless the worker ends.
     let _ = tokio::task::spawn_blocking(move || own.block_on(call)).await;
 }
 
@@ -404,7 +404,7 @@ async fn release_by_name(name: &str) -> Result<(), etcd_client::Error> {
     Ok(())
 }
 
-/// The call for the one name that was asked for.
+/// Makes the call for the only name of a request.
 fn acquire(asked: &Asked) -> Acquire {
     let acquire = lock(asked.names.concat()).ttl(Duration::from_millis(asked.ttl));
     match asked.wait {
@@ -417,7 +417,7 @@ fn name(family: &str, n: u64) -> String {
     format!("{family}/{n}")
 }
 
-/// The TTL of a name: brief for every other.
+/// Returns the TTL of a name, which is short for every second one.
 fn ttl(n: u64) -> u64 {
     if n.is_multiple_of(2) { BRIEF } else { USUAL }
 }

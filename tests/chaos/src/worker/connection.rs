@@ -1,4 +1,4 @@
-//! Connection to the witness: what a worker says, and the acknowledgement of each body's begin.
+//! Connection to the witness: carries a worker's reports, and the acknowledgement of each body's begin.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::clock::now;
 use crate::history::Said;
 
-/// What goes over the connection, as one line of JSON.
+/// Message on the connection, as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Message {
     pub(crate) at: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Message {
     pub(crate) said: Said,
 }
 
-/// A worker's end of the connection; clones share it.
+/// Worker's end of the connection; clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct WitnessConnection(Arc<Shared>);
 
@@ -32,7 +32,7 @@ struct Shared {
     send: mpsc::UnboundedSender<String>,
     awaited: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     calls: AtomicU64,
-    /// Lines that are not written yet.
+    /// Number of lines that are not written yet.
     pending: watch::Sender<u64>,
 }
 
@@ -83,7 +83,7 @@ impl WitnessConnection {
         }
     }
 
-    /// Says that a body has begun or writes, and waits until the witness knows.
+    /// Reports that a body has begun or writes, and waits for the witness's acknowledgement.
     pub(crate) async fn acknowledged(&self, at: u64, call: u64, said: Said) {
         let (send, acknowledged) = oneshot::channel();
         self.awaited().insert(call, send);
@@ -91,7 +91,7 @@ impl WitnessConnection {
         let _ = acknowledged.await;
     }
 
-    /// Waits until everything is on its way.
+    /// Waits until everything is written.
     pub(crate) async fn flushed(&self) {
         let mut pending = self.0.pending.subscribe();
         let _ = pending.wait_for(|pending| *pending == 0).await;
@@ -102,7 +102,7 @@ impl WitnessConnection {
     }
 }
 
-/// Reads the numbers of acknowledged calls, one a line.
+/// Reads the numbers of acknowledged calls, one per line.
 async fn acknowledge(witness: WitnessConnection, read: OwnedReadHalf) {
     let mut lines = BufReader::new(read).lines();
     while let Ok(Some(text)) = lines.next_line().await {
@@ -114,7 +114,7 @@ async fn acknowledge(witness: WitnessConnection, read: OwnedReadHalf) {
     end();
 }
 
-/// Ends this process, and what it has started if it leads a group.
+/// Ends this process, and the processes it has started if it leads a group.
 fn end() -> ! {
     if getpgrp() == getpid() {
         let _ = kill_current_process_group(Signal::KILL);

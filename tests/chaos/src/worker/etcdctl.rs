@@ -1,7 +1,7 @@
-//! `etcdctl lock` with a command, as scripts use it: a peer under the same faults.
+//! Peer `etcdctl lock` with a command, as scripts use it, under the same faults.
 //!
-//! Each call starts `etcdctl lock <name> -- <command>`, and etcdctl starts the command once it has the lock. The worker's body lasts as
-//! long as the command does. etcdctl neither ends nor signals it when its lease is gone, so the body says "held" until its end.
+//! Each call starts `etcdctl lock <name> -- <command>`, and etcdctl starts the command when it has the lock. The worker's body lasts as
+//! long as the command. etcdctl neither ends nor signals it when its lease is gone, so the body reports "held" until its end.
 
 use std::env;
 use std::io;
@@ -17,11 +17,11 @@ use super::calls::given_up;
 use crate::history::{Asked, Outcome};
 use crate::login;
 
-/// Says the revision of the lock, and ends at a line on the input of etcdctl, which has no input for its command.
+/// Command that prints the revision of the lock, and ends at a line on etcdctl's input, because etcdctl gives it no input.
 const COMMAND: &str = "echo $ETCD_LOCK_REV; read -r line < /proc/$PPID/fd/0";
 
 fn etcdctl(asked: &Asked) -> io::Result<Child> {
-    // etcdctl warns of variables that it does not know.
+    // etcdctl warns about variables that it does not know.
     let mut command = binary::without_settings(&binary::etcdctl(), "ETCDCTL_");
     command
         .env("ETCDCTL_USER", login::text())
@@ -53,7 +53,7 @@ pub(super) async fn call(asked: &Asked, body: Body) -> io::Result<Outcome> {
         let token = revision.parse::<i64>().map_err(io::Error::other)? << 16;
         let tokens = asked.names.iter().map(|name| (name.clone(), token)).collect();
         body.run_under(Hold { tokens, is_held: Box::new(|| true) }).await;
-        // It fails if the command has ended, as its status shows.
+        // This fails if the command has ended, which its status shows.
         let _ = stdin.write_all(b"\n").await;
     }
     let Output { status, stderr, .. } = etcdctl.wait_with_output().await?;
@@ -68,11 +68,11 @@ pub(super) async fn call(asked: &Asked, body: Body) -> io::Result<Outcome> {
     })
 }
 
-/// Sends SIGTERM: etcdctl takes its key back and ends, unless its command runs.
+/// Sends SIGTERM: etcdctl deletes its key and ends, unless its command runs.
 fn terminate(etcdctl: &Child) {
     let pid = etcdctl.id().and_then(|id| i32::try_from(id).ok());
     if let Some(pid) = pid.and_then(Pid::from_raw) {
-        // It fails only for a process that has just ended.
+        // This fails only for a process that has just ended.
         let _ = kill_process(pid, Signal::TERM);
     }
 }

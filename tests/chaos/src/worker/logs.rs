@@ -1,4 +1,4 @@
-//! Log lines of the library, from warnings on, as the witness gets them.
+//! Log lines of the library, warnings and errors, as the witness gets them.
 
 use std::fmt::{self, Write as _};
 

@@ -1,4 +1,4 @@
-//! Mix of a run: which kinds of calls a worker makes besides hot ones and turns, and how often.
+//! Mix of a run: the kinds of calls that a worker makes besides hot ones and turns, and their frequency.
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -6,9 +6,9 @@ use fastrand::Rng;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
-    /// Of a task that wants one hot name all the time.
+    /// Call of a task that always wants one hot name.
     Hot,
-    /// Of a task that wants one name all the time, as no other task of its process does.
+    /// Call of a task that always wants one name, which no other task of its process wants.
     Turn,
     Exclusive,
     Cold,

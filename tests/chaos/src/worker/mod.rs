@@ -1,8 +1,8 @@
-//! Worker process: makes calls of all kinds, and tells the witness what becomes of them.
+//! Worker process: makes calls of all kinds, and reports their outcomes to the witness.
 //!
-//! Its arguments are in `options.rs`, the endpoints in the environment. At a line on its standard input it stops asking and lets its
-//! calls end, and says so. At a second line it shuts the engine down and ends. It ends at once with the witness, and when one of its
-//! tasks panics by itself.
+//! Its arguments are in `options.rs`, the endpoints in the environment. After a line on its standard input it makes no more calls, lets
+//! its calls end, and reports that. After a second line it shuts the engine down and ends. It ends at once if the witness ends, or if
+//! one of its tasks panics unintentionally.
 
 mod body;
 pub(crate) mod calls;
@@ -28,9 +28,9 @@ use crate::history::Said;
 use crate::options::{Who, Worker};
 use crate::stalls;
 
-/// How many tasks of a worker make calls of the mix.
+/// Number of tasks of a worker that make calls of the mix.
 const ROAMERS: u64 = 10;
-/// The grace of the shutdown: longer than any body lasts.
+/// Grace of the shutdown: longer than any body lasts.
 const GRACE: Duration = Duration::from_secs(20);
 
 #[tokio::main(worker_threads = 2)]
@@ -45,7 +45,7 @@ async fn work(worker: &Worker) -> Result<(), Box<dyn Error>> {
     stalls::watch(move |since| watched.say(Said::Stalled { since }));
     tracing::subscriber::set_global_default(Logs(witness.clone()))?;
     end_at_panics();
-    // Only the library itself is asked for turns: peers promise no order across processes, and mistakes are made elsewhere.
+    // Only the library itself makes turns: peers do not promise an order across processes, and mistakes are made in other calls.
     let turns = if who == Who::Ours { TURNS } else { 0 };
     let (drain, draining) = watch::channel(false);
     let mut random = Rng::with_seed(worker.seed);
@@ -88,8 +88,8 @@ async fn work(worker: &Worker) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Ends the process at the first panic, whichever task or thread it is of: the runner sees that. Panics on purpose are resumed ones,
-/// which come by no hook.
+/// Ends the process at the first panic of any task or thread, which the runner notices. Panics on purpose are resumed ones, which
+/// do not call the hook.
 fn end_at_panics() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,7 +1,7 @@
-//! Lock service of etcd, as one uses it by hand through etcd-client: a peer under the same faults.
+//! Lock service of etcd, used by hand through etcd-client: a peer under the same faults.
 //!
-//! Each task has a lease of its own, because a lease is one owner, and a task that renews it. A body stops once that task says that
-//! the lease is gone.
+//! Each task has its own lease, because a lease is one owner, and another task that renews it. A body stops when that task reports
+//! that the lease is gone.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -20,31 +20,31 @@ use crate::clock::{ms, now};
 use crate::history::{Asked, Outcome};
 use crate::login;
 
-/// How long a worker tries to log in, which is longer than any fault lasts.
+/// How long a worker tries to log in: longer than any fault lasts.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// One task's client and lease.
+/// Client and lease of one task.
 pub(super) struct Owner {
     client: Client,
-    /// The lease, and the task that renews it.
+    /// Lease, and the task that renews it.
     lease: Option<(Arc<Lease>, AbortHandle)>,
 }
 
-/// A lease, and what its renewal knows.
+/// Lease, with the state of its renewal.
 #[derive(Debug)]
 struct Lease {
     id: i64,
     ttl: u64,
-    /// Until when it lives at least: the last renewal that was answered was sent a TTL before.
+    /// Until when it certainly lives: one TTL after the last successful renewal was sent.
     until: AtomicU64,
-    /// etcd has said that it is gone.
+    /// True after etcd has reported that it is gone.
     gone: AtomicBool,
 }
 
 impl Owner {
     pub(super) async fn connect() -> Result<Self, Error> {
         let start = tokio::time::Instant::now();
-        // A worker may start while etcd does not log in.
+        // A worker may start while etcd refuses logins.
         loop {
             match login::connect().await {
                 Ok(client) => return Ok(Self { client, lease: None }),
@@ -81,7 +81,7 @@ impl Owner {
         match done {
             Ok(()) => Outcome::Done,
             Err(error) => {
-                // Its key would be there for as long as its lease is renewed.
+                // Its key would exist for as long as its lease is renewed.
                 self.give_up().await;
                 Outcome::Refused(error)
             }
@@ -113,7 +113,7 @@ impl Owner {
         });
         let (mut client, renewed) = (self.client.clone(), lease.clone());
         let renewal = tokio::spawn(async move {
-            // A stream that breaks, or has no answer, is opened again.
+            // A stream that breaks, or gets no response, is opened again.
             while renewed.lives() {
                 // An error is not final: the lease may live on.
                 let _ = renewed.renew(&mut client).await;
@@ -124,7 +124,7 @@ impl Owner {
         Ok(lease)
     }
 
-    /// Gives the lease back, and with it what is queued or held under it.
+    /// Revokes the lease, and with it everything queued or held under it.
     pub(super) async fn give_up(&mut self) {
         if let Some((lease, renewal)) = self.lease.take() {
             renewal.abort();
@@ -134,12 +134,12 @@ impl Owner {
 }
 
 impl Lease {
-    /// Tells whether it lives. The clock is to be read before.
+    /// Returns true if it lives. Read the clock before.
     fn lives(&self) -> bool {
         !self.gone.load(Ordering::Acquire) && now() < self.until.load(Ordering::Acquire)
     }
 
-    /// Works under the lock; false if the lease was lost before.
+    /// Works under the lock; returns false if the lease was lost before the end.
     async fn work(self: &Arc<Self>, names: &[String], token: i64, body: Body) -> bool {
         let lease = self.clone();
         let hold = Hold {
@@ -154,7 +154,7 @@ impl Lease {
         .await
     }
 
-    /// Renews it every third of its TTL, until etcd says that it is gone, or does not answer for that long.
+    /// Renews it every third of its TTL, until etcd reports that it is gone, or does not respond for that long.
     async fn renew(&self, client: &mut Client) -> Result<(), Error> {
         let third = Duration::from_millis(self.ttl / 3);
         let Ok(opened) = timeout(third, client.lease_keep_alive(self.id)).await else {

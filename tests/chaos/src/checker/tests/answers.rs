@@ -19,7 +19,7 @@ fn a_try_of_a_free_name_that_is_refused_is_found() {
     let of = |more| format!("30000 asks 1.1 wait=0; 30010 returns 1.1 busy; {more}");
     breaks(&of(""), Breach::BusyThoughFree);
     holds(&of("29000-30005 holds 2.1"));
-    // Its key may be there for a moment.
+    // Its key may still exist for a moment.
     holds(&of("28000-28500 holds 2.1"));
     breaks(&of("27000-27500 holds 2.1"), Breach::BusyThoughFree);
     holds(&of("29000-31000 fault quorum_frozen"));
@@ -58,6 +58,6 @@ fn a_deadlock_without_a_cycle_is_found() {
     };
     holds(&of("nest/1"));
     breaks(&of("nest/3"), Breach::DeadlockWithoutACycle);
-    // A call that is made in no body waits for others only.
+    // A call that is not made in a body only waits for others, so it cannot be in a cycle.
     breaks("0 asks 1.1; 10 returns 1.1 deadlock", Breach::DeadlockWithoutACycle);
 }

@@ -7,7 +7,7 @@ fn a_call_beyond_its_bound_is_found() {
     let of = |at| format!("0-{} holds 2.1; 0 asks 1.1; {at} begins 1.1; {at} ends 1.1", at - 10);
     holds(&of(12_900));
     breaks(&of(13_100), Breach::BeyondItsBound);
-    // It never returns.
+    // The call never returns.
     breaks("0-13990 holds 2.1; 0 asks 1.1; 14000 over", Breach::BeyondItsBound);
 }
 
@@ -29,7 +29,7 @@ fn a_call_returns_soon_after_its_loss() {
     };
     holds(&of(6_900));
     breaks(&of(7_100), Breach::BeyondItsBound);
-    // A body that goes on without its caller ends later.
+    // A body that continues without its caller ends later.
     holds(&of(1_000));
 }
 
@@ -51,7 +51,7 @@ fn a_retention_cut_short_is_found() {
     let of = |next| format!("0-10 holds 1.1 min_hold=500; {next}-{next} holds 2.1");
     holds(&of(501));
     breaks(&of(400), Breach::RetentionCutShort);
-    // The next one begins at the end of the one before.
+    // The next body begins when the one before ends.
     let of = |next| {
         format!(
             "0-10 holds 1.1 min_hold=500; 0 asks 2.1 min_hold=500; 500 begins 2.1; 510 ends 2.1;
@@ -76,7 +76,7 @@ fn a_call_that_is_not_served_in_calm_is_found() {
     holds(&of(200, "19000-20000 fault worker_killed"));
 }
 
-/// A call with a lease of this many seconds that ends so at 50 s.
+/// Writes a call with a lease of this many seconds, which ends with this outcome at 50 s.
 fn ends_so(before: &str, process: u32, ttl: u64, outcome: &str) -> String {
     let call = format!("{process}.1");
     format!("{before}; 50000 enters {call} ttl={ttl}000; 50001 returns {call} {outcome}")

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Bodies of tasks that want a hot name all the time, by their times and calls.
+/// Writes bodies of tasks that always want a hot name, by their times and calls.
 fn hot(bodies: &[(u64, &str)]) -> String {
     let body = |(at, call): &(u64, &str)| format!("{at}-{} holds {call} kind=hot;", at + 1);
     bodies.iter().map(body).collect()
@@ -27,6 +27,6 @@ fn a_worker_that_is_not_served_while_another_is_is_found() {
     };
     assert_eq!(holds(&of(5_000, "")).recoveries[0].1, ms(4_000));
     breaks(&of(60_001, ""), Breach::NotServedInCalm);
-    // One that was killed wants nothing any more.
+    // A killed process does not want a name any more.
     holds(&of(60_001, "30 killed 2"));
 }

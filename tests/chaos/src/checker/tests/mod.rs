@@ -1,6 +1,6 @@
 //! Tests of the checker: tiny histories, each with one verdict.
 //!
-//! A history is text. Each event has its time in milliseconds, a word for what happens, whom it concerns, and details:
+//! A history is text. Each event has its time in milliseconds, a verb, the process or call it concerns, and details:
 //! `0-10 holds 1.1 token=7` is a body of call 1 of process 1, from its begin to its end. Without `on=`, a call is for `hot/0`.
 
 mod answers;
@@ -20,7 +20,7 @@ use crate::history::{Asked, Ending, Event, FaultBegun, Mode, Outcome, Said, Take
 
 struct Words<'a> {
     from: u64,
-    /// The second time of a range.
+    /// Second time of a range.
     to: u64,
     what: &'a str,
     whom: &'a str,
@@ -67,7 +67,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// How a call returned: `busy`, or `Gone` for a lock that was lost so.
+    /// Returns how a call returned: `busy`, or `Gone` for a lock lost with that cause.
     fn outcome(&self) -> Outcome {
         match self.details.first() {
             Some(&"busy") => Outcome::Busy,
@@ -79,7 +79,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// The beginning of a fault: of the worker in a slot, of a key on a name, or of a key of a process.
+    /// Returns the beginning of a fault: of the worker in a slot, of a key on a name, or of a key of a process.
     fn fault(&self, fault: u32) -> What {
         let owner = self.number("owner").map(Some);
         What::FaultBegun(FaultBegun {
@@ -92,7 +92,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// The events, each with its time. A token is the time of its begin, unless the text has one.
+    /// Returns the events, each with its time. A token is the time of the begin, unless the text has one.
     fn events(&self, fault: u32) -> Vec<(u64, What)> {
         let (from, to) = (self.from, self.to);
         let (process, call) = self.whom.split_once('.').unwrap_or((self.whom, ""));
@@ -155,7 +155,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The history that a text says, in the order of time.
+/// Parses the text of a history; sorts the events by time.
 fn history(text: &str) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     let mut faults = 0;
@@ -173,7 +173,7 @@ fn judged(text: &str) -> Verdicts {
     judge(&history(text))
 }
 
-/// Asserts that this promise is broken, and no other.
+/// Asserts that this promise is broken, and only this one.
 fn breaks(text: &str, breach: Breach) {
     let verdicts = judged(text);
     let breaches: Vec<_> = verdicts.violations.iter().map(|it| it.breach).collect();
@@ -181,7 +181,7 @@ fn breaks(text: &str, breach: Breach) {
     assert!(!breaches.is_empty() && only, "{text}: {verdicts:#?}");
 }
 
-/// Asserts that no promise is broken; returns what was measured.
+/// Asserts that no promise is broken; returns the measurements.
 fn holds(text: &str) -> Verdicts {
     let verdicts = judged(text);
     assert!(verdicts.violations.is_empty(), "{text}: {verdicts:#?}");
@@ -192,7 +192,7 @@ fn count(text: &str, breach: Breach) -> usize {
     judged(text).counts().get(&breach).copied().unwrap_or(0)
 }
 
-/// Asserts that one overlap is measured, by this kind of fault and for so many milliseconds, and none is a violation.
+/// Asserts that one overlap is measured, with this kind of fault and length in milliseconds, and that none is a violation.
 fn excused(text: &str, kind: &str, lasts: u64) {
     let removed = Vec::from_iter(holds(text).measured.removed_by);
     assert_eq!(removed, [(kind.to_owned(), vec![ms(lasts)])], "{text}");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The second call of two is served first.
+/// History in which the second call of two is served first.
 const OVERTAKEN: &str = "0-500 holds 1.1; 100 asks 1.2; 400 asks 1.3; 600 begins 1.3; 700 ends 1.3;
                          800 begins 1.2; 900 ends 1.2;";
 
@@ -21,7 +21,7 @@ fn a_first_call_that_another_process_overtakes_is_found() {
         )
     };
     breaks(&of(3_000), Breach::OvertakenInCalm);
-    // So soon after it, either may have reached etcd first.
+    // The calls are so close that either may have reached etcd first.
     holds(&of(900));
 }
 
@@ -34,7 +34,7 @@ fn a_call_may_have_the_place_of_one_before_it() {
              7300 begins 2.1; 7400 ends 2.1"
         )
     };
-    // Its process has waited for longer, by a call that gave up.
+    // Its process has waited longer, with a call that gave up.
     holds(&of(500, 5_000));
     breaks(&of(500, 2_000), Breach::OvertakenInCalm);
 }

@@ -7,7 +7,7 @@ fn an_overlap_by_an_operators_delete_is_measured() {
     let of = |name| format!("8 fault key_deleted on={name}; 0-12 holds 1.1; 9-20 holds 2.1");
     excused(&of("hot/0"), "key deleted", 3);
     breaks(&of("hot/1"), Breach::Overlap);
-    // A fault that hit nothing excuses nothing.
+    // A fault without effect excuses nothing.
     breaks(&format!("{}; 8 missed", of("hot/0")), Breach::Overlap);
 }
 
@@ -59,7 +59,7 @@ fn a_key_in_the_way_excuses_no_overlap() {
     let of =
         |kind| format!("0-20000 fault {kind} on=hot/0; 1000-5000 holds 1.1; 4000-6000 holds 2.1");
     breaks(&of("junk_key"), Breach::Overlap);
-    // As long as the key is there, it excludes everyone.
+    // While the key exists, it excludes all others.
     breaks(&of("key_overwritten"), Breach::Overlap);
 }
 
@@ -145,7 +145,7 @@ fn locks_of_before_may_be_held_until_a_wipe_is_known() {
     };
     excused(&of(7_000, 13_500, 1, 10_000), "etcd wiped", 6_500);
     breaks(&of(7_000, 14_500, 1, 10_000), Breach::Overlap);
-    // Its last renewal is longer ago than its TTL.
+    // Its last renewal was more than a TTL ago.
     breaks(&of(7_000, 13_500, 1, 6_000), Breach::Overlap);
     breaks(&of(4_500, 4_600, 10, 10_000), Breach::Overlap);
 }
@@ -192,7 +192,7 @@ fn bodies_after_a_wipe_are_judged_among_themselves() {
     let wiped = "5000-6000 fault etcd_wiped;";
     let both = format!("{wiped} 6500-7100 holds 1.1; 7000-7200 holds 2.1");
     breaks(&both, Breach::Overlap);
-    // Its process had not yet learnt that etcd was wiped.
+    // Its process had not yet noticed that etcd was wiped.
     holds(&format!("{both}; 7050 logs 1 code=\"etcd.history_lost\""));
     let of = |token| {
         format!(

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A body of process 1, from its begin to its last poll, while nothing reaches its process from 1 s on.
+/// Writes a body of process 1, from its begin to its last poll, while nothing reaches its process after 1 s.
 fn silent(kind: &str, begin: u64, last: u64) -> String {
     let fault = format!("0 starts 1; 1000-15000 fault {kind} slot=1");
     format!("{fault}; {begin}-{last} loses 1.1 Expired")
