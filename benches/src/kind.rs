@@ -1,4 +1,4 @@
-//! Kind of worker: whose locks it takes, and which program it is.
+//! Kind of worker: which locks it takes, and which program it is.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,38 +16,38 @@ pub(crate) enum Kind {
     Go,
     /// etcd-client, a transaction and a deletion by hand.
     Plain,
-    /// By hand, where processes wait for each other: with a watch.
+    /// By hand with a watch, for processes that wait for each other.
     Watching,
     /// The lock service of etcd's server.
     Service,
     #[value(name = "aetcd")]
     Python,
-    /// The limit: bare keys, put and deleted in bundles, which lock nothing.
+    /// The limit: bare keys that lock nothing, put and deleted in bundles.
     Raw,
-    /// The same with a lease and a record.
+    /// Bare keys with a lease and a record.
     Stored,
-    /// The same with a range and compares: our transactions, without us.
+    /// Keys with a range and compares: our transactions, without the library.
     Guarded,
-    /// Tasks that wait for a mutex of tokio's.
+    /// Tasks that wait for a tokio mutex.
     Mutex,
     /// Ours on the embedded etcd, without spans and metrics.
     Bare,
-    /// The same with both, without a subscriber or a recorder.
+    /// Ours on the embedded etcd, with spans and metrics, but without a subscriber or a recorder.
     Unobserved,
-    /// The same with a subscriber and a recorder that do nothing.
+    /// Ours on the embedded etcd, with a subscriber and a recorder that do nothing.
     Observed,
     /// Transactions, fenced and not.
     Fenced,
 }
 
 impl Kind {
-    /// As options have it.
+    /// Returns its word in options.
     pub(crate) fn word(self) -> String {
         let word = self.to_possible_value();
         word.map_or_else(String::new, |word| word.get_name().to_owned())
     }
 
-    /// As the report has it.
+    /// Returns its name in the report.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Ours => "etcd-locked",

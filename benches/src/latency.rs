@@ -1,13 +1,13 @@
-//! How long calls took: a histogram in which a figure is right to 1 %.
+//! Latency of calls: a histogram whose figures are right to 1 %.
 //!
-//! Workers in other languages answer as [`Latency::to_json`] does, rounded to 10 µs.
+//! Workers in other languages respond as [`Latency::to_json`] does, rounded to 10 µs.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
 
-/// Of nanoseconds.
+/// Histogram in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Latency(Histogram<u64>);
 
@@ -26,18 +26,18 @@ impl Latency {
         self.0 += &other.0;
     }
 
-    /// The time within which this share of all calls has ended, in seconds.
+    /// Returns the time within which this share of all calls has ended, in seconds.
     pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
         (!self.0.is_empty()).then(|| seconds(self.0.value_at_quantile(share)))
     }
 
-    /// Points of the distribution: seconds, and the share of calls that took longer.
+    /// Returns points of the distribution: seconds, and the share of calls that took longer.
     pub(crate) fn tail(&self) -> impl Iterator<Item = (f64, f64)> {
         let points = self.0.iter_recorded();
         points.map(|point| (seconds(point.value_iterated_to()), 1.0 - point.quantile()))
     }
 
-    /// How many calls took so many nanoseconds.
+    /// Returns the histogram: each time in nanoseconds, and how many calls took it.
     pub(crate) fn to_json(&self) -> Value {
         let points = self.0.iter_recorded().map(|point| {
             let (nanos, calls) = (point.value_iterated_to(), point.count_at_value());

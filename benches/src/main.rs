@@ -1,7 +1,7 @@
-//! The benches: rows B1 to B10, B13 to B21 and B23, each our figure and the peers'.
+//! Benches: rows B1 to B10, B13 to B21 and B23, each with our figure and the peers'.
 //!
-//! Alone it is the runner: it starts an etcd for each row, has workers of ours and of every peer measure in turn, and prints
-//! and writes what came out. As `bench worker …` it is such a worker; those in other languages are in `benches/peers`.
+//! The program is the runner: it starts an etcd for each row, makes our workers and those of every peer measure in turn, and
+//! prints and writes the results. As `bench worker …` it is such a worker; those in other languages are in `benches/peers`.
 
 mod kind;
 mod latency;
@@ -14,10 +14,10 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use etcd_locked_devkit::process;
 
-/// Every failure of the runner is a message for the person at the terminal.
+/// Result whose error is a message for the person at the terminal.
 pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
 
-/// Measures rows, ours and the peers' in turn. `cargo xtask bench` brings what the peers need, and says where it is.
+/// Measures rows, ours and the peers' in turn. `cargo xtask bench` brings what the peers need, and sets the paths.
 #[derive(Parser)]
 #[command(name = "bench", args_conflicts_with_subcommands = true)]
 struct Options {
@@ -29,13 +29,13 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Part {
-    /// Say whose workers these rows need, one a line
+    /// List the peers whose workers these rows need, one per line
     Needs(runner::Asked),
-    /// Work for one peer, at the orders on standard input
+    /// Work for one peer, on orders from standard input
     Worker(worker::Spec),
 }
 
-/// Reads how long something lasts.
+/// Parses a time in seconds.
 fn seconds(text: &str) -> Result<Duration> {
     let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
     let seconds = seconds.and_then(Result::ok).filter(|it| !it.is_zero());

@@ -1,6 +1,6 @@
-//! A worker of row B20: makes a batch of annotated calls on the embedded etcd for each order, and answers what one took.
+//! Worker of row B20: makes a batch of annotated calls on the embedded etcd for each order, and reports the time per call.
 //!
-//! Its protocol is that of `benches/src/worker`; `--peer` says whether spans and metrics are there, and who observes them.
+//! Its protocol is that of `benches/src/worker`; `--peer` says whether spans and metrics are enabled, and what observes them.
 
 use std::error::Error;
 use std::io::stdin;
@@ -12,7 +12,7 @@ use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Calls a batch.
+/// Calls per batch.
 const CALLS: u32 = 1_000;
 
 #[etcd_locked("orders/<id>")]
@@ -56,7 +56,7 @@ async fn batch() -> Result<Duration, LockError> {
     Ok(from.elapsed())
 }
 
-/// Has every span, event and metric go to those who do nothing with them.
+/// Sends every span, event and metric to a subscriber and a recorder that do nothing.
 fn observe() -> Result<(), Box<dyn Error>> {
     tracing::subscriber::set_global_default(Idle)?;
     #[cfg(feature = "observed")]
@@ -64,7 +64,7 @@ fn observe() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Subscriber that wants what a service in production wants, from `INFO` up, and does nothing with it.
+/// Subscriber that enables what a service in production does, `INFO` and above, and does nothing with it.
 struct Idle;
 
 impl Subscriber for Idle {

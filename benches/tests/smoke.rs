@@ -1,4 +1,4 @@
-//! The runner, its workers and its report, on a real etcd, in a second or two. No figure is asserted.
+//! Smoke test of the benches: the runner, its workers and its report on a real etcd, in a second or two. It asserts no figure.
 
 use std::process::Command;
 

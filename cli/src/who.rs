@@ -44,7 +44,7 @@ pub(crate) async fn who(connection: &Connection<'_>, name: &str) -> Result<bool,
     }
     if let Some(cycle) = cycle.filter(|cycle| !cycle.is_empty()) {
         print(&format!(
-            "deadlock: {}; one of these calls fails with `Deadlock` within five seconds",
+            "deadlock: {}; one of these calls is refused with `Deadlock` within five seconds",
             cycle.join(" waits for ")
         ))?;
     }

@@ -1,4 +1,4 @@
-//! Promises of `etcd-locked exec`, on real etcd: the command never runs while another process can have its lock.
+//! Tests of `etcd-locked exec`, on real etcd: the command never runs while another process can have its lock.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -13,10 +13,10 @@ use etcd_locked_devkit::process::Signal;
 use etcd_locked_devkit::{Direction, Member, Process, Proxy, until};
 use rustix::process::{Pid, kill_process};
 
-/// More than anything here takes.
+/// Time limit, longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A command that tells its own process, one of its group and one that has left its group, asks not to be disturbed, and goes on.
+/// Command that prints the ids of a process in its group, of one that has left it, and its own. On SIGTERM it prints a line and runs on.
 const STUBBORN: &[&str] = &[
     "sh",
     "-c",
@@ -30,7 +30,7 @@ struct Run {
 }
 
 impl Run {
-    /// Starts it; `args`: everything after `exec`.
+    /// Starts `exec` with these arguments.
     fn start(endpoint: &str, args: &[&str]) -> Self {
         Self::of(exec(endpoint, args), Stdio::null())
     }
@@ -58,7 +58,7 @@ impl Run {
         (run, pids)
     }
 
-    /// The next line of the command, or of etcd-locked.
+    /// Returns the next line of the command, or of etcd-locked.
     fn line(&self) -> String {
         self.lines.recv_timeout(PATIENCE).expect("a line")
     }
@@ -67,7 +67,7 @@ impl Run {
         pid(self.line().parse().expect("a process id"))
     }
 
-    /// Waits for the end with this exit status, `None` after a signal; returns what was said since.
+    /// Waits for the end with this exit status, `None` after a signal; returns the output since then.
     #[track_caller]
     fn end(mut self, status: impl Into<Option<i32>>) -> String {
         let ended = self.process.wait(PATIENCE).expect("it ends");
@@ -81,7 +81,7 @@ impl Run {
     }
 }
 
-/// The children of a process, ended ones too.
+/// Returns the children of a process, including ended ones.
 fn children(parent: Pid) -> Vec<Pid> {
     let parent = parent.as_raw_nonzero();
     let pids = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
@@ -95,7 +95,7 @@ fn exec(endpoint: &str, args: &[&str]) -> Command {
     command
 }
 
-/// A command that another program becomes.
+/// Makes a command that another program becomes.
 fn through(program: &str, args: &[&str], command: &Command) -> Command {
     let mut first = Command::new(program);
     first.args(args).arg(command.get_program()).args(command.get_args());
@@ -108,15 +108,15 @@ fn pid(raw: i32) -> Pid {
 
 fn lives(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    // The state stands behind the name.
+    // The state follows the name.
     let stat = stat.unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
 }
 
-/// Runs the command of another process under the name of `STUBBORN`, and says which of these live when it begins.
+/// Runs another command under the name of `STUBBORN`, and returns which of these processes live when it begins.
 fn seen_by_next(etcd: &Member, pids: &[Pid]) -> String {
     let pids: Vec<_> = pids.iter().map(|pid| pid.as_raw_nonzero().to_string()).collect();
-    // One that has ended lives no more, even if its parent is stopped and does not reap it.
+    // A process that has ended does not count as alive, even if its parent is stopped and does not reap it.
     let script = format!(
         "for pid in {}; do grep -qs '^State:.[^ZX]' /proc/$pid/status && echo $pid lives; done; echo begun",
         pids.join(" ")
@@ -166,7 +166,7 @@ fn signals_are_passed_on() {
     for name in ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"] {
         let script = format!("trap 'exit 40' {name}; echo ready; while :; do sleep 0.02; done");
         let exec = exec(&etcd.endpoint(), &["jobs/a", "--", "sh", "-c", &script]);
-        // A script has its background jobs ignore SIGINT and SIGQUIT, these tests too: then no signal would come here.
+        // A script makes its background jobs ignore SIGINT and SIGQUIT. If it runs these tests so, no signal would arrive here.
         let run = Run::of(through("env", &["--default-signal"], &exec), Stdio::null());
         assert_eq!(run.line(), "ready");
         let pid = run.process.pid().as_raw_nonzero().to_string();
@@ -189,7 +189,7 @@ fn signal_that_is_ignored_stays_so() {
     run.end(143);
 }
 
-/// A shell that etcd-locked replaces leaves it the processes that the shell had started.
+/// If etcd-locked replaces a shell, it inherits the processes that the shell had started.
 #[test]
 fn processes_of_others_are_spared() {
     let etcd = Member::start().expect("an etcd");
@@ -261,7 +261,7 @@ fn readers_and_permits_run_together() {
     }
 }
 
-/// Nor do they need a standard error.
+/// The exit statuses do not need a standard error.
 #[test]
 fn own_statuses_start_at_64() {
     let etcd = Member::start().expect("an etcd");
@@ -299,10 +299,10 @@ fn signal_while_waiting_leaves_the_queue() {
     assert_eq!(contenders(), 1);
 }
 
-/// Runs `STUBBORN`, does something to it or to its way to etcd, and asserts that nothing of it lives when the command of another
-/// process begins under the same name. Lets it go on until it ends with this status, and returns what was said.
+/// Runs `STUBBORN`, disturbs it or its connection to etcd, and asserts that none of its processes lives when another command begins
+/// under the same name. Then lets it continue until it ends with this status, and returns its output.
 ///
-/// With a TTL of six seconds a busy machine costs no lock, and leaves the guardian time to ask.
+/// With a TTL of six seconds a busy machine does not lose the lock, and the guardian has time for a SIGTERM.
 fn endangered(status: impl Into<Option<i32>>, fault: impl FnOnce(&mut Run, &Proxy)) -> String {
     let etcd = Member::start().expect("an etcd");
     let proxy = Proxy::start(etcd.address()).expect("a proxy");
@@ -343,15 +343,15 @@ fn command_of_a_killed_guardian_is_killed() {
     assert!(said.contains("the guardian does not answer"), "{said}");
 }
 
-/// No process of ours can do anything, so the system kills the command. What that has started lives on, unless systemd or a container
-/// ends it.
+/// No process of ours can act, so the system kills the command. Processes that the command started live on, unless systemd or a
+/// container ends them.
 #[test]
 fn command_dies_at_once_with_wrapper_and_guardian() {
     let etcd = Member::start().expect("an etcd");
     let dies_after = |_| {
         let (mut run, pids) = Run::stubborn(&etcd.endpoint(), "2s");
         let guardian = run.guardian();
-        // So the one that is killed later does nothing in between.
+        // Stopped, so that the one that is killed later does nothing in between.
         run.process.stop().expect("it stops");
         kill_process(guardian, Signal::STOP).expect("it lives");
         let begun = Instant::now();
@@ -362,11 +362,11 @@ fn command_dies_at_once_with_wrapper_and_guardian() {
         pids[..2].iter().for_each(|it| kill_process(*it, Signal::KILL).expect("it lives"));
         took
     };
-    // A busy machine may be late itself.
+    // A busy machine may cause a delay itself.
     assert!((0..5).map(dies_after).any(|took| took < Duration::from_millis(100)));
 }
 
-/// No process reads what etcd-locked says, and the guardian kills all the same.
+/// No process reads the output of etcd-locked, but the guardian still kills.
 #[test]
 fn full_standard_error_delays_no_kill() {
     let etcd = Member::start().expect("an etcd");
@@ -374,7 +374,7 @@ fn full_standard_error_delays_no_kill() {
     let args = [&["jobs/a", "--ttl", "3s", "--"], STUBBORN].concat();
     let other = format!("exec \"$@\" 2> /proc/{}/fd/{}", std::process::id(), full.as_raw_fd());
     let exec = through("sh", &["-c", &other, "sh"], &exec(&etcd.endpoint(), &args));
-    // It goes on until the pipe has no reader, so the pipe stays full.
+    // This continues until the pipe has no reader, so the pipe stays full.
     thread::spawn(move || while full.write_all(&[b'.'; 4096]).is_ok() {});
     let (run, pids) = Run::stubborn_of(exec);
     etcd.stop().expect("it stops");
@@ -387,7 +387,7 @@ fn full_standard_error_delays_no_kill() {
     drop(unread);
 }
 
-/// The wrapper kills, also where the guardian reads no more messages and the link is full.
+/// The wrapper kills even if the guardian reads no more messages and the link is full.
 #[test]
 fn wrapper_kills_where_the_guardian_is_stopped() {
     let said = endangered(137, |run, proxy| {
@@ -402,13 +402,13 @@ fn wrapper_kills_where_the_guardian_is_stopped() {
     assert!(said.contains("the lock was lost: the command is killed"), "{said}");
 }
 
-/// No renewal is answered, so a kill that waited for one would come after the next command's begin.
+/// No renewal gets a response, so a kill that waited for one would come after the next command's begin.
 #[test]
 fn lock_that_an_operator_takes_away_kills_at_once() {
     let etcd = Member::start().expect("an etcd");
     let proxy = Proxy::start(etcd.address()).expect("a proxy");
     let (run, pids) = Run::stubborn(&proxy.endpoint(), "15s");
-    thread::sleep(Duration::from_millis(2_500)); // from then on the holder watches its key
+    thread::sleep(Duration::from_millis(2_500)); // by then the holder watches its key
     proxy.freeze(Direction::Requests);
     let keys = etcd.gateway().keys("locks/jobs/a/").expect("keys");
     etcd.gateway().delete(&keys[0]).expect("deleted");

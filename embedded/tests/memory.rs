@@ -1,4 +1,4 @@
-//! In-memory client tests: watches, keep-alives, and the faults of a link. Time is tokio's, paused.
+//! In-memory client tests: watches, keep-alives, and the faults of a link. They run in tokio's paused time.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use etcd_locked_embedded::{Etcd, Link, store::Store};
 use tokio::time::{Instant, timeout};
 use tonic::Code;
 
-/// Longer than anything can take in paused time.
+/// Time limit, longer than anything can take in paused time.
 const NEVER: Duration = Duration::from_secs(3_600);
 
 async fn next(watch: &mut WatchStream) -> WatchResponse {

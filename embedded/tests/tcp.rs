@@ -1,4 +1,4 @@
-//! TCP tests: a served etcd is the same as in memory, and the binary serves one.
+//! TCP tests: a served etcd is the same one as in memory, and the binary serves an etcd.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use etcd_locked_embedded::Etcd;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-/// Limit of every wait, far above what any of them takes.
+/// Limit of every wait, far longer than any of them takes.
 const LIMIT: Duration = Duration::from_secs(20);
 
 async fn connect(url: &str) -> Client {

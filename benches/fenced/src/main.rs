@@ -1,9 +1,9 @@
 //! Worker of row B21: what a fenced transaction costs on PostgreSQL, compared with one that checks a token in a column of its own
-//! table. Its arguments are settings of the server, after its kind. It prints `ready`, and for each line that it reads one line of JSON.
+//! table. Its arguments are its kind and settings of the server. It prints `ready`, and one line of JSON for each line that it reads.
 //!
-//! One task writes one account again and again under one lock, in batches of all kinds in turn.
+//! One task writes one account repeatedly under one lock, in batches of all kinds in turn.
 //!
-//! It is a program of its own because sqlx has `tracing` hand everything on to `log`: that would slow down all that other rows measure.
+//! It is a separate program because sqlx makes `tracing` pass everything to `log`, which would slow down all other rows.
 
 use std::error::Error;
 use std::io::stdin;
@@ -18,9 +18,9 @@ use tokio::runtime::Builder;
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// Batches of each kind, all kinds in turn, so that whatever else the machine does hits all of them.
+/// Batches of each kind. All kinds take turns, so that other load of the machine affects all of them.
 const BATCHES: usize = 200;
-/// Transactions a batch.
+/// Transactions per batch.
 const TRANSACTIONS: u32 = 10;
 
 const ACCOUNTS: &str =
@@ -30,7 +30,7 @@ const PAY: &str = "update accounts set balance = balance + 1 where id = $1";
 const PAY_BY_HAND: &str =
     "update accounts set balance = balance + 1, token = $2 where id = $1 and token <= $2";
 
-/// How a transaction is guarded against holders that were overtaken.
+/// Guard of a transaction against overtaken holders.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Fenced,
@@ -39,7 +39,7 @@ enum Kind {
 }
 
 fn main() -> Result<()> {
-    // As every worker's, its line begins with `--peer fenced`.
+    // The arguments begin with `--peer fenced`, as those of every worker.
     let settings: Vec<String> = std::env::args().skip(3).collect();
     let server = Server::start(&settings.iter().map(String::as_str).collect::<Vec<_>>())?;
     println!("ready");
@@ -50,11 +50,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Measures all kinds, in seconds a transaction of each batch. The lock is one of an embedded etcd, which is idle meanwhile.
+/// Measures all kinds, in seconds per transaction of each batch. The lock is in an embedded etcd, which is idle meanwhile.
 fn measure(server: &Server) -> Result<Value> {
     let options: PgConnectOptions = server.url().parse()?;
     let runtime = Builder::new_multi_thread().enable_all().build()?;
-    // In a task, as handlers run.
+    // In a task, like a handler.
     let measured = runtime.spawn(async move {
         let pool = PgPool::connect_with(options.disable_statement_logging()).await?;
         for statement in [Dialect::Postgres.migration(), ACCOUNTS, OPEN] {
@@ -71,7 +71,7 @@ fn measure(server: &Server) -> Result<Value> {
                     pay(&pool, &account, kind).await?;
                 }
                 let each = begun.elapsed().as_secs_f64() / f64::from(TRANSACTIONS);
-                // The first ones prepare statements.
+                // The first batches prepare statements.
                 if number > 0 {
                     times.push(each);
                 }

@@ -1,4 +1,4 @@
-//! Rows of one worker, alone on its etcd: memory, single tries, shutdowns, retention and users.
+//! Rows with a single worker on its etcd: memory, single tries, shutdowns, retention and users.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::kind::Kind;
 /// Calls that wait at once in B8.
 const WAITERS: u32 = 100_000;
 
-/// Runs a worker's work `rounds` times; returns its answers.
+/// Runs a worker's work `rounds` times; returns its results.
 fn alone(kind: Kind, work: &str, options: &Options<'_>, rounds: usize) -> Result<Vec<Value>> {
     let server = Server::start()?;
     let mut crew = Crew::at_work(kind, 1, work, &server.endpoint(), options)?;
@@ -26,12 +26,12 @@ fn alone(kind: Kind, work: &str, options: &Options<'_>, rounds: usize) -> Result
     Ok(answers)
 }
 
-/// Reads a field of each answer.
+/// Reads a field of each result.
 fn column(answers: &[Value], field: &str) -> Result<Vec<f64>> {
     answers.iter().map(|answer| number_of(answer, field)).collect()
 }
 
-/// B8: what very many names leave behind, and what a waiter takes.
+/// Measures B8: the memory that very many names leave behind, and that a waiter takes.
 pub(crate) fn memory(pace: &Pace) -> Result<Outcome> {
     let distinct = pace.either(1_000_000, 20_000);
     let options: &Options<'_> = &[("tasks", &1_024), ("names", &distinct)];
@@ -80,7 +80,7 @@ fn waiter(kind: Kind, names: u32) -> Result<f64> {
     Ok((number_of(answer, "waiting")? - number_of(answer, "before")?) / waiters)
 }
 
-/// B15: thousands of single tries at once cost in proportion to their number.
+/// Measures B15: thousands of single tries at once cost in proportion to their number.
 pub(crate) fn tries(pace: &Pace) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let tries = pace.either(10_000, 4_000);
@@ -106,9 +106,9 @@ pub(crate) fn tries(pace: &Pace) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// B16: shutdown with very many locks held is linear in their number.
+/// Measures B16: shutdown with very many held locks is linear in their number.
 pub(crate) fn shutdowns(pace: &Pace) -> Result<Outcome> {
-    /// What noise may add to a linear cost.
+    /// Factor that noise may add to a linear cost.
     const NOISE: f64 = 1.25;
     let mut outcome = Outcome::default();
     let mut fewer: Option<(f64, Spread)> = None;
@@ -130,7 +130,7 @@ pub(crate) fn shutdowns(pace: &Pace) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// B17: a call with `min_hold` costs the same at the end of very many names as at the beginning.
+/// Measures B17: a call with `min_hold` costs the same at the end of very many names as at the beginning.
 pub(crate) fn retention(pace: &Pace) -> Result<Outcome> {
     const TASKS: u32 = 16;
     let retained = pace.either(100_000, 10_000);
@@ -151,7 +151,7 @@ pub(crate) fn retention(pace: &Pace) -> Result<Outcome> {
     )]))
 }
 
-/// B23: locks of a user who is not root, whose right to each key of a lease etcd checks with each put.
+/// Measures B23: locks of a user who is not root, whose right to each key of a lease etcd checks with each put.
 pub(crate) fn users(pace: &Pace) -> Result<Outcome> {
     const USER: &Options<'_> = &[("user", &"shop"), ("names", &10_000)];
     let mut outcome = Outcome::default();
@@ -185,7 +185,7 @@ pub(crate) fn users(pace: &Pace) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Starts an etcd that asks every client who it is.
+/// Starts an etcd with authentication.
 fn guarded() -> Result<Cluster> {
     let mut cluster = Cluster::start_with(1, setup().direct())?;
     cluster.enable_auth("shop", "shop", &["locks/", "locks%s/"]).map(|()| cluster)

@@ -1,6 +1,6 @@
-//! Cluster as users have it: three members and the clients, with half a millisecond each way between any two of them.
+//! Cluster like those of users: three members and the clients, with half a millisecond each way between any two of them.
 //!
-//! The way is a proxy in front of each client port and each peer port. All three members have their data on the same disk.
+//! A proxy in front of each client port and each peer port adds the delay. All three members have their data on the same disk.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,16 +13,16 @@ use super::{note, server};
 use crate::Result;
 
 const MEMBERS: usize = 3;
-/// Each way, as between two zones of a region.
+/// Delay each way, as between two zones of a region.
 const DELAY: Duration = Duration::from_micros(500);
-/// Exchanges by each proxy, of a measurement.
+/// Exchanges through each proxy in a measurement.
 const EXCHANGES: usize = 50;
-/// What both ports of etcd answer without asking another member.
+/// Request to which both ports of etcd respond without another member.
 const REQUEST: &[u8] = b"GET /version HTTP/1.1\r\nHost: etcd\r\n\r\n";
-/// The last byte of that answer: one object of JSON, with none in it.
+/// Last byte of that response, which is one JSON object without nested ones.
 const END: u8 = b'}';
 
-/// Starts it; what the proxies add, in a sentence.
+/// Starts it; also returns, in a sentence, what the proxies add.
 pub(crate) fn start() -> Result<(Cluster, String)> {
     let cluster = Cluster::start_with(MEMBERS, server::setup())?;
     let delay = |delay| {
@@ -31,7 +31,7 @@ pub(crate) fn start() -> Result<(Cluster, String)> {
         proxies.flatten().for_each(|proxy| proxy.delay(delay));
     };
     delay(DELAY);
-    // The time that the proxies take themselves is part of the half millisecond.
+    // The half millisecond includes the time that the proxies themselves take.
     let trip = Duration::from_secs_f64(added(&cluster)?.median.max(0.0));
     delay(DELAY.saturating_sub(trip.saturating_sub(DELAY * 2) / 2));
     let added = added(&cluster)?.shown(time);
@@ -40,7 +40,7 @@ pub(crate) fn start() -> Result<(Cluster, String)> {
     Ok((cluster, added))
 }
 
-/// How many seconds longer an exchange takes by a proxy: what etcd takes itself is taken off.
+/// Returns how many seconds longer an exchange through a proxy takes than a direct one.
 fn added(cluster: &Cluster) -> Result<Spread> {
     let failed = |error: io::Error| format!("a round trip could not be measured: {error}");
     let mut trips = Vec::new();
@@ -67,7 +67,7 @@ fn open(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// How many seconds etcd takes to answer.
+/// Returns how many seconds etcd takes to respond.
 fn exchange(stream: &mut TcpStream) -> io::Result<f64> {
     let from = Instant::now();
     stream.write_all(REQUEST)?;

@@ -1,4 +1,4 @@
-//! Contest: ours and each peer in turn, against the same etcd.
+//! Contest between ours and each peer, which measure in turn on the same etcd.
 
 use super::figures::{Spread, Target, rate};
 use super::row::{Line, Outcome};
@@ -8,15 +8,15 @@ use super::{Pace, cluster, note};
 use crate::Result;
 use crate::kind::Kind;
 
-/// The same work for all.
+/// Work that is the same for all.
 pub(crate) struct Contest {
     pub(crate) ours: Kind,
     pub(crate) crowd: Crowd,
-    /// On a cluster with a network, not on one member on this machine.
+    /// True on a cluster with a network, instead of one member on this machine.
     pub(crate) remote: bool,
-    /// With what ours must be of theirs at least.
+    /// Peers, each with the least ratio of our rate to theirs.
     pub(crate) against: &'static [(Kind, f64)],
-    /// Others, against whom nothing was promised.
+    /// Other peers, without a promised ratio.
     pub(crate) others: &'static [Kind],
 }
 
@@ -31,7 +31,7 @@ impl Contest {
         }
     }
 
-    /// Where its rates are drawn.
+    /// Returns the plot in which its rates are drawn.
     fn plot(&self) -> Option<&'static str> {
         match self.crowd {
             _ if self.remote || self.ours != Kind::Ours => None,
@@ -40,7 +40,7 @@ impl Contest {
         }
     }
 
-    /// All that ours are measured against, and what ours must be of theirs at least, if anything was promised.
+    /// Returns all peers, each with the least ratio of our rate to theirs if one was promised.
     pub(crate) fn peers(&self) -> impl Iterator<Item = (Kind, Option<Target>)> {
         let against = self.against.iter();
         let against = against.map(|(kind, least)| (*kind, Some(Target::AtLeast(*least))));
@@ -54,7 +54,7 @@ impl Contest {
         }
         let (cluster, added) = cluster::start()?;
         // Another member leads in each round, the same one for all sides. A client of one member is at the leader in one
-        // round of three, and at a follower in the others, as in production; so the median is that of a follower.
+        // round of three, and at a follower in the others, as in production. So the median is that of a follower.
         let lead = |round| cluster.lead(round % cluster.members().len());
         let mut outcome = self.run_on(&cluster.endpoints().join(","), lead, pace)?;
         outcome.notes.push(format!("{}: {added}.", self.work()));
@@ -74,7 +74,7 @@ impl Contest {
         }
         for pair in 1..=pace.pairs {
             prepare(pair)?;
-            // Another one begins each time, so that no side always measures on what the same one has left.
+            // Another side begins each time, so that no side always measures after the same one.
             let count = sides.len();
             for at in 0..count {
                 sides[(at + pair - 1) % count].round()?;

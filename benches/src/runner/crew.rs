@@ -1,4 +1,4 @@
-//! Worker processes of one peer, that work at the same time.
+//! Crew: worker processes of one peer that work at the same time.
 
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
@@ -16,11 +16,11 @@ use crate::process::Process;
 
 /// How long hundreds of processes may take to start on a small machine.
 const READY_WITHIN: Duration = Duration::from_secs(240);
-/// How long after its window a worker may take to answer: a call that waits at its end is still served.
+/// How long after its window a worker may take to respond: a call that waits at its end is still served.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 /// How long work without a window may take: far beyond any machine we know.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// How long a worker whose input has ended may take to give back what it has.
+/// How long a worker whose input has ended may take to release its locks.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
 /// Options of a worker, by name.
@@ -33,12 +33,12 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    /// Starts one of ours that does this work on the etcd.
+    /// Starts one worker of ours that does this work on the etcd.
     pub(crate) fn ours(work: &str, server: &Server, options: &Options<'_>) -> Result<Self> {
         Self::at_work(Kind::Ours, 1, work, &server.endpoint(), options)
     }
 
-    /// Starts so many that do this work on the etcd at these URLs.
+    /// Starts this many workers, which do this work on the etcd at these URLs.
     pub(crate) fn at_work(
         kind: Kind,
         processes: usize,
@@ -52,7 +52,7 @@ impl Crew {
         Self::start(kind, processes, &args.collect::<Vec<_>>())
     }
 
-    /// Starts so many and waits until all are ready.
+    /// Starts this many workers and waits until all are ready.
     pub(crate) fn start(kind: Kind, processes: usize, args: &[String]) -> Result<Self> {
         let workers = (0..processes).map(|_| Worker::spawn(kind, args));
         let crew = Self { workers: workers.collect::<Result<_>>()?, kind };
@@ -66,14 +66,14 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Has a single worker do its work once; what it answers.
+    /// Makes a single worker do its work once; returns its result.
     pub(crate) fn single(&mut self) -> Result<Value> {
         self.order(Duration::ZERO)?;
         let answer = self.answers(PATIENCE)?.pop();
         answer.ok_or_else(|| "no worker has answered".to_owned())
     }
 
-    /// Has all begin now, and count from `lead` on.
+    /// Makes all workers begin now, and count after `lead`.
     pub(crate) fn order(&mut self, lead: Duration) -> Result<()> {
         let at = now()? + lead;
         for worker in &mut self.workers {
@@ -93,22 +93,22 @@ impl Crew {
         answers.collect()
     }
 
-    /// The ids of its processes.
+    /// Returns the ids of its processes.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let ids = self.workers.iter().map(|worker| worker.process.pid());
         ids.map(|id| id.as_raw_nonzero().get().unsigned_abs()).collect()
     }
 
-    /// Ends them without asking, as a crash does; when, since 1970.
+    /// Kills them, as a crash does; returns when, as time since 1970.
     pub(crate) fn kill(self) -> Result<Duration> {
         let at = now()?;
         for worker in self.workers {
-            drop(worker.process); // first: an end of its input would have it give back what it has
+            drop(worker.process); // first, because at the end of its input it would release its locks
         }
         Ok(at)
     }
 
-    /// Lets them give back what they have.
+    /// Ends them after they have released their locks.
     pub(crate) fn end(self) -> Result<()> {
         let mut processes: Vec<Process> =
             self.workers.into_iter().map(|worker| worker.process).collect();
@@ -123,13 +123,13 @@ impl Crew {
     }
 }
 
-/// Since 1970, as all processes have it.
+/// Returns the time since 1970, on which all processes agree.
 fn now() -> Result<Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH).map_err(|error| error.to_string())
 }
 
 struct Worker {
-    /// Closed before the process is waited for.
+    /// Input of the process, closed before waiting for its end.
     orders: ChildStdin,
     lines: Receiver<String>,
     process: Process,
@@ -149,7 +149,7 @@ impl Worker {
         let (send, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(|line| line.ok()) {
-                // Without a receiver the line is not needed.
+                // Without a receiver the line does not matter.
                 let _ = send.send(line);
             }
         });
@@ -169,7 +169,7 @@ impl Worker {
     }
 }
 
-/// A number in a worker's answer.
+/// Returns a number in a worker's result.
 pub(crate) fn number_of(answer: &Value, field: &str) -> Result<f64> {
     let number = answer.get(field).and_then(Value::as_f64);
     number.ok_or_else(|| format!("a worker's answer has no {field}: {answer}"))

@@ -1,7 +1,7 @@
-//! B13: what an annotated call costs on the embedded etcd, compared with what it cannot do without, two transactions, and what it
-//! does without, hops to another thread and back.
+//! Row B13: what an annotated call costs on the embedded etcd, compared with what it needs, two transactions, and with what it
+//! avoids, hops to another thread and back.
 //!
-//! `orders/7` again and again, one task, batches of all kinds of work in turn.
+//! One task locks `orders/7` repeatedly, in batches of all kinds of work in turn.
 
 use std::sync::Arc;
 use std::thread;
@@ -19,9 +19,9 @@ use crate::Result;
 use crate::kind::Kind;
 use crate::worker::{Bundle, Fault, Owner};
 
-/// Batches of each kind, all kinds in turn, so that whatever else the machine does hits all of them.
+/// Batches of each kind. All kinds take turns, so that other load of the machine affects all of them.
 const BATCHES: usize = 25;
-/// Operations a batch.
+/// Operations per batch.
 const OPERATIONS: u32 = 1_000;
 
 #[etcd_locked("orders/<id>")]
@@ -29,20 +29,20 @@ async fn ship(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 
-/// What is measured.
+/// Work that is measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     Call,
     /// The two transactions of a call, on the caller's thread.
     Here,
-    /// The same on another thread, there and back for each.
+    /// The two transactions on another thread, with a hop there and back for each.
     There,
     Hop,
 }
 
-/// The work, whether the caller's runtime is a multi-thread one, and the most an operation may take, in microseconds.
+/// Title, work, whether the caller's runtime is a multi-thread one, and the limit of an operation, in microseconds.
 const ROWS: [(&str, Work, bool, Option<Target>); 7] = [
-    // Compared with calls, batch by batch.
+    // The calls are compared with this one, batch by batch.
     ("the two transactions, on the caller's thread", Work::Here, false, None),
     ("annotated call", Work::Call, false, Some(Target::AtMost(20.0))),
     ("annotated call", Work::Call, true, Some(Target::AtMost(40.0))),
@@ -52,7 +52,7 @@ const ROWS: [(&str, Work, bool, Option<Target>); 7] = [
     ("one hop to another thread and back", Work::Hop, true, None),
 ];
 
-/// The process's own engine is on the embedded etcd from then on.
+/// Measures the row. It leaves the process's engine on the embedded etcd.
 pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
     let rows = measure().map_err(|error| error.to_string())?;
     let mut outcome = Outcome::default();
@@ -82,7 +82,7 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Microseconds an operation, of each batch of each kind.
+/// Returns the microseconds per operation, for each batch of each kind.
 fn measure() -> Result<[Vec<f64>; ROWS.len()], Fault> {
     let current = Builder::new_current_thread().enable_all().build()?;
     let multi = Builder::new_multi_thread().enable_all().build()?;
@@ -99,10 +99,10 @@ fn measure() -> Result<[Vec<f64>; ROWS.len()], Fault> {
             let batch = batch(*work, here.clone(), there.clone());
             let each = match multi_thread {
                 false => current.block_on(batch)?,
-                // A task, as handlers are: the thread in `block_on` is none of the runtime's workers.
+                // In a task, like a handler: the thread in `block_on` is not a worker of the runtime.
                 true => multi.block_on(multi.spawn(batch))??,
             };
-            // The first ones connect, and fill caches.
+            // The first batches connect, and fill caches.
             if number > 0 {
                 measured.push(each);
             }
@@ -111,7 +111,7 @@ fn measure() -> Result<[Vec<f64>; ROWS.len()], Fault> {
     Ok(measured)
 }
 
-/// Microseconds an operation.
+/// Returns the microseconds per operation of one batch.
 async fn batch(work: Work, here: Arc<Bundle>, there: There) -> Result<f64, Fault> {
     let start = Instant::now();
     for _ in 0..OPERATIONS {
@@ -131,7 +131,7 @@ async fn batch(work: Work, here: Arc<Bundle>, there: There) -> Result<f64, Fault
 enum Step {
     Nothing,
     Put,
-    /// What was put at this revision.
+    /// Delete the keys that were put at this revision.
     Delete(i64),
 }
 

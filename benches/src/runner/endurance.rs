@@ -1,5 +1,5 @@
-//! B10: throughput on the same few names for long. Alone on its etcd: another client that puts keys there fills the history that
-//! etcd goes through for ours.
+//! Row B10: throughput on the same few names for long. It is alone on its etcd, because keys of another client would fill the
+//! history that etcd searches for ours.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::kind::Kind;
 
 const NAMES: usize = 60;
 const ROUNDS: usize = 60;
-/// So many of them at the beginning are compared with as many at the end: of ten minutes, one.
+/// Number of rounds at the beginning that are compared with as many at the end: one minute of ten.
 const COMPARED: usize = ROUNDS / 10;
 
 pub(crate) fn run(pace: &Pace) -> Result<Outcome> {

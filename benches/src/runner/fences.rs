@@ -1,4 +1,4 @@
-//! B21: a fenced transaction, compared with one that checks a token by hand.
+//! Row B21: a fenced transaction, compared with one that checks a token by hand.
 
 use serde_json::Value;
 
@@ -13,13 +13,13 @@ pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for (settings, disk, target) in [
         (&["fsync=on"][..], "PostgreSQL", Some(Target::AtMost(1.1))),
-        // As on a disk that does not answer from a cache.
+        // As on a disk that does not confirm writes from a cache.
         (
             &["fsync=on", "commit_delay=1000", "commit_siblings=0"],
             "PostgreSQL whose commits take 1 ms more",
             None,
         ),
-        // What is left where the disk costs nothing.
+        // The cost that remains if the disk costs nothing.
         (&["fsync=off"], "PostgreSQL that does not wait for its disk", None),
     ] {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! What measurements come to: medians, ratios, and whether a target holds. Pure.
+//! Figures of measurements: medians, ratios, and whether a target holds.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Fails without values: there is no figure then.
+    /// Fails without values, because then there is no figure.
     pub(crate) fn of(values: &[f64]) -> Result<Self> {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
@@ -25,7 +25,7 @@ impl Spread {
         Ok(Self { least: *least, median: f64::midpoint(lower, upper), most: *most })
     }
 
-    /// Each pair's ratio, not the ratio of the medians: what the machine did meanwhile hit both of a pair.
+    /// Computes each pair's ratio, not the ratio of the medians, because other load of the machine affects both of a pair.
     pub(crate) fn ratio(ours: &[f64], theirs: &[f64]) -> Result<Self> {
         if ours.len() != theirs.len() || theirs.contains(&0.0) {
             return Err("what ours is compared with has done nothing in some round".to_owned());
@@ -34,7 +34,7 @@ impl Spread {
         Self::of(&pairs.map(|(ours, theirs)| ours / theirs).collect::<Vec<_>>())
     }
 
-    /// In words, each number as `show` has it.
+    /// Returns it in words, each number formatted by `show`.
     pub(crate) fn shown(&self, show: fn(f64) -> String) -> String {
         let (least, median, most) = (show(self.least), show(self.median), show(self.most));
         match least == most {
@@ -50,12 +50,12 @@ impl From<f64> for Spread {
     }
 }
 
-/// What a figure must be.
+/// Target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Target {
     AtLeast(f64),
     AtMost(f64),
-    /// Between these two.
+    /// The figure is between these two.
     Within(f64, f64),
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Three digits that mean something, and thousands apart.
+/// Formats a number with three significant digits, and separated thousands.
 pub(crate) fn number(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 100.0 => 0,
@@ -100,12 +100,12 @@ pub(crate) fn number(value: f64) -> String {
     shown + rest
 }
 
-/// So many a second.
+/// Formats a rate per second.
 pub(crate) fn rate(value: f64) -> String {
     number(value) + "/s"
 }
 
-/// A time in seconds, in the unit that suits it.
+/// Formats a time in seconds, in a suitable unit.
 pub(crate) fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1e-3 => number(s * 1e6) + " µs",
@@ -114,12 +114,12 @@ pub(crate) fn time(seconds: f64) -> String {
     }
 }
 
-/// A time in microseconds.
+/// Formats a time in microseconds.
 pub(crate) fn micros(value: f64) -> String {
     number(value) + " µs"
 }
 
-/// Memory.
+/// Formats an amount of memory.
 pub(crate) fn bytes(value: f64) -> String {
     match value.abs() {
         b if b < 10_000.0 => number(value) + " B",

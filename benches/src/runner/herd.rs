@@ -1,7 +1,7 @@
-//! B19: what a release sets off among processes that wait for its name: a herd, or as much for 256 of them as for 16.
+//! Row B19: what a release triggers among processes that wait for its name: a herd, or no more for 256 of them than for 16.
 //!
-//! Every process locks the same name again and again, so all but one wait. Each peer is alone on its etcd, which counts for
-//! all of its clients.
+//! Every process locks the same name repeatedly, so all but one wait. Each peer is alone on its etcd, whose counters are for
+//! all clients together.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,18 +17,18 @@ use crate::Result;
 use crate::kind::Kind;
 
 pub(crate) const PEERS: &[Kind] = &[Kind::Go];
-/// So many processes are all told of each release, which costs least; more than these must cost no more.
+/// Number of processes up to which all are notified of each release, which costs least. More processes must not cost more.
 const NEAR: usize = 16;
-/// As a multiple of the same with so many processes: what noise may add to no growth.
+/// Limit of the cost, as a multiple of that with `NEAR` processes: no growth, plus noise.
 const MOST: Target = Target::AtMost(1.2);
 
-/// What is counted.
+/// Names of the counters.
 const WHAT: [&str; 3] = [
     "events that etcd sends",
     "messages of any kind that etcd sends",
     "wake-ups of all processes' threads",
 ];
-/// Of all rounds, each a release, in the order of `WHAT`.
+/// Counts per release of all rounds, in the order of `WHAT`.
 type Spreads = [Spread; WHAT.len()];
 
 pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
@@ -57,7 +57,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Counts in all rounds of one peer.
+/// Returns the counts in all rounds of one peer.
 fn counted(kind: Kind, processes: usize, pace: &Pace) -> Result<Spreads> {
     let crowd = Crowd { processes, tasks: 1, names: 1 };
     let server = Server::start()?;
@@ -84,13 +84,13 @@ fn counted(kind: Kind, processes: usize, pace: &Pace) -> Result<Spreads> {
     Ok(spreads)
 }
 
-/// All counters, each with the moment at which it was read: to read those of hundreds of processes takes a while.
+/// Reading of all counters, each with its time, because it takes a while to read those of hundreds of processes.
 struct Reading {
     etcd_at: Instant,
     events: f64,
     messages: f64,
     processes_at: Instant,
-    /// How often each thread had gone to sleep by itself, and ran again, by its path in `/proc`.
+    /// Number of times that each thread went to sleep voluntarily and ran again, by its path in `/proc`.
     wakeups: BTreeMap<String, f64>,
 }
 
@@ -108,7 +108,7 @@ impl Reading {
     fn a_second_since(&self, before: &Self) -> [f64; WHAT.len()] {
         let etcd = (self.etcd_at - before.etcd_at).as_secs_f64();
         let processes = (self.processes_at - before.processes_at).as_secs_f64();
-        // But for those of threads that have ended.
+        // Without those of threads that have ended.
         let wakeups = self.wakeups.iter();
         let wakeups =
             wakeups.map(|(thread, count)| count - before.wakeups.get(thread).unwrap_or(&0.0));

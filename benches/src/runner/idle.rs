@@ -1,4 +1,4 @@
-//! B7: what idle locks cost etcd and this process, for a hundred and for ten thousand of them.
+//! Row B7: what a hundred and ten thousand idle locks cost etcd and their process.
 
 use std::thread;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use super::server::Server;
 use super::{Pace, note};
 use crate::Result;
 
-/// The default, which the worker has.
+/// TTL of the worker's locks, its default.
 const TTL: f64 = 15.0;
 const LOCKS: [u32; 2] = [100, 10_000];
-/// Of requests and of processor time, as a multiple.
+/// Limit of requests and of processor time, as a multiple.
 const MOST: Target = Target::AtMost(1.1);
 
-/// What was counted while locks were held.
+/// Counts while locks were held.
 struct Counted {
     /// Messages to etcd, of any kind.
     requests: f64,
-    /// The renewals among them.
+    /// Renewals among them.
     renewals: f64,
     leases: f64,
     /// Processor time of the process that holds them.
@@ -49,14 +49,14 @@ fn held(locks: u32, time_held: Duration) -> Result<Counted> {
     let all =
         || -> Result<[f64; 2]> { Ok([received("")?, received("grpc_method=\"LeaseKeepAlive\"")?]) };
     note(format_args!("{locks} locks, for {:?}", time_held));
-    // By then the engine has opened what watches it opens for holders, once for each lock.
+    // By then the engine has opened its watches for holders, which it does once for each lock.
     thread::sleep(Duration::from_secs(5));
-    crew.single()?; // its processor time is counted from here on
+    crew.single()?; // its processor time counts from here
     let before = all()?;
     thread::sleep(time_held);
     let after = all()?;
     let answer = crew.single()?;
-    // Now, as one that was opened in the first rush and not needed is given back soon.
+    // Read only now: a lease that was granted in the first rush and not needed has been revoked by then.
     let leases = server.metric("etcd_debugging_lease_granted_total", "")?
         - server.metric("etcd_debugging_lease_revoked_total", "")?;
     crew.end()?;
@@ -81,7 +81,7 @@ fn renewals(locks: u32, counted: &Counted, time_held: Duration) -> Line {
         theirs: number(expected),
         figure: format!("{renewals} renewals"),
         measured: renewals,
-        // A window that begins and ends anywhere sees one more or one less of each lease.
+        // A window may contain one renewal more or less of each lease, depending on where it begins and ends.
         target: Some(Target::Within(expected - leases, expected + leases)),
     }
 }

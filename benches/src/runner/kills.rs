@@ -1,4 +1,4 @@
-//! B9: how long a killed holder is in the way.
+//! Row B9: how long a killed holder blocks the next one.
 
 use std::thread;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::Result;
 
 const KILLS: usize = 5;
 const TTL: f64 = 5.0;
-/// What etcd may take beyond the TTL: it checks for expired leases twice a second.
+/// Time that etcd may take beyond the TTL, because it checks for expired leases twice a second.
 const MORE: f64 = 1.0;
-/// By then the next holder waits.
+/// Time by which the next holder waits.
 const QUEUED: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(_pace: &Pace) -> Result<Outcome> {

@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! Machine on which the figures were measured.
 
 use std::env;
 use std::fs;
@@ -13,15 +13,15 @@ use super::figures::{Spread, time};
 use crate::Result;
 use crate::process::output;
 
-/// Hundreds of workers are more pipes than some machines allow at first.
+/// Raises the limit of open files, because hundreds of workers need more pipes than some machines allow by default.
 pub(crate) fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If it may not, the rows with many processes say so.
+    // If that is not allowed, the rows with many processes report it.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// The share of all processors' time that goes to others now: to be asked while nothing of ours runs.
+/// Returns the share of processor time that other programs use now. Call it while none of our processes runs.
 pub(crate) fn busy() -> Result<f64> {
     let (idle, all) = processor_times()?;
     thread::sleep(Duration::from_millis(700));
@@ -30,20 +30,20 @@ pub(crate) fn busy() -> Result<f64> {
     Ok(if all > 0.0 { 1.0 - idle / all } else { 0.0 })
 }
 
-/// Ticks without work, and all of them, since the machine started.
+/// Returns the idle ticks and all ticks since the machine started.
 fn processor_times() -> Result<(f64, f64)> {
     let stat = fs::read_to_string("/proc/stat").map_err(|e| format!("/proc/stat: {e}"))?;
     let line = stat.lines().next().unwrap_or_default();
     let ticks: Vec<f64> =
         line.split_whitespace().skip(1).map_while(|field| field.parse().ok()).collect();
     match ticks.get(3..5) {
-        // The last two, guests, are in the first two already.
+        // The last two, of guests, are already part of the first two.
         Some([idle, waiting]) => Ok((idle + waiting, ticks.iter().take(8).sum())),
         _ => Err("/proc/stat does not tell the processors' times".to_owned()),
     }
 }
 
-/// Processors, versions, disk and load, in a sentence.
+/// Describes processors, versions, disk and load in a sentence.
 pub(crate) fn described() -> Result<String> {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info
@@ -67,7 +67,7 @@ pub(crate) fn described() -> Result<String> {
     ))
 }
 
-/// Where etcd keeps its data, and what it costs to be sure of a write there.
+/// Describes where etcd keeps its data, and what a synced write costs there.
 fn disk() -> Result<String> {
     let folder = env::temp_dir();
     let io = |error: std::io::Error| format!("{}: {error}", folder.display());

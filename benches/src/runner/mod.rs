@@ -1,4 +1,4 @@
-//! Runs the rows, and says what came out.
+//! Runner: measures the rows, and reports the results.
 
 mod alone;
 mod cluster;
@@ -34,21 +34,21 @@ use crate::{Result, process, seconds};
 use report::Report;
 use rows::{ROWS, Row};
 
-/// What the person at the terminal reads while we measure. Results go to stdout, this to stderr.
+/// Prints progress for the person at the terminal, to stderr; results go to stdout.
 fn note(text: impl Display) {
     eprintln!("   {text}");
 }
 
-/// How long and how often is measured.
+/// Pace: how long and how often rows are measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
-    /// All rows within five minutes once all is built, some with fewer tasks and locks: their lines say how many.
+    /// True to measure all rows within five minutes, without the build. Some rows then have fewer tasks and locks; their lines say so.
     pub(crate) quick: bool,
     /// Rounds in which ours and each peer measure in turn.
     pub(crate) pairs: usize,
-    /// Of each of them.
+    /// Length of each measurement.
     pub(crate) window: Duration,
-    /// Only these, while one works on something; all, if there are none.
+    /// Peers to measure, during development; empty for all.
     pub(crate) peers: Vec<Kind>,
 }
 
@@ -58,13 +58,13 @@ impl Pace {
         if self.quick { quick } else { full }
     }
 
-    /// Whether this peer takes part.
+    /// Returns true if this peer takes part.
     pub(crate) fn meets(&self, kind: Kind) -> bool {
         self.peers.is_empty() || self.peers.contains(&kind)
     }
 }
 
-/// Prints whose workers these rows need, one a line.
+/// Prints the peers whose workers these rows need, one per line.
 pub(crate) fn needs(asked: &Asked) {
     for kind in asked.kinds() {
         println!("{}", kind.word());
@@ -92,7 +92,7 @@ pub(crate) fn main(asked: &Asked) -> Result<()> {
                 report.add(row.id, busy, outcome);
             }
             Err(error) if process::interrupted() => return Err(error),
-            // The others are worth having; but this is no result.
+            // The other rows are still useful, but the run has failed.
             Err(error) => {
                 let error = format!("{}: {error}", row.id);
                 note(format_args!("failed — {error}"));
@@ -119,19 +119,19 @@ pub(crate) fn main(asked: &Asked) -> Result<()> {
     }
 }
 
-/// The runner's options.
+/// Options of the runner.
 #[derive(Args)]
 pub(crate) struct Asked {
-    /// Only this row, such as B4; may be said again
+    /// Only this row, such as B4; may be repeated
     #[arg(long = "row", value_name = "ROW", value_parser = find)]
     rows: Vec<&'static Row>,
     /// Fewer and shorter rounds
     #[arg(long)]
     quick: bool,
-    /// The folder of the report, which is of all rows
+    /// Folder of the report, which needs all rows
     #[arg(long, value_name = "FOLDER", conflicts_with = "rows")]
     write: Option<PathBuf>,
-    /// Only these peers, while one works on something
+    /// Only these peers, for development
     #[arg(long, value_delimiter = ',')]
     peers: Vec<Kind>,
     /// Rounds in which ours and each peer measure in turn [default: 5, with --quick 2]
@@ -160,7 +160,7 @@ impl Asked {
         }
     }
 
-    /// Who takes part.
+    /// Returns the kinds of workers that take part.
     fn kinds(&self) -> BTreeSet<Kind> {
         let (rows, pace) = (self.rows(), self.pace());
         let kinds = rows.iter().flat_map(|row| row.peers());

@@ -1,4 +1,4 @@
-//! B14: tasks that hold a lock each and wait for one hot name, which two processes share.
+//! Row B14: tasks that each hold a lock and wait for one hot name, which two processes share.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::Result;
 use crate::kind::Kind;
 
 const PROCESSES: usize = 2;
-/// By then every task waits, by a key of its own.
+/// Time by which every task waits, with its own key.
 const LEAD: Duration = Duration::from_secs(3);
-/// Processor time of a lock, as a multiple of that with the fewest tasks: what noise may add to no growth.
+/// Limit of the processor time per lock, as a multiple of that with the fewest tasks: no growth, plus noise.
 const MOST: Target = Target::AtMost(1.2);
 
 pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let mut fewest = None;
-    // Bodies take long in this row, so that there are few a second.
+    // Bodies take long in this row, so there are few per second.
     let long = Pace { window: pace.window * 2, ..pace.clone() };
     for tasks in pace.either(&[100, 200, 400, 800][..], &[100]) {
         let server = Server::start()?;
@@ -43,7 +43,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
             format!("{tasks} tasks of 2 processes, each under a lock of its own, one hot name");
         let (ours, theirs, least) = (&nested.rates, &plain.rates, Target::AtLeast(0.8));
         outcome.lines.push(Line::pairs(work, ours, "without outer locks", theirs, rate, least)?);
-        // Infinite where no call was served.
+        // Infinite if no call was served.
         let each = Spread::of(&nested.processor)?.median;
         let (few, of_few) = *fewest.get_or_insert((tasks, each));
         if few != tasks {

@@ -1,4 +1,4 @@
-//! Plots: line charts as SVG, one line a peer, readable on any background.
+//! Plots: line charts as SVG, with one line per peer, readable on any background.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -13,27 +13,27 @@ use crate::Result;
 use crate::kind::Kind;
 
 const WIDTH: u32 = 760;
-/// Of a chart without its legend.
+/// Height of a chart without its legend.
 const HEIGHT: u32 = 390;
-/// Of a line of the legend.
+/// Height of a line of the legend.
 const LINE: u32 = 20;
-/// Of the legend.
+/// Columns of the legend.
 const COLUMNS: usize = 2;
-/// An SVG names its font: the viewer takes the first of these that it has.
+/// Fonts that an SVG names; the viewer uses the first of these that it has.
 const FONT: &str = "Helvetica, Arial, sans-serif";
 
 /// Points of each peer.
 type Lines = BTreeMap<Kind, Vec<(f64, f64)>>;
 type Rows = [(&'static str, Outcome)];
 
-/// A plot as a file.
+/// Plot as a file.
 pub(crate) struct Drawn {
     pub(crate) file: &'static str,
     pub(crate) title: &'static str,
     pub(crate) svg: String,
 }
 
-/// File, title, and what the axes are of.
+/// File, title, and labels of the axes.
 const CHARTS: [[&str; 4]; 4] = [
     [
         "tasks.svg",
@@ -53,7 +53,7 @@ const CHARTS: [[&str; 4]; 4] = [
 const TIME: &str = "time of a call";
 const LONGER: &str = "share of calls that take longer";
 
-/// All for which there are points.
+/// Draws all plots for which there are points.
 pub(crate) fn of(rows: &Rows) -> Result<Vec<Drawn>> {
     let mut drawn = Vec::new();
     for [file, title, x, y] in CHARTS {
@@ -74,7 +74,7 @@ fn lines(file: &str, rows: &Rows) -> Lines {
         }
         let latencies = outcome.latencies.iter().filter(|_| file == format!("latency-{row}.svg"));
         for (_, kind, latency) in latencies {
-            // Under one in a thousand there are too few calls to draw a line through.
+            // Below one in a thousand there are too few calls for a line.
             lines.insert(*kind, latency.tail().filter(|(_, share)| *share > 1e-3).collect());
         }
     }
@@ -84,7 +84,7 @@ fn lines(file: &str, rows: &Rows) -> Lines {
     lines
 }
 
-/// Of a palette that people with colour blindness can tell apart.
+/// Returns a colour of a palette that people with colour blindness can distinguish.
 fn color(kind: Kind) -> RGBColor {
     let (red, green, blue) = match kind {
         Kind::Ours | Kind::Background => (0xd5, 0x5e, 0x00),
@@ -108,7 +108,7 @@ fn svg([title, x, y]: [&str; 3], lines: &Lines) -> Result<String, Box<dyn Error>
     let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
     area.fill(&WHITE)?;
     let (above, legend) = area.split_vertically(HEIGHT);
-    // Ticks from left to right are at powers of the base, those upwards at powers of ten.
+    // Horizontal ticks are at powers of the base, vertical ones at powers of ten.
     let (base, between) = if x == TIME { (10.0, 10) } else { (2.0, 1) };
     let show_x = if x == TIME { time } else { number };
     let show_y = if x == TIME { percent } else { number };
@@ -138,7 +138,7 @@ fn svg([title, x, y]: [&str; 3], lines: &Lines) -> Result<String, Box<dyn Error>
         .draw()?;
     let style = |at, kind| color(kind).stroke_width(if at == 0 { 4 } else { 2 });
     for (at, (kind, points)) in lines.iter().enumerate().rev() {
-        // Dots say what was measured, unless there are too many to tell apart.
+        // Dots mark what was measured, unless there are too many.
         let dots = if points.len() <= 12 { 4 } else { 0 };
         let line = LineSeries::new(points.iter().copied(), style(at, *kind).filled());
         chart.draw_series(line.point_size(dots))?;
@@ -153,12 +153,12 @@ fn svg([title, x, y]: [&str; 3], lines: &Lines) -> Result<String, Box<dyn Error>
     Ok(svg)
 }
 
-/// From a power to a power, so that all values are within.
+/// Returns a range from a power to a power that contains all values.
 fn powers(base: f64, values: &[f64]) -> Range<f64> {
     let powers = || values.iter().map(|value| value.max(1e-12).log(base));
     let least = (powers().fold(f64::INFINITY, f64::min) + 1e-9).floor();
     let most = (powers().fold(f64::NEG_INFINITY, f64::max) - 1e-9).ceil();
-    // A hair more: rounding would take the outer ticks away.
+    // Slightly wider, because rounding would remove the outer ticks.
     base.powf(least - 1e-9)..base.powf(most.max(least + 1.0) + 1e-9)
 }
 

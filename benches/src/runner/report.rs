@@ -1,4 +1,4 @@
-//! The report: `RESULTS.md`, and what is printed of it row by row.
+//! Report of the benches: `RESULTS.md`, and the part that is printed row by row.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::Result;
 pub(crate) struct Report {
     pace: Pace,
     machine: String,
-    /// The share of the machine in others' hands before a row, at most.
+    /// Largest share of the machine that other programs used before a row.
     busy: f64,
     rows: Vec<(&'static str, Outcome)>,
 }
@@ -28,7 +28,7 @@ impl Report {
         self.rows.push((row, outcome));
     }
 
-    /// The lines that miss their targets.
+    /// Returns the lines that miss their targets.
     pub(crate) fn missed(&self) -> Vec<String> {
         let missed = self.lines().filter(|(_, line)| line.is_missed());
         missed.map(|(row, line)| line.shown(row)).collect()
@@ -38,7 +38,7 @@ impl Report {
         self.rows.iter().flat_map(|(row, outcome)| outcome.lines.iter().map(|line| (*row, line)))
     }
 
-    /// What it was measured on.
+    /// Describes the machine of the measurement.
     pub(crate) fn machine(&self) -> String {
         let others = match self.busy > 0.1 {
             true => "**others kept the machine busy, so these figures are worth little**",
@@ -101,5 +101,5 @@ impl Report {
     }
 }
 
-/// Rows that no command repeats, and why targets are missed; written by hand.
+/// Handwritten text: rows that no command repeats, and why targets are missed.
 const REASONS: &str = include_str!("reasons.md");

@@ -1,21 +1,21 @@
-//! What a row comes to: lines of the table, points of the plots.
+//! Row as a result: lines of the table, and points of the plots.
 
 use super::figures::{Spread, Target, number};
 use crate::Result;
 use crate::kind::Kind;
 use crate::latency::Latency;
 
-/// A line of the table.
+/// Line of the table.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) work: String,
     pub(crate) ours: String,
-    /// What it is compared to.
+    /// What it is compared with.
     pub(crate) against: String,
     pub(crate) theirs: String,
-    /// What the target is for.
+    /// Figure that has the target.
     pub(crate) figure: String,
-    /// The number in it.
+    /// Number in that figure.
     pub(crate) measured: f64,
     pub(crate) target: Option<Target>,
 }
@@ -38,7 +38,7 @@ impl Line {
         })
     }
 
-    /// Compares medians of what was not measured in pairs.
+    /// Compares medians of values that were not measured in pairs.
     pub(crate) fn medians(
         work: impl Into<String>,
         ours: impl Into<Spread>,
@@ -64,7 +64,7 @@ impl Line {
         self.target.is_some_and(|target| !target.holds(self.measured))
     }
 
-    /// As the table has it, under this row.
+    /// Returns it as a line of the table, under this row.
     pub(crate) fn shown(&self, row: &str) -> String {
         let Self { work, ours, against, theirs, figure, target, .. } = self;
         let target = target.map_or(String::new(), |target| target.to_string());
@@ -82,11 +82,11 @@ impl Line {
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) lines: Vec<Line>,
-    /// In which plot, whose, and where.
+    /// Points: the plot, the peer, and the coordinates.
     pub(crate) points: Vec<(&'static str, Kind, (f64, f64))>,
-    /// How long calls took, by work.
+    /// Latencies of calls, by work.
     pub(crate) latencies: Vec<(String, Kind, Latency)>,
-    /// What else is to be said of it.
+    /// Notes about the row.
     pub(crate) notes: Vec<String>,
 }
 

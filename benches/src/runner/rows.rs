@@ -1,4 +1,4 @@
-//! The rows, in the order in which they run.
+//! Rows of the benches, in the order in which they run.
 
 use super::contest::Contest;
 use super::row::Outcome;
@@ -14,12 +14,12 @@ pub(crate) struct Row {
 
 enum Measure {
     Contests(&'static [Contest]),
-    /// By a function of its own, with workers of these kinds.
+    /// Row with its own function, and workers of these kinds.
     Own(&'static [Kind], Run),
 }
 
 impl Row {
-    /// Who takes part.
+    /// Returns the peers that take part.
     pub(crate) fn peers(&self) -> Vec<Kind> {
         match self.measure {
             Measure::Contests(contests) => {
@@ -53,7 +53,7 @@ const fn contests(id: &'static str, contests: &'static [Contest]) -> Row {
     Row { id, measure: Measure::Contests(contests) }
 }
 
-/// Returns a contest of this many processes, tasks in each, and names in all.
+/// Returns a contest with this number of processes, of tasks in each, and of names in total.
 const fn contest(
     [processes, tasks, names]: [usize; 3],
     against: &'static [(Kind, f64)],
@@ -63,12 +63,12 @@ const fn contest(
     Contest { ours: Kind::Ours, crowd, remote: false, against, others }
 }
 
-/// One that does not wait until its locks are given back.
+/// Returns a contest that does not wait until its locks are released.
 const fn released(contest: Contest) -> Contest {
     Contest { ours: Kind::Background, ..contest }
 }
 
-/// The same on a cluster with a network.
+/// Returns the same contest on a cluster with a network.
 const fn remote(contest: Contest) -> Contest {
     Contest { remote: true, ..contest }
 }
@@ -85,9 +85,9 @@ pub(crate) const ROWS: &[Row] = &[
     contests(
         "B1'",
         &[
-            // The next call is for another name, so that it has to go to etcd.
+            // The next call is for another name, so it must go to etcd.
             released(contest([1, 1, 64], &[(Go, 1.6)], &[])),
-            // It takes over what the last one is about to give back, inside the process.
+            // The next call takes over, inside the process, the lock that the last one is about to release.
             released(contest([1, 1, 1], &[], &[Go])),
         ],
     ),
@@ -135,6 +135,6 @@ pub(crate) const ROWS: &[Row] = &[
     own("B20", &[Kind::Bare, Kind::Unobserved, Kind::Observed], telemetry::run),
     own("B21", &[Kind::Fenced], fences::run),
     own("B23", &[], alone::users),
-    // The longest comes last.
+    // The longest row is last.
     own("B10", &[], endurance::run),
 ];

@@ -1,15 +1,15 @@
-//! etcd for one row: fresh, with its data on disk as in production, gone with them when dropped.
+//! Server for one row: a fresh etcd with its data on disk, as in production. Dropping it deletes the data.
 
 use etcd_locked_devkit::{Member, Setup, http};
 
 use crate::Result;
 
-/// How each etcd is started.
+/// Returns the setup of each etcd.
 pub(crate) fn setup() -> Setup {
     Setup::default().durable().flags([
         "--auto-compaction-mode=revision",
         "--auto-compaction-retention=10000",
-        // It compacts every five minutes; what comes in between at full speed is more than the default of 2 GiB.
+        // It compacts every five minutes. At full speed, five minutes need more than the default of 2 GiB.
         "--quota-backend-bytes=17179869184",
     ])
 }
@@ -26,7 +26,7 @@ impl Server {
         self.0.endpoint()
     }
 
-    /// What etcd has counted under this name with this label; nothing yet counts as 0.
+    /// Returns etcd's counter of this name with this label; 0 if there is none yet.
     pub(crate) fn metric(&self, name: &str, label: &str) -> Result<f64> {
         let page = http::get(self.0.direct(), "/metrics")?;
         if page.status != 200 {

@@ -13,11 +13,11 @@ use crate::Result;
 use crate::kind::Kind;
 use crate::latency::Latency;
 
-/// How many processes and tasks lock how many names.
+/// Numbers of processes, tasks and names.
 #[derive(Clone, Copy)]
 pub(crate) struct Crowd {
     pub(crate) processes: usize,
-    /// Of each process.
+    /// Tasks of each process.
     pub(crate) tasks: usize,
     pub(crate) names: usize,
 }
@@ -25,27 +25,27 @@ pub(crate) struct Crowd {
 pub(crate) struct Side {
     pub(crate) kind: Kind,
     pub(crate) crew: Crew,
-    /// For each name a counter of eight bytes, and which process was there last in as many.
+    /// File with two fields of eight bytes for each name: a counter, and the process that was there last.
     witness: Option<NamedTempFile>,
-    /// How long a round goes on before it counts: all have connected then, and the first locks and watches are there.
+    /// How long a round runs before it counts: until all have connected, and the first locks and watches exist.
     pub(crate) lead: Duration,
-    /// How long a round counts.
+    /// Length of the part of a round that counts.
     pub(crate) window: Duration,
-    /// Calls a second, of each round.
+    /// Calls per second in each round.
     pub(crate) rates: Vec<f64>,
     pub(crate) latency: Latency,
-    /// All calls, within windows and not.
+    /// All calls, within windows and outside.
     pub(crate) total: f64,
     /// Calls that came after one of another process.
     pub(crate) changes: f64,
     /// Calls whose lock was lost.
     pub(crate) failed: f64,
-    /// Processor time of a call, of each round; only of workers that measure it.
+    /// Processor time per call in each round, from workers that measure it.
     pub(crate) processor: Vec<f64>,
 }
 
 impl Side {
-    /// Starts the processes, which lock by the etcd at these URLs.
+    /// Starts the processes, which lock in the etcd at these URLs.
     pub(crate) fn start(
         kind: Kind,
         work: &str,
@@ -54,9 +54,9 @@ impl Side {
         more: &Options<'_>,
         pace: &Pace,
     ) -> Result<Self> {
-        // It takes long until each of many processes has been served.
+        // With many processes, it takes long until each of them has been served.
         let window = if crowd.processes < 64 { pace.window } else { pace.window * 2 };
-        // In one process a counter in memory will do.
+        // In one process a counter in memory is enough.
         let witness = (crowd.processes > 1).then(|| witness(crowd.names)).transpose()?;
         let seconds = window.as_secs_f64();
         let mut options: Vec<(&str, &dyn Display)> =
@@ -84,7 +84,7 @@ impl Side {
         self.finish()
     }
 
-    /// Waits for the end of the round, and takes in what was done.
+    /// Waits for the end of the round, and adds its results.
     pub(crate) fn finish(&mut self) -> Result<()> {
         let answers = self.crew.answers(self.lead + self.window)?;
         let sum =
@@ -102,7 +102,7 @@ impl Side {
             None => (sum("witnessed")?, total),
             Some(witness) => (seen(witness)?, self.total),
         };
-        // A body that ends by the loss of its lock is seen, and not counted.
+        // The witness counts a body that ends with the loss of its lock; the worker does not.
         if seen < all || (seen > all && self.failed == 0.0) {
             return Err(format!(
                 "{} does not exclude: of {all} calls the witness has counted {seen}",
@@ -114,7 +114,7 @@ impl Side {
         Ok(())
     }
 
-    /// Calls a second of the last round.
+    /// Returns the calls per second of the last round.
     pub(crate) fn last(&self) -> f64 {
         self.rates.last().copied().unwrap_or_default()
     }
@@ -126,7 +126,7 @@ fn witness(names: usize) -> Result<NamedTempFile> {
     file.map_err(|error| format!("no file for the witness: {error}"))
 }
 
-/// All calls that the witness has counted.
+/// Returns the number of calls that the witness has counted.
 fn seen(witness: &NamedTempFile) -> Result<f64> {
     let counters = fs::read(witness.path()).map_err(|error| format!("the witness: {error}"))?;
     let (counters, _) = counters.as_chunks();

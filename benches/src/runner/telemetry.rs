@@ -1,7 +1,7 @@
-//! B20: what spans and metrics cost a call on the embedded etcd, without a subscriber and a recorder, and with ones that do nothing.
+//! Row B20: what spans and metrics cost a call on the embedded etcd, without a subscriber and a recorder, and with idle ones.
 //!
-//! Features change a program's code, so there are two programs, of `benches/telemetry`. Where code and data of a process lie
-//! makes a difference too. So the processes are started again and again, and the program without features also meets itself.
+//! Features change a program's code, so `benches/telemetry` is built as two programs. The layout of code and data in memory makes
+//! a difference too. So the processes are started repeatedly, and the program without features is also compared with itself.
 
 use super::crew::{Crew, number_of};
 use super::figures::{Spread, Target, micros};
@@ -10,7 +10,7 @@ use super::{Pace, note};
 use crate::Result;
 use crate::kind::Kind;
 
-/// What runs in turn; the first is what the others are compared with. The targets are multiples of its time of a call.
+/// Sides that run in turn. The others are compared with the first; the targets are multiples of its time per call.
 const SIDES: [(Kind, &str, Option<Target>); 4] = [
     (Kind::Bare, "", None),
     (Kind::Bare, "the same program in another process", None),
@@ -19,7 +19,7 @@ const SIDES: [(Kind, &str, Option<Target>); 4] = [
 ];
 
 pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
-    // Of each side, the medians of each start: microseconds, and ratios to the first side, batch by batch.
+    // For each side, the medians of each start: microseconds, and ratios to the first side, batch by batch.
     let mut sides = SIDES.map(|_| (Vec::new(), Vec::new()));
     let (starts, each) = pace.either((8, 100), (2, 20));
     for start in 1..=starts {
@@ -50,7 +50,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Starts all sides, and has them make their batches in turn; microseconds a call.
+/// Starts all sides, and makes them run their batches in turn; returns microseconds per call.
 fn batches(each: usize) -> Result<[Vec<f64>; SIDES.len()]> {
     let mut crews = Vec::new();
     for (kind, ..) in SIDES {
@@ -59,7 +59,7 @@ fn batches(each: usize) -> Result<[Vec<f64>; SIDES.len()]> {
     let mut micros = SIDES.map(|_| Vec::new());
     for round in 0..each {
         for at in 0..SIDES.len() {
-            // Another one begins each time.
+            // Another side begins each time.
             let at = (at + round) % SIDES.len();
             micros[at].push(number_of(&crews[at].single()?, "micros")?);
         }
@@ -68,7 +68,7 @@ fn batches(each: usize) -> Result<[Vec<f64>; SIDES.len()]> {
     Ok(micros)
 }
 
-/// A ratio of which one in a hundred matters.
+/// Formats a ratio of which a hundredth matters.
 fn thousandths(ratio: f64) -> String {
     format!("{ratio:.3}")
 }

@@ -1,4 +1,4 @@
-//! Keys that are put together, and deleted together: as much of our transactions as one likes, and nothing else.
+//! Bundle of keys that are put and deleted together: as much of our transactions as the kind has, and nothing else.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use super::Fault;
 use super::peer::{Owner, VALUE};
 use crate::kind::Kind;
 
-/// Locks a transaction, as in our own bundles.
+/// Locks per transaction, as in our own bundles.
 pub(super) const LOCKS: u64 = 64;
 
 pub(crate) struct Bundle {
     owner: Owner,
     keys: Vec<String>,
     kind: Kind,
-    /// What our transactions compare: with its mod revision, which never changes.
+    /// Session key that our transactions compare, with its mod revision, which never changes.
     session: (String, i64),
 }
 
@@ -30,7 +30,7 @@ impl Bundle {
         let revision = put.header().ok_or("no header")?.revision();
         Ok(Self {
             keys: match kind {
-                // As ours: in a family of its own.
+                // Like ours, in a separate family.
                 Kind::Guarded => {
                     names.map(|name| format!("guarded/{name}/{:x}", owner.lease)).collect()
                 }
@@ -42,13 +42,13 @@ impl Bundle {
         })
     }
 
-    /// Puts and deletes; how many locks that stands for.
+    /// Puts and deletes; returns the number of locks that this represents.
     pub(super) async fn carry_out(&self) -> Result<u64, Fault> {
         self.delete(self.put().await?).await?;
         Ok(self.keys.len() as u64)
     }
 
-    /// Puts all keys; at which revision.
+    /// Puts all keys; returns the revision.
     pub(crate) async fn put(&self) -> Result<i64, Fault> {
         let answer = self.owner.client.kv_client().txn(self.puts()).await?;
         succeeded(&answer)?;
@@ -108,7 +108,7 @@ fn succeeded(answer: &TxnResponse) -> Result<(), Fault> {
     }
 }
 
-/// What our transaction answers if a comparison fails.
+/// Returns the read that our transaction makes if a comparison fails.
 fn read(key: &str) -> TxnOp {
     TxnOp::get(key, Some(GetOptions::new().with_keys_only()))
 }

@@ -1,4 +1,4 @@
-//! Lock and unlock, one after another, in every task.
+//! Calls as work: every task locks and unlocks, one call after another.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
         let window = Window::new(begin, spec.window);
         let mut tasks = JoinSet::new();
         for (task, peer) in (0..).zip(&peers) {
-            // Each task goes through names of its own, in turn: one, if there are as many names as tasks.
+            // Each task uses its own names in turn: only one, if there are as many names as tasks.
             let (every, all) = (spec.tasks, spec.names);
             let names = (0..).map(move |call| (task + call * every) % all);
             tasks.spawn(repeat(peer.clone(), names, witness.clone(), window));
@@ -30,7 +30,7 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
             sum.add(&tally??);
         }
         let (seen, changes) = witness.take();
-        // What locks nothing has nothing to see.
+        // Kinds that lock nothing have no witness.
         let bundles = matches!(spec.kind, Kind::Raw | Kind::Stored | Kind::Guarded);
         Ok(json!({
             "count": sum.count,

@@ -1,4 +1,4 @@
-//! Locks that are held: for a while, until their holder is killed, or until their engine is shut down.
+//! Held locks as work: for a while, until their holder is killed, or until their engine is shut down.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn name(number: u64) -> String {
     format!("held/{number}")
 }
 
-/// Takes all names, is ready then, and keeps them until it is over.
+/// Locks all names, then is ready, and holds them until the row is over.
 pub(super) async fn hold(spec: Spec) -> Result<(), Fault> {
     let mut calls = JoinSet::new();
     for number in spec.first..spec.first + spec.names {
@@ -29,7 +29,7 @@ pub(super) async fn hold(spec: Spec) -> Result<(), Fault> {
     }
     let mut answered = processor();
     serve(async |_| {
-        // Since the last answer: to see that thousands of locks are still held takes longer than to hold them.
+        // Since the last result, because checking thousands of held locks takes longer than holding them.
         let idle = (processor() - answered).as_secs_f64();
         let still = held.iter().filter(|held| held.is_held()).count();
         answered = processor();
@@ -38,7 +38,7 @@ pub(super) async fn hold(spec: Spec) -> Result<(), Fault> {
     .await
 }
 
-/// Takes the first name, and says when it had it.
+/// Locks the first name, and reports when it had the lock.
 pub(super) async fn take(spec: Spec) -> Result<(), Fault> {
     serve(async |_| {
         let held = etcd_locked::lock(name(spec.first)).wait_forever().await?;
@@ -49,7 +49,7 @@ pub(super) async fn take(spec: Spec) -> Result<(), Fault> {
     .await
 }
 
-/// Takes all names on an engine of its own, and shuts it down; how long that takes, once for each order.
+/// Locks all names on a separate engine, and shuts it down, once for each order; reports how long that takes.
 pub(super) async fn shutdown(spec: Spec) -> Result<(), Fault> {
     serve(async |_| {
         let locks = Locks::connect(spec.config()).await?;
@@ -69,7 +69,7 @@ pub(super) async fn shutdown(spec: Spec) -> Result<(), Fault> {
         let all = u32::try_from(spec.names)?;
         tokio::select! {
             all = inside.acquire_many(all) => drop(all?),
-            // No body ends before all are inside, unless its lock was not to be had.
+            // A body ends before all are inside only if its lock was not acquired.
             Some(end) = bodies.join_next() => return Err(format!("{end:?}").into()),
         }
         let from = Instant::now();

@@ -1,7 +1,7 @@
-//! A worker process: one peer, doing one kind of work for each order.
+//! Worker process: one peer, which does one kind of work for each order.
 //!
-//! It prints `ready`. For each line `go <Unix time in milliseconds>` it begins at once, counts from that time on for as long as
-//! its options say, and prints one line of JSON: all workers of a row count in the same window, and starting them is outside of it.
+//! It prints `ready`. For each line `go <Unix time in milliseconds>` it begins at once, counts from that time for as long as its
+//! options say, and prints one line of JSON. So all workers of a row count in the same window, after they have started.
 //! It ends with its standard input.
 
 mod bundle;
@@ -30,13 +30,13 @@ pub(crate) use peer::Owner;
 pub(crate) use spec::Spec;
 use spec::Work;
 
-/// What a worker cannot go on after; it says so and ends, and the bench fails.
+/// Error after which a worker cannot continue. It reports the error and ends, and the bench fails.
 pub(crate) type Fault = Box<dyn Error + Send + Sync>;
 
 pub(crate) fn main(spec: Spec) -> Result<(), Fault> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        // A shutdown is one of an engine of its own, which is alone.
+        // The shutdown row uses a separate engine, and no other.
         if matches!(spec.kind, Kind::Ours | Kind::Background) && spec.work != Work::Shutdown {
             etcd_locked::init(spec.config()).await?;
         }
@@ -56,7 +56,7 @@ pub(crate) fn main(spec: Spec) -> Result<(), Fault> {
     })
 }
 
-/// Says that all is prepared, and does the work for each order, with the time from which it counts.
+/// Reports that it is ready, and does the work for each order, with the time from which it counts.
 async fn serve(mut work: impl AsyncFnMut(Instant) -> Result<Value, Fault>) -> Result<(), Fault> {
     say("ready")?;
     while let Some(begin) = order().await? {
@@ -71,10 +71,10 @@ fn say(line: &str) -> Result<(), Fault> {
     Ok(out.flush()?)
 }
 
-/// Waits for the next order: when to begin to count. `None`: it is over.
+/// Waits for the next order, and returns when to begin to count; `None` at the end.
 async fn order() -> Result<Option<Instant>, Fault> {
     let mut line = String::new();
-    // The main thread of the program has nothing else to do; but tasks go on on the workers.
+    // The main thread has nothing else to do, but tasks must continue on the runtime's workers.
     tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line))?;
     if line.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Very many names, each once: the memory that they leave behind, and the processor time of calls with `min_hold`.
+//! Names as work, very many and each once: the memory that they leave behind, and the processor time of calls with `min_hold`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use super::spec::Spec;
 use super::usage::{processor, resident};
 use super::{Fault, serve};
 
-/// How long after its traffic a process is measured.
+/// Time between the traffic of a process and its measurement.
 pub(super) const QUIET: Duration = Duration::from_secs(2);
-/// Names of the traffic that comes before the start is measured, and how often it goes round.
+/// Names of the traffic before the start is measured, and the number of times that each is used.
 const FEW: u64 = 2_000;
 const ROUNDS: u64 = 50;
 /// Parts of the calls with `min_hold`, of which the first and the last are compared.
@@ -27,14 +27,14 @@ async fn once(name: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-// Longer than the row takes: no name is free again within it.
+// Longer than the row takes, so no name is free again within it.
 #[etcd_locked("retained/<name>", min_hold = "1h")]
 async fn retain(name: u64) -> Result<(), LockError> {
     let _ = name;
     Ok(())
 }
 
-/// Resident memory after traffic on a few names, and after the same on very many.
+/// Measures the resident memory after traffic on a few names, and after the same traffic on very many.
 pub(super) async fn distinct(spec: Spec) -> Result<(), Fault> {
     serve(async |_| {
         share(spec.tasks, 0..FEW * ROUNDS, |number| once(number % FEW)).await?;
@@ -50,7 +50,7 @@ pub(super) async fn distinct(spec: Spec) -> Result<(), Fault> {
     .await
 }
 
-/// Processor time of the first and of the last tenth of all names.
+/// Measures the processor time of the first and of the last tenth of all names.
 pub(super) async fn retained(spec: Spec) -> Result<(), Fault> {
     serve(async |_| {
         let each = spec.names / PARTS;
@@ -68,7 +68,7 @@ pub(super) async fn retained(spec: Spec) -> Result<(), Fault> {
     .await
 }
 
-/// Has the tasks make one call for each number, whichever of them comes to it.
+/// Makes the tasks share one call for each number.
 async fn share<F>(tasks: u64, numbers: Range<u64>, call: fn(u64) -> F) -> Result<(), Fault>
 where
     F: Future<Output = Result<(), LockError>> + Send + 'static,

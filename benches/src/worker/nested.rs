@@ -1,4 +1,4 @@
-//! Nested waiters: every task holds a lock of its own, or none, and waits for one hot name.
+//! Nested waiters as work: every task holds its own lock, or none, and waits for one hot name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use super::usage::processor_within;
 use super::witness::Witness;
 use super::{Fault, serve};
 
-/// Long enough that a hundred tasks wait for more than a second, after which each has a key of its own.
+/// Long enough that a hundred tasks wait for more than a second, after which each has its own key.
 const BODY: Duration = Duration::from_millis(20);
 
-/// What the tasks of one round share.
+/// State that the tasks of one round share.
 struct Round {
     witness: Witness,
     window: Window,

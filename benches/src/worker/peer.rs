@@ -1,4 +1,4 @@
-//! How each peer locks and unlocks.
+//! Peers in Rust: how each locks and unlocks.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::watcher::Watcher;
 use super::witness::Witness;
 use crate::kind::Kind;
 
-/// No peer in Rust renews its lease while it is measured: it outlives the bench.
+/// TTL of the peers' leases, so long that no peer in Rust has to renew its lease during the bench.
 const TTL: i64 = 3_600;
-/// About as long as a holder record of ours.
+/// Value about as long as our holder records.
 pub(super) const VALUE: [u8; 160] = [b'x'; 160];
 
-/// One task's way to lock.
+/// Way in which one task locks.
 #[derive(Clone)]
 pub(super) enum Peer {
     Ours,
@@ -29,7 +29,7 @@ pub(super) enum Peer {
     Raw(Arc<Bundle>),
 }
 
-/// A lease, which is what owns a lock, on the process's connection.
+/// Lease on the process's connection, which is the owner of locks.
 #[derive(Clone)]
 pub(crate) struct Owner {
     pub(super) client: Client,
@@ -47,7 +47,7 @@ async fn background(name: u64, witness: &Witness) -> Result<(), Fault> {
 }
 
 impl Peer {
-    /// One for each task; raw bundles stand for many tasks each.
+    /// Makes one for each task; a raw bundle represents many tasks.
     pub(super) async fn of_tasks(spec: &Spec) -> Result<Vec<Self>, Fault> {
         match spec.kind {
             Kind::Ours => return Ok((0..spec.tasks).map(|_| Self::Ours).collect()),
@@ -58,7 +58,7 @@ impl Peer {
         let mut owner = Owner::new(&client).await?;
         let mut peers = Vec::new();
         for task in 0..spec.tasks {
-            // The same as for Go: tasks that contend for a name are owners of their own.
+            // As for Go: tasks that contend for a name are separate owners.
             if task > 0 && spec.tasks > spec.names {
                 owner = Owner::new(&client).await?;
             }
@@ -80,7 +80,7 @@ impl Peer {
         Ok(peers)
     }
 
-    /// Locks and unlocks; how many locks that were.
+    /// Locks and unlocks; returns the number of locks.
     pub(super) async fn call(&self, name: u64, witness: &Witness) -> Result<u64, Fault> {
         match self {
             Self::Ours => call(name, witness).await?,
@@ -100,7 +100,7 @@ impl Owner {
         Ok(Self { client: client.clone(), lease })
     }
 
-    /// What one writes without a library, where no other process wants the name.
+    /// Locks as one would without a library, if no other process wants the name.
     async fn by_hand(&self, name: u64, witness: &Witness) -> Result<(), Fault> {
         let key = format!("plain/{name}");
         let mut kv = self.client.kv_client();

@@ -1,4 +1,4 @@
-//! A worker's options.
+//! Options of a worker process.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, ValueEnum};
 use crate::kind::Kind;
 use crate::seconds;
 
-/// What is done: see the functions in `worker`.
+/// Kind of work; see the functions in `worker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Work {
     Calls,
@@ -22,7 +22,7 @@ pub(crate) enum Work {
     Retained,
 }
 
-/// What is tried for.
+/// Mode of single tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     Exclusive,
@@ -41,28 +41,28 @@ pub(crate) struct Spec {
     pub(super) endpoints: Vec<String>,
     #[arg(long, default_value_t = 1)]
     pub(super) tasks: u64,
-    /// Each task goes through its share of them
+    /// Number of names; each task uses its share of them
     #[arg(long, default_value_t = 1)]
     pub(super) names: u64,
-    /// The first name's number
+    /// Number of the first name
     #[arg(long, default_value_t = 0)]
     pub(super) first: u64,
     /// How long to count
     #[arg(long = "seconds", value_name = "SECONDS", value_parser = seconds, default_value = "1")]
     pub(super) window: Duration,
-    /// Of the lease, if not the default
+    /// TTL of the lease, if not the default
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) ttl: Option<Duration>,
-    /// Whose locks they are, if etcd asks; the password is the same
+    /// User who takes the locks, if etcd requires one; the password is the same
     #[arg(long)]
     pub(super) user: Option<String>,
     /// Whether nested calls hold an outer lock
     #[arg(long, action = ArgAction::Set, default_value_t = false)]
     pub(super) outer: bool,
-    /// Of single tries
+    /// Mode of single tries
     #[arg(long, value_enum, default_value_t = Mode::Exclusive)]
     pub(super) mode: Mode,
-    /// A file that counts the calls of all processes
+    /// File that counts the calls of all processes
     #[arg(long, value_name = "FILE")]
     pub(super) witness: Option<PathBuf>,
 }

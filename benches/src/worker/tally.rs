@@ -1,10 +1,10 @@
-//! What a task has done.
+//! Tally of a task: its calls, and how long they took.
 
 use std::time::{Duration, Instant};
 
 use crate::latency::Latency;
 
-/// When calls count: those that end in it.
+/// Window of time; calls that end in it count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pub(super) begin: Instant,
@@ -23,15 +23,15 @@ impl Window {
 
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// In the window.
+    /// Calls in the window.
     pub(super) count: u64,
-    /// Before and after it too.
+    /// All calls, including those before and after the window.
     pub(super) total: u64,
     pub(super) latency: Latency,
 }
 
 impl Tally {
-    /// So many calls have ended together.
+    /// Records calls that have ended together.
     pub(super) fn record(&mut self, window: &Window, from: Instant, to: Instant, calls: u64) {
         self.total += calls;
         if to < window.begin || window.is_over(to) {

@@ -1,4 +1,4 @@
-//! Single tries, thousands at once, for a name that few or none of them get.
+//! Single tries as work: thousands at once, for a name that few or none of them get.
 
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use tokio::task::JoinSet;
 use super::spec::{Mode, Spec};
 use super::{Fault, serve};
 
-/// How many permits there are for those who try for one.
+/// Number of permits for tries that want one.
 const PERMITS: u16 = 5;
 
-/// Makes half of the tries at once, then all of them, for a new name each time; how long each half takes.
+/// Makes half of the tries at once, then all of them, for a new name each time; reports how long each takes.
 pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
-    // Another process, as far as etcd and our engine can tell.
+    // To etcd and our engine this is another process.
     let elsewhere = Locks::connect(spec.config()).await?;
     let mut round = 0;
     serve(async |_| {
@@ -44,7 +44,7 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Tries all at once, of which at most this many may be served; returns the seconds that it takes.
+/// Makes all tries at once, of which at most this many may be served; returns the seconds that this takes.
 async fn tried<M: LockMode>(
     call: impl Fn() -> Acquire<Name, M>,
     most: u16,

@@ -1,4 +1,4 @@
-//! What this process uses: memory, and processor time of all its threads together.
+//! Usage of this process: memory, and processor time of all its threads together.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Fault;
 use super::tally::Window;
 
-/// Resident memory in bytes.
+/// Returns the resident memory in bytes.
 pub(super) fn resident() -> Result<u64, Fault> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -18,7 +18,7 @@ pub(super) fn resident() -> Result<u64, Fault> {
     Ok(kib.trim().parse::<u64>()? * 1024)
 }
 
-/// Processor time since the process began.
+/// Returns the processor time since the process began.
 pub(super) fn processor() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     // This clock is never negative.

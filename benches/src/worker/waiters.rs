@@ -1,4 +1,4 @@
-//! Memory that waiters take.
+//! Waiters as work: the memory that they take.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,8 +21,8 @@ async fn wait(name: u64, passed: &AtomicU64) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Resident memory before and while very many tasks wait, for as many names as there are: for our locks, or for a mutex of
-/// tokio's.
+/// Measures the resident memory before and while very many tasks wait, for as many names as there are: for our locks, or for a
+/// tokio mutex.
 pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
     let ours = spec.kind == Kind::Ours;
     serve(async |_| {
@@ -38,7 +38,7 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
         for task in 0..spec.tasks {
             let (passed, asked, mutex) = (passed.clone(), asked.clone(), mutex.clone());
             let name = task % spec.names;
-            // Each its own task of its own size, as a handler has.
+            // Each is a separate task with its own size, like a handler.
             tasks.push(match ours {
                 true => tokio::spawn(async move {
                     asked.fetch_add(1, Ordering::Relaxed);
@@ -56,7 +56,7 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         if ours {
-            // The engine answers this call after it has taken in every command submitted before.
+            // The engine serves this call after it has taken in every command submitted before.
             etcd_locked::lock("waiters-counted").await?.release().await?;
         }
         tokio::time::sleep(QUIET).await;

@@ -1,5 +1,5 @@
-//! Peer with an open watch: what is left of a lock of several processes without protection against failures. A call is a put
-//! that answers which keys were there before, an event of a watch that is open already, and a deletion: the limit of etcd and a client.
+//! Peer with an open watch: a lock of several processes without protection against failures. A call is a put that returns the
+//! earlier keys, an event of a watch that is already open, and a deletion. That is the limit of etcd and a client.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::Fault;
 use super::peer::{Owner, VALUE};
 use super::witness::Witness;
 
-/// Contender of one process for the one name there is.
+/// Contender of one process for the only name.
 pub(super) struct Watcher {
     owner: Owner,
     key: String,
@@ -51,7 +51,7 @@ impl Watcher {
             let news = self.deletions.message().await?;
             let news = news.ok_or("etcd has ended the watch")?;
             for kv in news.events().iter().filter_map(|event| event.kv()) {
-                // It may be of an earlier turn of that process.
+                // The key may belong to an earlier turn of that process.
                 if before.get(kv.key()).is_some_and(|born| *born < kv.mod_revision()) {
                     before.remove(kv.key());
                 }

@@ -1,4 +1,4 @@
-//! The witness of exclusion: counters that lose something if two count at a time.
+//! Witness of exclusion: counters that lose counts if two calls count at the same time.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One counter a name: in this process, or in a file for several processes, each followed by the process that was there last.
+/// One counter per name: in this process, or in a file for several processes, each followed by the process that was there last.
 #[derive(Debug)]
 pub(super) struct Witness {
     counters: Vec<AtomicU64>,
@@ -25,7 +25,7 @@ impl Witness {
         })
     }
 
-    /// Reads, and writes one more: no atomic addition, on purpose.
+    /// Reads the counter, and writes one more, on purpose without an atomic addition.
     pub(super) fn enter(&self, name: u64) -> io::Result<()> {
         let Some(file) = &self.file else {
             if let Some(counter) = self.counters.get(name as usize) {
@@ -44,7 +44,7 @@ impl Witness {
         file.write_all_at(seen.as_flattened(), name * 16)
     }
 
-    /// What was counted in this process since the last time, and how many calls came after one of another process.
+    /// Returns the count in this process since the last time, and how many calls came after one of another process.
     pub(super) fn take(&self) -> (u64, u64) {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
         (self.counters.iter().map(take).sum(), take(&self.changes))

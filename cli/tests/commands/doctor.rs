@@ -1,4 +1,4 @@
-//! Findings of `doctor`, on real etcd with real faults.
+//! Tests of `etcd-locked doctor`: its findings, on real etcd with real faults.
 
 use etcd_locked::etcd_client::Client;
 use etcd_locked_devkit::process::text;
@@ -17,7 +17,7 @@ fn takes_a_full_etcd_for_no_missing_right() {
     assert!(!found.contains("may not"), "{found}");
 }
 
-/// An etcd that knows the user `shop`, who may use these prefixes.
+/// Starts an etcd with the user `shop`, who may use these prefixes.
 fn closed(prefixes: &[&str]) -> Cluster {
     let mut cluster = Cluster::start(1).expect("an etcd");
     let access = cluster.enable_auth("shop", "secret", prefixes);
@@ -51,7 +51,7 @@ fn names_every_right_that_is_missing() {
     says(&denied, &["permission denied", "`etcd-locked doctor`"]);
 }
 
-/// The log of a busy etcd has moved on by thousands of entries until a stopped member is given up.
+/// Before the command gives up a stopped member, the log of a busy etcd grows by thousands of entries.
 #[test]
 fn blames_a_stopped_member_and_no_other() {
     let cluster = Cluster::start_with(3, Setup::default().direct()).expect("a cluster");
@@ -63,7 +63,7 @@ fn blames_a_stopped_member_and_no_other() {
     for writer in 0..64 {
         let mut client = client.clone();
         runtime.spawn(async move {
-            // As fast as etcd takes them, until the runtime ends.
+            // Puts as fast as etcd takes them, until the runtime ends.
             while client.put(format!("load/{writer}"), "", None).await.is_ok() {}
         });
     }

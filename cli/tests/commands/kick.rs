@@ -1,4 +1,4 @@
-//! Promises of `etcd-locked kick`, on real etcd.
+//! Tests of `etcd-locked kick`: its promises, on real etcd.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use tokio::time::sleep;
 
 use crate::scene::{PATIENCE, Scene, await_written, on_terminal, says};
 
-/// Names that are kicked at the same time, and how often each.
+/// Names that are kicked at the same time, and the number of kicks of each.
 const NAMES: u64 = 10;
 const KICKS: u64 = 2;
-/// A body ends by itself after this.
+/// Time after which a body ends by itself.
 const BODY: Duration = Duration::from_secs(3);
 
 impl Scene {
-    /// Waits until the record of the holder of `orders/7` says since when it holds that.
+    /// Waits until the record of the holder of `orders/7` has the time of its grant.
     fn await_held(&self) {
         let is_held = || {
             let found = self.json(&["who", "orders/7"]);
@@ -32,7 +32,7 @@ impl Scene {
     }
 }
 
-/// Kicks at any moment of a hold, while another process waits: no two bodies run at once, and each kick says what it does.
+/// Kicks come at any moment of a hold, while another process waits: no two bodies run at once, and each kick reports its outcome.
 #[test]
 fn kick_ends_the_body_before_the_next_one_begins() {
     let scene = Scene::new();
@@ -60,7 +60,7 @@ fn kick_ends_the_body_before_the_next_one_begins() {
         });
         let mut taken = 0;
         for round in 0..KICKS {
-            // Each comes at another moment of a hold.
+            // Each kick comes at another moment of a hold.
             thread::sleep(Duration::from_millis((name * 379 + round * 1_171) % 3_000));
             for kicked in scene.json(&["kick", &format!("orders/{name}"), "--yes"]) {
                 let outcomes = ["ended", "not held"].map(Value::from);
@@ -80,7 +80,7 @@ fn kick_ends_the_body_before_the_next_one_begins() {
     assert!(taken > (NAMES * KICKS) as usize / 2, "few are hit: {taken}");
 }
 
-/// A process hands its key on to its next call without a write: the key stays the same, but another call holds the lock.
+/// A process passes its key to its next call without a write: the key stays the same, but another call holds the lock.
 #[test]
 fn kick_spares_a_later_call_of_the_same_process() {
     let scene = Scene::new();
@@ -99,7 +99,7 @@ fn kick_spares_a_later_call_of_the_same_process() {
     scene.release(next);
 }
 
-/// The process of a holder that is stopped does not answer: only `--force` takes its lock away.
+/// A stopped holder's process does not respond, so only `--force` takes its lock away.
 #[test]
 fn kick_says_that_a_stopped_process_does_not_answer() {
     let scene = Scene::new();

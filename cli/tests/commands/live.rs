@@ -1,4 +1,4 @@
-//! Promises of `etcd-locked top` and `ls --watch`, on real etcd and a terminal.
+//! Tests of `etcd-locked top` and `ls --watch`: their promises, on real etcd and a terminal.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ fn top(endpoint: &str) -> Terminal {
     on_terminal(&command(endpoint, &["top", "--every", "200ms"]))
 }
 
-/// Ends it; returns all that it has written.
+/// Ends the program; returns everything that it has written.
 fn quit(mut terminal: Terminal) -> String {
     terminal.press(b"q").expect("it reads keys");
     let ended = terminal.wait(PATIENCE).expect("it ends");
@@ -20,14 +20,14 @@ fn quit(mut terminal: Terminal) -> String {
     terminal.written()
 }
 
-/// An etcd, and a lock that a service holds in it.
+/// Starts an etcd, and a service that holds a lock in it.
 fn held() -> (Scene, LockGuard) {
     let scene = Scene::new();
     let held = scene.take(scene.service("shop").lock("orders/7"));
     (scene, held)
 }
 
-/// An etcd with a lock that is held, the network before it, and `top` behind that.
+/// Starts an etcd with a held lock, a proxy in front of it, and `top` behind the proxy.
 fn behind_a_proxy() -> (Scene, LockGuard, Proxy, Terminal) {
     let (scene, held) = held();
     let proxy = scene.proxy();
@@ -46,7 +46,7 @@ fn top_shows_a_name_and_kicks_its_holder() {
     let cause = scene.runtime.block_on(held.lost());
     assert_eq!(cause, LossCause::Kicked);
     let text = quit(terminal);
-    // The terminal is as it was.
+    // The terminal is restored.
     assert!(text.contains("\x1b[?1049h") && text.contains("\x1b[?1049l"));
 }
 
@@ -70,7 +70,7 @@ fn top_counts_again_after_its_watch_has_ended() {
     let (_scene, _held, proxy, terminal) = behind_a_proxy();
     await_written(&terminal, "0.0", 1);
     proxy.reset_all();
-    // In between there was something else.
+    // In between it showed another value.
     await_written(&terminal, "0.0", 2);
     quit(terminal);
 }

@@ -1,4 +1,4 @@
-//! Tests of the command line, on real etcds. Those of `exec` are a program of their own: its promises are about time.
+//! Tests of the command line, on real etcds. Those of `exec` are a separate program, because its promises are about time.
 
 mod doctor;
 mod kick;

@@ -10,14 +10,14 @@ use etcd_locked_devkit::{Member, Proxy, Terminal, until};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-/// More than anything here takes.
+/// Time limit, longer than anything here takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Less than a request waits for etcd.
+/// Shorter than a request waits for etcd.
 pub(crate) const SOON: Duration = Duration::from_secs(3);
-/// A port without etcd.
+/// URL of a port without etcd.
 pub(crate) const NOWHERE: &str = "http://127.0.0.1:1";
 
-/// An etcd, and services that lock in it.
+/// etcd, and services that lock in it.
 pub(crate) struct Scene {
     pub(crate) etcd: Member,
     pub(crate) runtime: Runtime,
@@ -36,7 +36,7 @@ impl Scene {
         self.etcd.gateway().put(key, "").expect("a put");
     }
 
-    /// The network before etcd.
+    /// Starts a proxy in front of etcd.
     pub(crate) fn proxy(&self) -> Proxy {
         Proxy::start(self.etcd.address()).expect("a proxy")
     }
@@ -108,13 +108,13 @@ pub(crate) fn on_terminal(command: &Command) -> Terminal {
     Terminal::start(command, 20, 100).expect("a terminal")
 }
 
-/// Waits until the terminal shows a text, or shows it no longer.
+/// Waits until the terminal shows a text, or no longer shows it.
 pub(crate) fn await_shown(terminal: &Terminal, text: &str, shown: bool) {
     let holds = || terminal.lines().iter().any(|line| line.contains(text)) == shown;
     until(text, PATIENCE, holds).unwrap_or_else(|_| panic!("{:#?}", terminal.lines()));
 }
 
-/// Waits until a text was written so many times. What is written is what changes.
+/// Waits until a text was written this many times. The program writes only what changes.
 pub(crate) fn await_written(terminal: &Terminal, text: &str, times: usize) {
     let written = || terminal.written().matches(text).count() >= times;
     until(text, PATIENCE, written).expect("the words");

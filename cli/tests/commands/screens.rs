@@ -1,4 +1,4 @@
-//! Screens of `ls`, `who` and `doctor`, on an etcd whose keys are put by hand.
+//! Tests of the screens of `ls`, `who` and `doctor`, on an etcd whose keys are put by hand.
 
 use etcd_locked::etcd_client::{Client, LeaseGrantOptions, PutOptions};
 use etcd_locked_devkit::process::text;
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::scene::{PATIENCE, Scene, await_shown, on_terminal};
 
-/// The first lease; the others follow.
+/// Id of the first lease; the others follow.
 const LEASE: i64 = 0x3375_a208_2950_1600;
 
-/// A process, the function that asked, and what its task holds while it waits.
+/// Call: a process, the function that made the call, and what its task holds while it waits.
 type Call = (u32, &'static str, &'static str);
 
 /// Keys under leases, each with the call of its record, if it has one; the first has revision 2.
@@ -45,7 +45,7 @@ fn shop() -> Scene {
     scene
 }
 
-/// Record of a call that waits or holds since a time to come, which is shown as a moment ago.
+/// Writes the record of a call that waits or holds since a time in the future, which is shown as a moment ago.
 fn record((process, function, holds): Call) -> String {
     let since = "2999-01-01T00:00:00.000Z";
     format!(
@@ -53,7 +53,7 @@ fn record((process, function, holds): Call) -> String {
     )
 }
 
-/// What a command shows on a terminal of 100 columns.
+/// Returns what a command shows on a terminal of 100 columns.
 fn shown(scene: &Scene, args: &[&str]) -> String {
     let mut terminal = on_terminal(&scene.command(args));
     terminal.wait(PATIENCE).expect("it ends");
@@ -136,7 +136,7 @@ fn doctor_says_what_to_mend() {
         let code = finding["code"].as_str().expect("a code");
         assert!(page.contains(&format!("| `{code}` |")), "{finding}");
     }
-    // What is measured differs from run to run.
+    // Measurements differ from run to run.
     let measured = |line: &str| ["MiB", "writes: ", " here"].iter().any(|it| line.contains(it));
     let found = scene.ends(&["doctor"], 1).replace(&scene.etcd.endpoint(), "ENDPOINT");
     let lines = found.lines().map(|line| match measured(line) {
@@ -164,19 +164,19 @@ fn doctor_says_what_to_mend() {
     ");
 }
 
-/// Keys, records and the names in them are full of what a terminal obeys: `ESC ] 0` sets its title.
+/// Keys, records and the names in them contain sequences that a terminal obeys: `ESC ] 0` sets its title.
 #[test]
 fn no_escape_sequence_of_others_reaches_the_terminal() {
     const EVIL: &str = "\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}\r";
     let scene = Scene::new();
-    // Two names in a deadlock. What has control characters is no name, so it is asked for the other one.
+    // Two names in a deadlock. A text with control characters is not a name, so the command gets the other one.
     let (a, b) = ("orders", &*format!("b{EVIL}"));
     for (name, pid, holds, at) in [(a, 1, a, 0), (b, 2, b, 0), (a, 2, b, 3), (b, 1, a, 2)] {
         let record = json!({
             "host": EVIL, "pid": pid, "service": EVIL, "function": EVIL, "template": EVIL,
             "queued_since": EVIL, "held_since": EVIL,
         });
-        // At its end, and as the keys are.
+        // The record ends with the keys, as they are.
         let keys = format!(r#","keys":[["locks/{holds}/{pid}",{at}]]}}"#);
         let record = record.to_string().replace('}', &keys);
         scene.etcd.gateway().put(&format!("locks/{name}/{pid}"), &record).expect("a put");

@@ -1,14 +1,14 @@
-//! Secrets in options and variables: the command line prints none.
+//! Tests of secrets in options and variables: the command line never prints them.
 
 use std::process::Command;
 
 use etcd_locked_devkit::process::text;
 
-/// By TLS, without which etcdctl's variables for it mean nothing.
+/// URL with TLS, without which etcdctl's TLS variables have no effect.
 const NOWHERE: &str = "https://127.0.0.1:1";
 const PASSWORD: &str = "tiger7secret";
 
-/// A key as someone may paste it, and the part that is secret.
+/// Key as a user may paste it, and its secret part.
 const KEY: &str =
     "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIA\n-----END PRIVATE KEY-----\n";
 const DATA: &str = "MC4CAQAwBQYDK2VwBCIEIA";

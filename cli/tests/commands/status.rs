@@ -1,4 +1,4 @@
-//! Exit status of commands, and errors in the user's words.
+//! Tests of the exit status of commands, and of their errors.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -37,7 +37,7 @@ fn exit_status_tells_wrong_use_from_an_etcd_out_of_reach() {
         ("http://me:secret@127.0.0.1:1", &["ls"], 2, ""),
         (NOWHERE, &["look"], 2, ""),
         (NOWHERE, &["top"], 2, "ls --watch"),
-        (NOWHERE, &["ls", "--watch=99ms"], 2, "100ms at least"),
+        (NOWHERE, &["ls", "--watch=99ms"], 2, "at least 100ms"),
         (NOWHERE, &["ls", "--user", "shop"], 2, "`--user`"),
         (NOWHERE, &["top", "--json"], 2, "--json"),
         (NOWHERE, &["man", "--json"], 2, "--json"),
@@ -72,7 +72,7 @@ fn completions_and_the_man_page_know_every_command() {
     }
 }
 
-/// It is not free: it is another name than what was meant.
+/// Such a name is not reported as free, because the user meant another one.
 #[test]
 fn name_that_nobody_can_lock_is_refused() {
     let scene = Scene::new();

@@ -1,4 +1,4 @@
-//! An etcd that speaks TLS, and what is wrong with certificates.
+//! Tests of the command line with TLS: wrong certificates are reported.
 
 use std::fs;
 use std::future::{IntoFuture, pending};
@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use crate::scene::{PATIENCE, ends, says};
 
-/// Certificate for this machine that is its own authority, and its key.
+/// Makes a self-signed certificate for this machine, and its key.
 fn certificate() -> TempDir {
     let place = tempfile::tempdir().expect("a directory");
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);

@@ -92,7 +92,7 @@ const LONG: Lasts = &[(11_000, 15_000)];
 /// 12.5 s, because leaders that were stopped for that time have revoked live leases.
 const LEADER: Lasts = &[(12_500, 12_500), (2_000, 6_000)];
 
-/// Length from which a run has long calms before its end too.
+/// Length above which a run has long calms before its end too.
 const LONG_RUN: Duration = Duration::from_secs(240);
 
 /// All kinds in order: the name, the target, the weight in the random choice, the length, and the reach, as in the matrix of faults
