@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use tracing_subscriber::EnvFilter;
 
 async fn guarded(machines: &[&str], seconds: u64) -> Result<(), LockError> {
-    // New: at this and every later step, the engine skips an endpoint that does not answer.
+    // New: at this and every later step, the engine skips an endpoint that does not respond.
     let locks = Locks::connect(Config::new(machines.to_vec()).ttl(Duration::from_secs(10))).await?;
     who_has_it(&locks).await?;
     // Lock

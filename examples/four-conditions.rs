@@ -1,5 +1,5 @@
 //! Four conditions of a lock on a cluster of three: exclusion, safety, availability, symmetry. For availability the program asks
-//! you to end the server that leads.
+//! you to end the leading server.
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:12379,http://127.0.0.1:22379,http://127.0.0.1:32379
@@ -51,7 +51,7 @@ fn process(part: &str) -> Result<Child> {
     Ok(command.arg(part).kill_on_drop(true).spawn()?)
 }
 
-// Exclusion: of all processes that want the lock, one has it.
+// Exclusion: only one of the processes that want the lock has it.
 
 /// Reads, waits, writes: without the lock two processes would read the same count.
 #[etcd_locked("conditions/exclusion", wait = "60s")]
@@ -91,7 +91,7 @@ async fn exclusion(locks: &Locks) -> Result {
     Ok(())
 }
 
-// Safety: a holder that crashes blocks others no longer than its TTL.
+// Safety: a holder that crashes blocks others for at most its TTL.
 
 #[etcd_locked("conditions/safety", ttl = "5s")]
 async fn hold_for_ever() -> std::result::Result<(), LockError> {
@@ -129,7 +129,7 @@ async fn safety() -> Result {
     Ok(())
 }
 
-// Availability: a server dies, the others go on.
+// Availability: a server dies, the others continue.
 
 #[etcd_locked("conditions/availability", ttl = "10s")]
 async fn without_the_leader(leader: &str) -> Result {
@@ -178,7 +178,7 @@ async fn symmetry(locks: &Locks) -> Result {
     }
     delete_keys(&mut client).await?;
 
-    // The same, but another process owns the lock by now.
+    // As above, but another process owns the lock by now.
     let late = locks.lock(Symmetry).await?;
     delete_keys(&mut client).await?;
     let another = Locks::connect(Config::from_env()?).await?;

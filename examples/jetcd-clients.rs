@@ -1,4 +1,4 @@
-//! etcd client next to the locks: keys, leases, watches, members, status, and a write that etcd refuses once the lock is lost.
+//! etcd client next to the locks: keys, leases, watches, members, status, and a write that etcd refuses after the lock is lost.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run -p etcd-locked-examples --bin jetcd-clients
@@ -15,7 +15,7 @@ use etcd_locked::{Config, LockGuard, Locks};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let locks = Locks::connect(Config::from_env()?).await?;
-    // The client has the endpoints, certificates and user of the locks, and connections of its own.
+    // The client uses the endpoints, certificates and user of the locks, but separate connections.
     let mut client = locks.client().await?;
 
     let below = WatchOptions::new().with_prefix();
@@ -75,7 +75,7 @@ async fn fenced(locks: &Locks, client: &mut Client) -> Result<(), Box<dyn Error>
     let held = locks.lock("jetcd/ledger").await?;
     println!("fenced write under the lock: {}", outcome(write(client, &held, "100").await?));
 
-    // An operator revokes the lease of the lock; a process that is paused for too long loses it likewise.
+    // An operator revokes the lease of the lock. A process that is paused for too long loses it in the same way.
     let below = GetOptions::new().with_prefix();
     let keys = client.get("locks/jetcd/ledger/", Some(below)).await?;
     for kv in keys.kvs() {

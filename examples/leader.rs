@@ -1,9 +1,9 @@
-//! Leader election: one replica of several leads for as long as it can, and does the work that only one may do. The others stand
+//! Leader election: one of several replicas leads for as long as it can, and does the work that only one may do. The others stand
 //! by. When the leader ends, its successor leads at once; when it crashes, after the TTL.
 //!
-//! A leader that is cut off from etcd stops *before* its lease can expire, so it does not overlap its successor. It needs no
-//! message for that: the lease is compared with the clock before each poll, so the work ends at its next await at the latest. Only a
-//! poll that takes longer than a tenth of the TTL could: against that there is the token.
+//! A leader that is cut off from etcd stops *before* its lease can expire, so it does not overlap its successor. It does not need a
+//! message for that: the lease is compared with the clock before each poll, so the work ends at its next await. Only a poll that
+//! takes longer than a tenth of the TTL could overlap; the token protects against that.
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379
@@ -26,7 +26,7 @@ async fn lead(replica: &str) -> Result<Infallible, LockError> {
     }
 }
 
-/// A term of the leader. It is dropped with the body, so its `Drop` is the place to tidy up, without an await.
+/// Term of the leader. It is dropped with the body, so its `Drop` is the place to clean up, without an await.
 struct Term<'a> {
     replica: &'a str,
     pieces: u32,
@@ -34,9 +34,9 @@ struct Term<'a> {
 }
 
 impl<'a> Term<'a> {
-    /// Begins only where the lock is held.
+    /// Begins a term; the proof shows that the lock is held.
     fn begin(replica: &'a str, office: &Locked<Name>) -> Self {
-        // Writes to other stores should carry this token, so that the store can refuse an older one: see the example `fencing`.
+        // Writes to other stores should carry this token, so that a store can refuse an older one: see the example `fencing`.
         println!("{replica} leads, with token {}", office.token().as_i64());
         let last = Instant::now();
         Self { replica, pieces: 0, last }
@@ -73,7 +73,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(ended?)
 }
 
-/// Stands for election until an error is permanent, such as a missing permission. A loss is not: what a leader does may end anywhere.
+/// Stands for election until an error is permanent, such as a missing permission. A loss is not: the work may end at any point.
 async fn stand(replica: &str) -> LockError {
     loop {
         println!("{replica} stands by");

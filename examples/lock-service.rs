@@ -49,7 +49,7 @@ fn contend(threads: u64, seconds: u64) -> Result<(), Box<dyn std::error::Error>>
     let mut running = Vec::new();
     for thread in 1..=threads {
         println!("thread {thread} wants the lock");
-        // Each thread has a runtime of its own; any executor will do.
+        // Each thread has its own runtime; any executor works.
         let own = self::runtime()?;
         running.push(thread::spawn(move || own.block_on(work(thread, seconds))));
         thread::sleep(Duration::from_millis(100)); // so that the threads queue in order

@@ -1,7 +1,7 @@
 //! Scheduled job that every replica starts at the same time and exactly one does.
 //!
-//! The lock excludes two replicas at once, and `min_hold` excludes a second one soon after. From the start of the work the name
-//! stays locked for that long, even if the work is shorter and its replica has ended. So a replica whose clock is late skips the
+//! The lock excludes two replicas at once, and `min_hold` excludes a second one soon after. The name stays locked for `min_hold`
+//! from the start of the work, even if the work is shorter and its replica has ended. So a replica whose clock is late skips the
 //! job. If a replica crashes in the middle of the work, the next one to try after the lease's TTL does the job.
 //!
 //! ```sh
@@ -14,8 +14,8 @@ use std::time::Duration;
 use etcd_locked::{LockError, etcd_locked};
 
 /// Does the job. `wait = "none"` tries once; with `on_held = "skip"` the others return `None` without running the body.
-/// `min_hold` is longer than the replicas' clocks may differ, and shorter than the time to the next run: with cron and NTP, some
-/// minutes. It counts from the start: for a job that takes an hour, an hour and some minutes.
+/// `min_hold` is longer than the difference between the replicas' clocks, and shorter than the time to the next run. With cron and
+/// NTP that is some minutes. It counts from the start: for a job that takes an hour, an hour and some minutes.
 #[etcd_locked("jobs/nightly", wait = "none", on_held = "skip", min_hold = "8s")]
 async fn nightly(replica: &str) -> Result<Option<Report>, LockError> {
     println!("replica {replica}: does the job");

@@ -1,5 +1,5 @@
-//! Contender for a lock: the key with the smallest revision owns it, and each other watches the key before its own. Run some in
-//! windows of their own, and kill one that waits: the next one skips it once its lease has expired.
+//! Contender for a lock: the key with the smallest revision owns it, and each other contender watches the key before its own. Run
+//! some in separate windows, and kill one that waits: the next one skips it after its lease has expired.
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379

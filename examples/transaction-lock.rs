@@ -1,5 +1,5 @@
-//! Single try: one transaction takes the lock if it is free, else the program prints its holder and ends. The engine renews the
-//! lease for as long as the work takes.
+//! Single try: one transaction takes the lock if it is free. Otherwise the program prints its holder and ends. The engine renews
+//! the lease for as long as the work takes.
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379

@@ -1,5 +1,5 @@
-//! Work longer than the TTL: three tasks, one after the other. Other libraries need a watchdog task for each lock. Here
-//! the engine renews leases at a third of their TTL, and stops the body if one is lost all the same.
+//! Work longer than the TTL: three tasks, one after another. Other libraries need a watchdog task for each lock. Here the
+//! engine renews leases at a third of their TTL, and stops the body if a lease is lost anyway.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run -p etcd-locked-examples --bin watchdog
@@ -20,7 +20,7 @@ async fn work(task: u32) -> Result<(), LockError> {
     Ok(())
 }
 
-// On one thread the tasks begin, and so queue, in the order in which they are spawned.
+// On one thread the tasks begin, and queue, in the order in which they are spawned.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tasks: Vec<_> = (1..=3).map(|task| tokio::spawn(work(task))).collect();

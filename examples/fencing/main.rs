@@ -1,8 +1,8 @@
 //! Fenced transactions of PostgreSQL, with sqlx, tokio-postgres, diesel and sea-orm: a file to copy for each.
 //!
-//! A lock that is lost stops its body, but not a request that has left the process. A fence makes the database refuse it. Each run pays
-//! an invoice under its lock, and waits for Enter before each step. Stop a payer with Ctrl-Z for longer than its TTL, pay the same
-//! invoice in a second terminal, and let the first payer go on with `fg`: it is refused, or it commits before the other one writes.
+//! A lost lock stops its body, but not a request that has left the process. A fence makes the database refuse that request. Each run
+//! pays an invoice under its lock, and waits for Enter before each step. Stop a payer with Ctrl-Z for longer than its TTL, and pay the
+//! same invoice in a second terminal. Then continue the first payer with `fg`: it is refused, or it commits before the other writes.
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 ETCD_LOCKED_TTL=5s DATABASE_URL=postgres://postgres@127.0.0.1/postgres
@@ -20,11 +20,11 @@ use std::time::Duration;
 use etcd_locked::{etcd_locked, lock_names};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
 
-/// The example only prints an error, whatever it is; a service tells them apart.
+/// The example prints every error in the same way; a service distinguishes them.
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 lock_names! {
-    /// An invoice, which one payer at a time pays.
+    /// Invoice that only one payer at a time pays.
     pub(crate) Invoice = "invoices/<id: i64>";
 }
 
@@ -49,7 +49,7 @@ async fn main() -> Result {
     Ok(())
 }
 
-/// With `on_lost = "continue"` the body goes on after the loss of its lock: so only the database refuses it.
+/// With `on_lost = "continue"` the body continues after the loss of its lock, so only the database can refuse it.
 #[etcd_locked(Invoice { id }, wait = "forever", on_lost = "continue", proof = invoice)]
 async fn pay(client: &str, url: &str, payer: &mut Payer, id: i64) -> Result {
     match client {

@@ -1,4 +1,4 @@
-//! Payment with diesel, by way of diesel-async.
+//! Payment with diesel, through diesel-async.
 
 use diesel::sql_query;
 use diesel::sql_types::{BigInt, Text};

@@ -1,9 +1,9 @@
-//! A lock shared by many languages: it guards a counter in a plain file, which each contender reads and writes a moment later.
+//! Lock shared by many languages: it guards a counter in a plain file, which each contender reads, and writes a moment later.
 //! Without the lock, two contenders would read the same count.
 //!
-//! This program has two contenders: ours (`ours`), and one that asks etcd's lock service (`service`), which serves clients
-//! without a lock of their own. The others are in Go, Java and Python, and for `etcdctl`; `README.md` says what each does not promise.
-//! Each contender prints a line a round: the count, its kind, its fencing token, its key.
+//! This program has two contenders: ours (`ours`), and one that uses etcd's lock service (`service`), which is for clients
+//! without their own lock. The others are in Go, Java and Python, and for `etcdctl`; `README.md` says what each does not promise.
+//! Each contender prints one line per round: the count, its kind, its fencing token, its key.
 //!
 //! ```sh
 //! export ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 ETCDCTL_ENDPOINTS=http://127.0.0.1:2379
@@ -18,7 +18,7 @@ use std::time::Duration;
 use etcd_locked::etcd_client::{Client, LockOptions};
 use etcd_locked::{LockError, etcd_locked};
 
-/// The name of the lock in all languages. Ours is `counter`, because our keys are below `locks/`.
+/// Name of the lock in all languages. Ours is `counter`, because our keys are below `locks/`.
 const LOCK: &str = "locks/counter";
 /// TTL of the lease to which the service's lock is attached, in seconds.
 const TTL: i64 = 10;
@@ -48,7 +48,7 @@ async fn ours(file: &Path, rounds: u32) -> Result<()> {
     Ok(())
 }
 
-/// Counts under the lock; to share it with other languages, only the name has to match.
+/// Counts under the lock. To share it with other languages, only the name must match.
 #[etcd_locked("counter", wait = "60s", proof = counter)]
 async fn locked_count(file: &Path) -> Result<(u64, i64), CountError> {
     Ok((count(file).await?, counter.token().revision()))
@@ -83,7 +83,7 @@ impl std::fmt::Display for CountError {
 
 impl Error for CountError {}
 
-/// Counts under a lock of the lock service. The service only queues: the client has to renew the lease and to notice its loss.
+/// Counts under a lock of the lock service. The service only queues: the client must renew the lease and notice its loss.
 async fn service(file: &Path, rounds: u32) -> Result<()> {
     let endpoints = std::env::var("ETCD_LOCKED_ENDPOINTS")?;
     let mut client = Client::connect(endpoints.split(',').collect::<Vec<_>>(), None).await?;
@@ -93,7 +93,7 @@ async fn service(file: &Path, rounds: u32) -> Result<()> {
         let third = Duration::from_secs(TTL as u64 / 3);
         loop {
             tokio::time::sleep(third).await;
-            // A renewal without an answer counts as failed, in time to stop.
+            // A renewal without a response counts as failed, in time to stop.
             let renewed = tokio::time::timeout(third, async {
                 keeper.keep_alive().await?;
                 kept.message().await

@@ -1,4 +1,4 @@
-//! The shop behind actix-web; `axum.rs` shows the requests, which are the same.
+//! Shop service with actix-web; `axum.rs` shows the requests, which are the same.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run -p etcd-locked-examples --bin shop-actix
@@ -23,15 +23,15 @@ use tokio::time::sleep;
 use crate::shop::{Error, Order, Shelf, Shop};
 use crate::signals::{GRACE, LAST_ANSWERS, NOTICE, asked_to_end};
 
-/// The body of a customer's order.
+/// Request body of a customer's order.
 #[derive(Deserialize)]
 struct Wanted {
     sku: String,
     pieces: u32,
 }
 
-/// Takes both locks or none. A server drops the handler of a client that has gone, but here a payment is in progress. With
-/// `detach` the body has a task of its own and runs to its end under its locks. The body and its result must be `Send`:
+/// Takes both locks or none. A server drops the handler of a client that disconnects, but here a payment is in progress. With
+/// `detach` the body runs to its end under its locks, in a separate task. The body and its result must be `Send`:
 /// `actix_web::Error` is not, `Error` is. (A proof cannot be called `order`: actix makes a type of each handler's name.)
 #[put("/orders/{id}")]
 #[etcd_locked(locks::Order { id: *id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, proof = (locked_order, locked_shelf))]
@@ -44,8 +44,8 @@ async fn place(
     placed.await.map(Json)
 }
 
-/// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for an
-/// order that is locked gets 423 instead of waiting.
+/// Works without `detach`: if the client disconnects, the body is dropped at its await, and the lock is free at once. A request
+/// for an order that is locked gets 423 instead of waiting.
 #[post("/orders/{id}/invoice")]
 #[etcd_locked(locks::Order { id: *id }, wait = "none", proof = locked_order)]
 async fn invoice(shop: Data<Shop>, id: Path<u64>) -> Result<Json<Order>, Error> {
@@ -72,7 +72,7 @@ async fn shelf(shop: Data<Shop>, sku: Path<String>) -> Result<Json<Shelf>, Error
     shop.shelf(&sku).await.map(Json)
 }
 
-/// For the readiness probe of an orchestrator: 503 while etcd is out of reach, and once the service is about to end.
+/// Serves the readiness probe of an orchestrator: 503 while etcd is unreachable, and when the service is about to end.
 #[get("/ready")]
 async fn ready() -> HttpResponse {
     HttpResponse::new(match etcd_locked::status().ready() {
@@ -81,7 +81,7 @@ async fn ready() -> HttpResponse {
     })
 }
 
-/// For operators: which locks this process holds and waits for. It shows names, so keep it from customers.
+/// Shows operators which locks this process holds and waits for. It shows names, so keep it from customers.
 #[get("/locks")]
 async fn locks_now() -> Json<etcd_locked::Status> {
     Json(etcd_locked::status())
@@ -99,7 +99,7 @@ impl ResponseError for Error {
 
     fn error_response(&self) -> HttpResponse {
         match self {
-            // The feature `actix` makes the answer: 423, 503 with `Retry-After`, …
+            // The feature `actix` makes the response: 423, 503 with `Retry-After`, …
             Self::Lock(error) => return error.error_response(),
             Self::Store(error) => eprintln!("{error}"),
             _ => {}
@@ -122,7 +122,7 @@ async fn main() -> ExitCode {
 
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let ends = asked_to_end()?;
-    // Connects at the start rather than at the first request, so that a wrong endpoint shows at once.
+    // Connects at the start rather than at the first request, so that a wrong endpoint is noticed at once.
     etcd_locked::init(Config::from_env()?.service("shop-actix")).await?;
     let shop = Data::new(Shop::open().await?);
 
@@ -135,7 +135,7 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
             .service((ready, locks_now, place, order, invoice, restock, shelf))
     };
     let server = HttpServer::new(app)
-        // Else actix notices a client that has gone only when it writes the answer, and a body without `detach` runs on.
+        // Otherwise actix notices a disconnect only when it writes the response, and a body without `detach` runs on.
         .h1_allow_half_closed(false)
         .disable_signals() // they are handled below
         .shutdown_timeout(LAST_ANSWERS.as_secs())
@@ -148,10 +148,10 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
         () = ends => {}
         failed = &mut server => failed??,
     }
-    // On a signal the locks shut down: `/ready` and new requests for a lock get 503, and so do waiting ones, so that their clients ask
-    // another replica. Bodies run to their end or are dropped after the grace. All locks are released, and no lease is left. The
-    // server listens meanwhile, and at least until balancers have seen that it is not ready: a closed port is no answer. Its
-    // workers end last, because detached bodies run on them.
+    // On a signal the locks shut down: `/ready` and all requests that need a lock get 503, also those that wait for one, so that their
+    // clients try another replica. Bodies run to their end, or are dropped after the grace. All locks are released, and no lease is
+    // left. Meanwhile the server still listens, at least until balancers have seen that it is not ready, because a closed port does not
+    // respond. Its workers end last, because detached bodies run on them.
     tokio::join!(etcd_locked::shutdown(GRACE), sleep(NOTICE)); // also waits for detached bodies whose clients have gone
     close.stop(true).await;
     server.await??;

@@ -1,4 +1,4 @@
-//! The shop behind axum. Any number of its processes may share one database:
+//! Shop service with axum. Any number of its processes may share one database:
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run -p etcd-locked-examples --bin shop-axum
@@ -34,15 +34,15 @@ use tokio::time::{interval, sleep, timeout};
 use crate::shop::{Error, Order, Shelf, Shop};
 use crate::signals::{GRACE, LAST_ANSWERS, NOTICE, asked_to_end};
 
-/// The body of a customer's order.
+/// Request body of a customer's order.
 #[derive(Deserialize)]
 struct Wanted {
     sku: String,
     pieces: u32,
 }
 
-/// Takes both locks or none. A server drops the handler of a client that has gone, but here a payment is in progress. With
-/// `detach` the body has a task of its own and runs to its end under its locks.
+/// Takes both locks or none. A server drops the handler of a client that disconnects, but here a payment is in progress. With
+/// `detach` the body runs to its end under its locks, in a separate task.
 #[etcd_locked(locks::Order { id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, proof = (order, shelf))]
 async fn place(
     State(shop): State<Shop>,
@@ -52,8 +52,8 @@ async fn place(
     shop.place(order, shelf, &wanted.sku, wanted.pieces).await.map(Json)
 }
 
-/// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for an
-/// order that is locked gets 423 instead of waiting.
+/// Works without `detach`: if the client disconnects, the body is dropped at its await, and the lock is free at once. A request
+/// for an order that is locked gets 423 instead of waiting.
 #[etcd_locked(locks::Order { id }, wait = "none", proof = order)]
 async fn invoice(State(shop): State<Shop>, Path(id): Path<u64>) -> Result<Json<Order>, Error> {
     shop.invoice(order).await.map(Json)
@@ -77,7 +77,7 @@ async fn shelf(State(shop): State<Shop>, Path(sku): Path<String>) -> Result<Json
     shop.shelf(&sku).await.map(Json)
 }
 
-/// For the readiness probe of an orchestrator: 503 while etcd is out of reach, and once the service is about to end.
+/// Serves the readiness probe of an orchestrator: 503 while etcd is unreachable, and when the service is about to end.
 async fn ready() -> StatusCode {
     match etcd_locked::status().ready() {
         true => StatusCode::OK,
@@ -85,15 +85,15 @@ async fn ready() -> StatusCode {
     }
 }
 
-/// For the liveness probe. It must not ask etcd: a restart ends no outage, and gives up what the process still holds.
+/// Serves the liveness probe. It must not depend on etcd: a restart does not end an outage, and gives up the held locks.
 async fn live() {}
 
-/// For operators: which locks this process holds and waits for. It shows names, so keep it from customers.
+/// Shows operators which locks this process holds and waits for. It shows names, so keep it from customers.
 async fn locks_now() -> Json<etcd_locked::Status> {
     Json(etcd_locked::status())
 }
 
-/// Sorts what was recorded into the buckets every few seconds: without scrapes it would pile up.
+/// Sorts recorded values into the buckets every few seconds, because without scrapes they would pile up.
 async fn upkeep(metrics: PrometheusHandle) {
     let mut every = interval(Duration::from_secs(5));
     loop {
@@ -107,7 +107,7 @@ impl IntoResponse for Error {
         let status = match self {
             Self::SoldOut => StatusCode::CONFLICT,
             Self::UnknownArticle | Self::UnknownOrder => StatusCode::NOT_FOUND,
-            // The feature `axum` makes the answer: 423, 503 with `Retry-After`, …
+            // The feature `axum` makes the response: 423, 503 with `Retry-After`, …
             Self::Lock(error) => return error.into_response(),
             Self::Store(ref error) => {
                 eprintln!("{error}");
@@ -132,10 +132,10 @@ async fn main() -> ExitCode {
 
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let ends = asked_to_end()?;
-    // Before the first lock, so that nothing goes unrecorded.
+    // Before the first lock, so that everything is recorded.
     let metrics = PrometheusBuilder::new().set_buckets(&BUCKETS)?.install_recorder()?;
     tokio::spawn(upkeep(metrics.clone()));
-    // Connects at the start rather than at the first request, so that a wrong endpoint shows at once.
+    // Connects at the start rather than at the first request, so that a wrong endpoint is noticed at once.
     etcd_locked::init(Config::from_env()?.service("shop-axum")).await?;
     let router = Router::new()
         .route("/live", get(live))
@@ -161,9 +161,9 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
         () = ends => {}
         failed = &mut server => failed??,
     }
-    // On a signal the locks shut down: `/ready` and new requests for a lock get 503, and so do waiting ones, so that their clients ask
-    // another replica. Bodies run to their end or are dropped after the grace. All locks are released, and no lease is left. The
-    // server listens meanwhile, and at least until balancers have seen that it is not ready: a closed port is no answer.
+    // On a signal the locks shut down: `/ready` and all requests that need a lock get 503, also those that wait for one, so that their
+    // clients try another replica. Bodies run to their end, or are dropped after the grace. All locks are released, and no lease is left.
+    // Meanwhile the server listens, at least until balancers have seen that it is not ready, because a closed port does not respond.
     tokio::join!(etcd_locked::shutdown(GRACE), sleep(NOTICE)); // also waits for detached bodies whose clients have gone
     drop(close);
     if let Ok(ended) = timeout(LAST_ANSWERS, server).await {

@@ -1,8 +1,8 @@
 //! Lock names of the shop, declared once, so that a handler that misspells one does not compile.
 
 etcd_locked::lock_names! {
-    /// An order, which one request at a time changes, over all processes.
+    /// Order, which only one request at a time changes, across all processes.
     pub(crate) Order = "orders/<id: u64>";
-    /// The stock of an article.
+    /// Stock of an article.
     pub(crate) Shelf = "shelves/<sku: &str>";
 }

@@ -1,9 +1,9 @@
-//! Log lines of a service: its own, and those in which etcd-locked tells the person on call what is wrong.
+//! Log lines of a service: its own, and those of etcd-locked, which tell the person on call what is wrong.
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Writes what `RUST_LOG` asks for to standard error; `info` and above unless it says otherwise.
+/// Writes the lines selected by `RUST_LOG` to standard error; `info` and above by default.
 pub(crate) fn begin() {
     let info = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
     tracing_subscriber::fmt()

@@ -1,6 +1,6 @@
-//! The shop behind all three services: shelves and orders in SQLite, a bank, a printer. It takes no locks; its callers hold
-//! them, and show them. What it writes under a lock is fenced: a replica that was suspended for a minute in the middle of an
-//! order writes nothing into the order or the shelf of the next one.
+//! Shop behind all three services: shelves and orders in SQLite, a bank, a printer. It does not take locks; its callers hold
+//! them, and pass proofs. Its writes under a lock are fenced: a replica that was suspended for a minute in the middle of an
+//! order cannot write into the order or the shelf of the next one.
 
 use std::env::{self, VarError};
 use std::error;
@@ -24,7 +24,7 @@ const TABLES: &str = "
     );
 ";
 
-/// The shop; clones use the same connections.
+/// Shop; clones use the same connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Shop {
     store: SqlitePool,
@@ -32,7 +32,7 @@ pub(crate) struct Shop {
     printer: Duration,
 }
 
-/// An order in the store.
+/// Order in the store.
 #[derive(Debug, Serialize)]
 pub(crate) struct Order {
     pub(crate) id: u64,
@@ -44,14 +44,14 @@ pub(crate) struct Order {
     pub(crate) invoice: String,
 }
 
-/// The pieces of an article that are left, and those that were paid for.
+/// Pieces of an article that are left, and those that were paid for.
 #[derive(Debug, Serialize)]
 pub(crate) struct Shelf {
     pub(crate) left: u32,
     pub(crate) sold: u32,
 }
 
-/// The reason why a request is not carried out.
+/// Reason why a request fails.
 #[derive(Debug)]
 pub(crate) enum Error {
     SoldOut,
@@ -62,7 +62,7 @@ pub(crate) enum Error {
     Store(sqlx::Error),
 }
 
-/// The only conversion that `#[etcd_locked]` needs of an error type.
+/// Only this conversion is needed for an error type with `#[etcd_locked]`.
 impl From<LockError> for Error {
     fn from(error: LockError) -> Self {
         Self::Lock(error)
@@ -85,7 +85,7 @@ impl From<FencedError> for Error {
 }
 
 impl Shop {
-    /// Opens the database `SHOP_DATABASE`, which several processes may use at a time.
+    /// Opens the database `SHOP_DATABASE`, which several processes may use at the same time.
     ///
     /// `SHOP_BANK_MS` and `SHOP_PRINTER_MS` set how long bank and printer take.
     pub(crate) async fn open() -> Result<Self, Box<dyn error::Error>> {
@@ -129,10 +129,10 @@ impl Shop {
         Ok(Shelf { left, sold })
     }
 
-    /// Places an order: writes it down, has the bank pay, takes the pieces off the shelf.
+    /// Places an order: writes it down, makes the bank pay, and takes the pieces off the shelf.
     ///
     /// Must not be dropped in the middle, or the order stays `paying` although the bank may have paid. A second request for a
-    /// paid order only returns it; an order that a crash left unpaid is begun again, with what this request says.
+    /// paid order only returns it. An order that a crash left unpaid begins again, with the values of this request.
     pub(crate) async fn place(
         &self,
         order: &Locked<locks::Order>,
@@ -142,7 +142,7 @@ impl Shop {
     ) -> Result<Order, Error> {
         let id = order.name().id;
         let mut begun = self.fenced(order, shelf).await?;
-        // Only after the fences is it certain that no transaction of earlier holders changes what is read here.
+        // Only the fences make certain that no transaction of earlier holders changes what is read here.
         match find(&mut *begun, id).await {
             Ok(order) if order.state == "paid" => return Ok(order),
             Ok(_) | Err(Error::UnknownOrder) => {}
@@ -157,8 +157,8 @@ impl Shop {
             .execute(&mut *begun)
             .await?;
         begun.commit().await?;
-        // No transaction can stay open for as long as a bank takes, so from here to the end the locks exclude others. If they
-        // are lost meanwhile, and the next holders write, the second transaction is refused.
+        // A transaction cannot stay open for as long as a bank takes, so until the end the locks exclude others. If they are
+        // lost meanwhile, and the next holders write, the second transaction is refused.
         sleep(self.bank).await; // the bank gets the order's number, so it pays for an order once
 
         let mut both = self.fenced(order, shelf).await?;
@@ -175,8 +175,8 @@ impl Shop {
         self.order(id).await
     }
 
-    /// Begins a transaction that is refused to one who has lost these locks. Those of all orders take them in this sequence, so
-    /// that none waits for another in a cycle.
+    /// Begins a transaction that is refused if these locks are lost. All orders confirm their fences in this sequence, so that
+    /// they cannot wait for each other in a cycle.
     async fn fenced(
         &self,
         order: &Locked<locks::Order>,

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The time that running bodies have after the signal. With `LAST_ANSWERS` it is less than the time after which the sender of
+/// Time that running bodies have after the signal. With `LAST_ANSWERS` it is less than the time after which the sender of
 /// the signal kills the process (Kubernetes: 30 s).
 pub(crate) const GRACE: Duration = Duration::from_secs(20);
 
-/// The least time for which the server goes on listening after the signal, and says that it is not ready. Longer than the period of
-/// a balancer's probes; zero will do where the balancer forgets the replica before the signal, as with `examples/ops/kubernetes`.
+/// Least time for which the server still listens after the signal, and reports that it is not ready. It is longer than the period of
+/// a balancer's probes. Zero is enough if the balancer removes the replica before the signal, as with `examples/ops/kubernetes`.
 pub(crate) const NOTICE: Duration = Duration::from_secs(2);
 
-/// The time that the server then has to send its last answers, because some clients never read theirs.
+/// Time that the server then has to send its last responses, because some clients never read theirs.
 pub(crate) const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Returns a future that completes at the first SIGTERM or SIGINT from now on.

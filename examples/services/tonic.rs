@@ -1,4 +1,4 @@
-//! The shop behind tonic: the gRPC service of `shop.proto`.
+//! Shop service with tonic: the gRPC service of `shop.proto`.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 SHOP_LISTEN=127.0.0.1:8080 cargo run -p etcd-locked-examples --bin shop-tonic
@@ -24,7 +24,7 @@ use crate::proto::{Article, Delivery, Lock, LockList, Nothing, Order, OrderId, S
 use crate::shop::{Error, Shop};
 use crate::signals::{GRACE, LAST_ANSWERS, NOTICE, asked_to_end};
 
-/// The code generated from `shop.proto`.
+/// Code generated from `shop.proto`.
 #[allow(unreachable_pub)]
 mod proto {
     tonic::include_proto!("shop");
@@ -40,8 +40,8 @@ impl Orders for Service {
         place(self.shop.clone(), request.into_inner()).await
     }
 
-    /// Has no `detach`: when the client has gone, the body is dropped at its await, and the lock is free at once. A request for
-    /// an order that is locked gets `ABORTED` instead of waiting.
+    /// Works without `detach`: if the client disconnects, the body is dropped at its await, and the lock is free at once. A
+    /// request for an order that is locked gets `ABORTED` instead of waiting.
     #[etcd_locked(locks::Order { id: request.get_ref().id }, wait = "none", proof = order)]
     #[allow(unused_variables)] // `request` is in the name alone, which `async_trait` hides from the lint
     async fn invoice(&self, request: Request<OrderId>) -> Result<Response<Order>, Status> {
@@ -68,7 +68,7 @@ impl Orders for Service {
         Ok(Response::new(Shelf { left, sold }))
     }
 
-    /// For the readiness probe of an orchestrator.
+    /// Serves the readiness probe of an orchestrator.
     async fn ready(&self, _: Request<Nothing>) -> Result<Response<Nothing>, Status> {
         match etcd_locked::status().ready() {
             true => Ok(Response::new(Nothing {})),
@@ -78,7 +78,7 @@ impl Orders for Service {
         }
     }
 
-    /// For operators: which locks this process holds and waits for. It shows names, so keep it from customers.
+    /// Shows operators which locks this process holds and waits for. It shows names, so keep it from customers.
     async fn locks(&self, _: Request<Nothing>) -> Result<Response<LockList>, Status> {
         let status = etcd_locked::status();
         let list = |locks: &[LockStatus]| locks.iter().map(Lock::from).collect();
@@ -96,11 +96,11 @@ impl From<&LockStatus> for Lock {
     }
 }
 
-/// Takes both locks or none. A server drops the handler of a client that has gone, but here a payment is in progress. With
-/// `detach` the body has a task of its own and runs to its end under its locks. Such a task cannot borrow, so this is a function
-/// that owns its arguments, not a method with `&self`.
+/// Takes both locks or none. A server drops the handler of a client that disconnects, but here a payment is in progress. With
+/// `detach` the body runs to its end under its locks, in a separate task. Such a task cannot borrow, so this is a function that
+/// owns its arguments, not a method with `&self`.
 ///
-/// The feature `tonic` makes a `Status` of a `LockError`: `ABORTED`, `UNAVAILABLE`, …
+/// The feature `tonic` converts a `LockError` into a `Status`: `ABORTED`, `UNAVAILABLE`, …
 #[etcd_locked(locks::Order { id: wanted.id }, locks::Shelf { sku: &wanted.sku }, wait = "5s", detach, proof = (order, shelf))]
 async fn place(shop: Shop, wanted: Wanted) -> Result<Response<Order>, Status> {
     let order = shop.place(order, shelf, &wanted.sku, wanted.pieces).await?;
@@ -148,7 +148,7 @@ async fn main() -> ExitCode {
 
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let ends = asked_to_end()?;
-    // Connects at the start rather than at the first request, so that a wrong endpoint shows at once.
+    // Connects at the start rather than at the first request, so that a wrong endpoint is noticed at once.
     etcd_locked::init(Config::from_env()?.service("shop-tonic")).await?;
     let shop = Shop::open().await?;
 
@@ -167,9 +167,9 @@ async fn serve() -> Result<(), Box<dyn std::error::Error>> {
         () = ends => {}
         failed = &mut server => failed??,
     }
-    // On a signal the locks shut down: `Ready` and new calls for a lock get `UNAVAILABLE`, and so do waiting ones, so that their
-    // clients ask another replica. Bodies run to their end or are dropped after the grace. All locks are released, and no lease is
-    // left. The server listens meanwhile, and at least until balancers have seen that it is not ready: a closed port is no answer.
+    // On a signal the locks shut down: `Ready` and all calls that need a lock get `UNAVAILABLE`, also those that wait for one, so that
+    // their clients try another replica. Bodies run to their end, or are dropped after the grace. All locks are released, and no lease
+    // is left. Meanwhile the server listens, at least until balancers see that it is not ready: a closed port does not respond.
     tokio::join!(etcd_locked::shutdown(GRACE), sleep(NOTICE)); // also waits for detached bodies whose clients have gone
     drop(close);
     if let Ok(ended) = timeout(LAST_ANSWERS, server).await {

@@ -58,7 +58,7 @@ async fn ship(locks: &Locks, id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Runs under the lock of `ship`, or under a lock of its own.
+/// Runs under the lock of `ship`, or under a separate lock.
 #[etcd_locked("zookeeper/orders/<id>", locks = locks, reentrant)]
 async fn bill(locks: &Locks, id: u64) -> Result<(), LockError> {
     println!("a bills order {id}, under the same lock");

@@ -2,7 +2,7 @@
 //!
 //! In ZooKeeper each contender has an ephemeral sequential node, the lowest owns the lock, and each watches the one before it.
 //! Here each has a key attached to a lease, the oldest owns the lock, and each watches those before it. A ZooKeeper client is a
-//! [`Locks`] here; most processes need one, and never see it. Writes that a late holder cannot commit are in the example `fencing`.
+//! [`Locks`] here; most processes need one, and never see it. The example `fencing` shows writes that a late holder cannot commit.
 //!
 //! ```sh
 //! ETCD_LOCKED_ENDPOINTS=http://127.0.0.1:2379 cargo run -p etcd-locked-examples --bin zookeeper
@@ -20,7 +20,7 @@ use etcd_locked::{Config, LockError, Locks};
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// The TTL of a session whose client has gone: short, to keep the example quick.
+/// TTL of a session whose client has gone: short, to keep the example quick.
 const SESSION: Duration = Duration::from_secs(5);
 
 #[tokio::main]
@@ -63,7 +63,7 @@ async fn basics() -> Result<()> {
     Ok(())
 }
 
-/// Connects a client with a session of its own.
+/// Connects a client with a separate session.
 async fn client(name: &str) -> Result<Locks> {
     let config = Config::from_env()?.service(name).ttl(SESSION);
     Ok(Locks::connect(config).await?)

@@ -1,4 +1,4 @@
-//! Nodes of a lock: its queue as etcd stores it.
+//! Nodes of a lock: its queue, as etcd stores it.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ pub(crate) async fn show() -> Result<()> {
     println!("a locks");
     let second = tokio::spawn(take(b.clone(), "b"));
     until(&mut etcd, LOCK, 2).await?;
-    // `c` is a process of its own, so that it can be killed.
+    // `c` is a separate process, so that it can be killed.
     let mut c = Command::new(std::env::current_exe()?);
     let mut c = c.arg("wait").kill_on_drop(true).spawn()?;
     until(&mut etcd, LOCK, 3).await?;
@@ -49,7 +49,7 @@ async fn take(locks: Locks, who: &'static str) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Runs the part of `c`, in a process of its own.
+/// Runs the part of `c`, in a separate process.
 pub(crate) async fn wait() -> Result<()> {
     let c = client("c").await?;
     let held = c.lock(LOCK).wait_forever().await?;

@@ -1,5 +1,5 @@
-//! Expired session: a client's work stops with its lock, and the client goes on with another session. The program need neither
-//! reconnect nor register anything anew.
+//! Expired session: a client's work stops with its lock, and the client continues with another session. The program does not have
+//! to reconnect or register anything again.
 
 use std::future::pending;
 use std::time::Duration;

@@ -310,7 +310,7 @@ pub(crate) fn min_hold(value: &LitStr) -> Result<Duration> {
 }
 
 pub(crate) fn ttl(value: &LitStr) -> Result<Duration> {
-    let outside = r#"is out of range; write a time from "2s" to "300s""#;
+    let outside = r#"is out of range; write one from "2s" to "300s""#;
     time_within("ttl", value, "", TTL, outside, outside)
 }
 

@@ -1,4 +1,4 @@
-//! Real etcds, started and ended as in the tests of the library, and reads of their keys.
+//! etcd processes, started and ended as in the tests of the library, and reads of their keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use tokio::time::sleep;
 
 pub(crate) use etcd_locked_devkit::binary::etcdctl;
 
-/// A key in etcd.
+/// Key in etcd.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) text: String,
-    /// The create revision.
+    /// Create revision.
     pub(crate) created: i64,
     pub(crate) lease: i64,
 }
@@ -51,7 +51,7 @@ impl Etcd {
         self.each().join(",")
     }
 
-    /// Connects a client of the test's own, which uses nothing that is under test.
+    /// Connects a client for the test, which does not use anything under test.
     pub(crate) async fn client(&self) -> Client {
         Client::connect(self.each(), None).await.expect("etcd answers the test's own client")
     }
@@ -75,7 +75,7 @@ impl Etcd {
         within(&format!("{count} keys below {prefix}"), found).await;
     }
 
-    /// Returns whether etcd has neither a key nor a lease.
+    /// Returns true if etcd has neither keys nor leases.
     pub(crate) async fn is_empty(&self) -> bool {
         let gateway = self.members[0].gateway();
         let (keys, leases) = blocking(move || Ok((gateway.keys("")?, gateway.leases()?))).await;

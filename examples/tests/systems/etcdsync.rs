@@ -23,7 +23,7 @@ fn new_lock_unlock_with_a_dead_endpoint_and_a_log() {
         let silent = Stage::new(etcd.endpoints());
         let mut second = silent.start(EXAMPLE, &["1"]);
         silent.says("locked by ").await;
-        // The second endpoint fails for a while, too.
+        // The second endpoint also fails for a while.
         etcd.members[0].kill().unwrap();
         let does_not_serve = |url: &str| format!("an endpoint does not serve cause={url}");
         let failed = does_not_serve(&etcd.endpoints());

@@ -1,4 +1,4 @@
-//! Row `fencing`, transactions of four clients of PostgreSQL: a process that is stopped in the middle of one commits nothing late.
+//! Row `fencing`, transactions of four PostgreSQL clients: a process that is stopped in the middle of one cannot commit late.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::stage::Stage;
 
 const CLIENTS: [&str; 4] = ["sqlx", "tokio-postgres", "diesel", "sea-orm"];
 const STEPS: [&str; 3] = ["fence", "write", "commit"];
-/// Transactions of each client that are stopped, before each step in turn.
+/// Number of transactions of each client that are stopped, before each step in turn.
 const STOPPED: usize = 20;
 
 #[test]

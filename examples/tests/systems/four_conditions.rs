@@ -23,7 +23,7 @@ fn each_of_the_four_conditions_holds() {
         // A dropped member is killed.
         drop(members.remove(leader.expect("the example names one of the members")));
         example.enter();
-        // Later than the TTL of ten seconds, and seconds before the body ends.
+        // After the TTL of ten seconds, and some seconds before the body ends.
         sleep(Duration::from_secs(11)).await;
         let kept = etcd.below("locks/conditions/availability/").await;
         assert_eq!(kept, holder, "the holder has another key or lease");

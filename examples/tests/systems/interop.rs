@@ -29,7 +29,7 @@ fn contenders_in_any_language_lose_no_count() {
     run(count_together(&kinds, 40));
 }
 
-/// Has contenders count together, and asserts that no count is lost and that the oldest key always goes first.
+/// Makes contenders count together, and asserts that no count is lost and that the oldest key always goes first.
 pub(crate) async fn count_together(kinds: &[&str], many: usize) {
     let etcd = Etcd::start().await;
     let stage = Stage::new(etcd.endpoints());
@@ -104,7 +104,7 @@ fn first_come_first_served(rounds: &[Round], keys: &[Key]) {
     );
 }
 
-/// A round of a contender, as it printed it: the count, its kind, its token, its key if it knows it.
+/// Round of a contender, as it printed it: the count, its kind, its token, and its key if it knows it.
 #[derive(Debug)]
 struct Round {
     count: usize,
@@ -125,11 +125,11 @@ impl Round {
     }
 }
 
-/// A key below the lock, with the revisions of its creation and its deletion.
+/// Key below the lock, with the revisions of its creation and its deletion.
 #[derive(Debug)]
 struct Key {
     text: String,
-    /// Whether the key has a record, as only ours have.
+    /// True if the key has a record, which only our keys have.
     is_ours: bool,
     created: i64,
     deleted: i64,
@@ -193,7 +193,7 @@ fn contender(stage: &Stage, etcd: &Etcd, kind: &str, counter: &Path, rounds: usi
     stage.run(command)
 }
 
-/// Prepares a program without the user's environment: endpoints, a prefix, a proxy. etcdctl complains of foreign variables, too.
+/// Prepares a program without the user's environment: endpoints, a prefix, a proxy. etcdctl also complains about unknown variables.
 fn alone(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));

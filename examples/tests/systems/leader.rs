@@ -1,4 +1,4 @@
-//! Row `leader`, the long holder: cut off from etcd, it stops before its lease expires, so before there is another leader.
+//! Row `leader`, the long holder: cut off from etcd, it stops before its lease expires, and so before there is another leader.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ fn a_leader_that_is_cut_off_stops_before_there_is_another() {
         );
         assert!(stopped.at < expired, "a has stopped before the lease is over",);
         assert!(stopped.at < successor.at, "a has stopped before b leads");
-        // Nine tenths of the TTL are for work, counted from the sending of the last renewal; and the stage may read a line late.
+        // Nine tenths of the TTL are for work, counted from when the last renewal was sent. The stage may read a line late.
         assert!(
             stopped.at - cut < TTL * 9 / 10 + Duration::from_millis(250),
             "a stops within its stop time",

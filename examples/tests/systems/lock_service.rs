@@ -1,4 +1,4 @@
-//! Row S3, the server's lock service: threads and processes wait for longer than the TTL and keep their order.
+//! Row S3, the server's lock service: threads and processes wait longer than the TTL and keep their order.
 
 use std::time::Duration;
 

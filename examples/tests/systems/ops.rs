@@ -1,4 +1,4 @@
-//! Files of `examples/ops`: promtool checks the alerts and runs their unit tests.
+//! Row `ops`, the files of `examples/ops`: promtool checks the alerts and runs their unit tests.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -45,7 +45,7 @@ fn metrics_are_there_for_prometheus() {
     });
 }
 
-/// Restarts each of three replicas, while customers ask those that say they are ready.
+/// Restarts each of three replicas, while customers use those that report they are ready.
 #[test]
 fn rolling_restart_loses_no_order() {
     const REPLICAS: usize = 3;
@@ -89,7 +89,7 @@ fn rolling_restart_loses_no_order() {
     });
 }
 
-/// Places one order after the other, each with a replica that is ready, until the balancer is gone. Returns how many were paid.
+/// Places one order after another, each with a replica that is ready, until the balancer is gone. Returns how many were paid.
 async fn buy_until_closed(customer: u64, ready: watch::Receiver<Vec<SocketAddr>>) -> u32 {
     let (mut bought, mut asked) = (0, customer as usize);
     while ready.has_changed().is_ok() {
@@ -102,7 +102,7 @@ async fn buy_until_closed(customer: u64, ready: watch::Receiver<Vec<SocketAddr>>
             };
             match Customer::connect(replica).await.place(order, "lamp").await {
                 Ok(order) => break assert!(paid(&order), "{order:?}"),
-                // It waited for too long, or the replica is about to end: another one is asked.
+                // It waited too long, or the replica is about to end, so the customer tries another one.
                 Err(refused) => assert!(
                     [Customer::LOCKED, Customer::UNAVAILABLE].contains(&&*refused.code),
                     "{refused:?}"

@@ -18,7 +18,7 @@ fn the_smallest_revision_wins_and_a_killed_waiter_is_skipped() {
         let mut contenders = Vec::new();
         for (before, name) in ["A", "B", "C", "D"].into_iter().enumerate() {
             contenders.push(stage.start(EXAMPLE, &[name]));
-            // One after the other, so that their order is certain.
+            // One after another, so that their order is certain.
             etcd.until_below("locks/contest/demo/", before + 1).await;
         }
         let keys = etcd.below("locks/contest/demo/").await;

@@ -12,17 +12,17 @@ use etcd_locked_devkit::process::{Process, Signal};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Limit for a single line: some come after three locks, each held for six seconds.
+/// Time limit for a single line: some come after three locks, each held for six seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A printed line, and when the stage read it.
+/// Printed line, and when the stage read it.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) at: Instant,
     pub(crate) text: String,
 }
 
-/// A line that the stage itself writes to the pipe: once it is read, so are all lines before it.
+/// Line that the stage itself writes to the pipe: when it is read, all earlier lines have been read.
 const MARK: &str = "\0";
 
 #[derive(Debug, Default)]
@@ -73,7 +73,7 @@ impl Stage {
             .args(args)
             .env_clear()
             .env("ETCD_LOCKED_ENDPOINTS", &self.endpoints)
-            .env("NO_COLOR", "1") // a log in colours would not read as what it says
+            .env("NO_COLOR", "1") // colours would change the text of the log
             .envs(environment.iter().copied());
         self.run(command)
     }
@@ -115,7 +115,7 @@ impl Stage {
         output.lines.iter().filter(|line| line.text.contains(text)).count()
     }
 
-    /// Asserts that lines with these texts were printed in this order; other lines may stand between.
+    /// Asserts that lines with these texts were printed in this order; other lines may be in between.
     pub(crate) fn printed_in_order(&self, expected: &[&str]) {
         let mut left = expected.iter().peekable();
         for line in &self.output.borrow().lines {
@@ -162,16 +162,16 @@ impl Drop for Stage {
     }
 }
 
-/// A child process; killed when dropped, with the processes it has started.
+/// Child process; killed when dropped, with the processes it has started.
 #[derive(Debug)]
 pub(crate) struct Program {
     name: String,
     pub(crate) process: Process,
-    /// `Some` until the process is waited for; after that another process may have its id. Dropped after it.
+    /// Guard; `Some` until the process is waited for: after that another process may have its id. Dropped after the process.
     guard: Option<Guard>,
 }
 
-/// A shell that kills a program when our end of the shell's standard input closes without a line. That happens if the test
+/// Shell that kills a program when our end of the shell's standard input closes without a line. That happens if the test
 /// process ends before the program, or is killed.
 #[derive(Debug)]
 struct Guard(Child);

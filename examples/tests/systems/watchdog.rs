@@ -1,4 +1,4 @@
-//! Row S5, the asyncio lock with a watchdog: three tasks work for longer than their TTL, one after the other, in order.
+//! Row S5, the asyncio lock with a watchdog: three tasks work longer than their TTL, one after another, in order.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Customer over HTTP, on a connection of its own.
+//! Customer over HTTP, on a separate connection.
 
 use std::marker::PhantomData;
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use tokio::task::JoinSet;
 
 use super::{Answer, Customer, Order, Refused, Shelf};
 
-/// The program of a service over HTTP.
+/// Program of a service over HTTP.
 pub(crate) trait Server: Send + 'static {
     const PROGRAM: &'static str;
 }
 
 pub(crate) struct Http<S> {
     requests: SendRequest<Full<Bytes>>,
-    /// The connection; closed when this is dropped.
+    /// Connection, closed when this is dropped.
     _connection: JoinSet<()>,
     server: PhantomData<fn(S)>,
 }

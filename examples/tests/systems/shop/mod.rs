@@ -1,4 +1,4 @@
-//! Tests of the shop's services: five scenes, played by processes, for each framework.
+//! Tests of the shop's services: five scenes for each framework, played by processes.
 
 pub(crate) mod http;
 mod scenes;
@@ -45,13 +45,13 @@ macro_rules! plays_every_scene {
 }
 pub(crate) use plays_every_scene;
 
-/// A customer's connection to a service; dropped, it closes at once.
+/// Customer's connection to a service; dropping it closes it at once.
 pub(crate) trait Customer: Sized + Send + 'static {
-    /// The service's program.
+    /// Program of the service.
     const PROGRAM: &'static str;
-    /// The protocol's code for a lock that is held.
+    /// Protocol's code for a lock that is held.
     const LOCKED: &'static str;
-    /// The protocol's code for a refusal that may be retried later.
+    /// Protocol's code for a refusal that may be retried later.
     const UNAVAILABLE: &'static str;
 
     fn connect(service: SocketAddr) -> impl Future<Output = Self> + Send;
@@ -62,13 +62,13 @@ pub(crate) trait Customer: Sized + Send + 'static {
     fn place(&mut self, id: u64, sku: &str) -> impl Future<Output = Answer> + Send;
     fn invoice(&mut self, id: u64) -> impl Future<Output = Answer> + Send;
 
-    /// Asks as a readiness probe does.
+    /// Sends the request of a readiness probe.
     fn ready(&mut self) -> impl Future<Output = bool> + Send;
-    /// Asks for the names that the service holds.
+    /// Requests the names that the service holds.
     fn holds(&mut self) -> impl Future<Output = Vec<String>> + Send;
 }
 
-/// The answer to a customer about an order.
+/// Response to a customer about an order.
 pub(crate) type Answer = Result<Order, Refused>;
 
 #[derive(Debug, PartialEq)]
@@ -83,18 +83,18 @@ pub(crate) struct Shelf {
     pub(crate) sold: u32,
 }
 
-/// A refusal.
+/// Refusal of a request.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    /// The status or code of the protocol.
+    /// Status or code of the protocol.
     pub(crate) code: String,
-    /// The seconds after which to try again.
+    /// Seconds after which to try again.
     pub(crate) retry_after: Option<u64>,
-    /// The text for the customer.
+    /// Text for the customer.
     pub(crate) said: String,
 }
 
-/// A process of a service.
+/// Process of a service.
 pub(crate) struct Service {
     pub(crate) stage: Stage,
     pub(crate) program: Program,
@@ -127,7 +127,7 @@ impl Service {
         within("a connection", C::connect(self.address)).await
     }
 
-    /// Awaits that the service says that it is ready, or that it is not.
+    /// Awaits that the service reports that it is ready, or that it is not.
     pub(crate) async fn until_ready<C: Customer>(&self, wanted: bool) {
         let asks = async {
             loop {

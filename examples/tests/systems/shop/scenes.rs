@@ -16,7 +16,7 @@ use crate::limit::{run, within};
 const AT_ONCE: Duration = Duration::from_millis(5);
 const NEVER: Duration = Duration::from_secs(600);
 
-/// An etcd, and a database for all services on it.
+/// etcd, and a database for all services on it.
 pub(crate) struct Town {
     pub(crate) etcd: Etcd,
     folder: TempDir,
@@ -48,7 +48,7 @@ fn paying(order: &Order) -> bool {
     order.state == "paying"
 }
 
-/// Plays two processes and many customers, who get all pieces there are and not one more.
+/// Plays two processes and many customers, who get all pieces, and not one more.
 pub(crate) fn contention<C: Customer>() {
     const PIECES: u32 = 10;
     const CUSTOMERS: u64 = 24;
@@ -63,7 +63,7 @@ pub(crate) fn contention<C: Customer>() {
         let mut crowd = JoinSet::new();
         for id in 1..=CUSTOMERS {
             let mut customer: C = services[id as usize % 2].customer().await;
-            // All of them share one shelf, and on a busy machine some wait for too long.
+            // All of them share one shelf, and on a busy machine some wait too long.
             crowd.spawn(async move {
                 loop {
                     match customer.place(id, "lamp").await {
@@ -107,7 +107,7 @@ pub(crate) fn held<C: Customer>() {
         ] {
             assert_eq!(refused.code, C::LOCKED, "{refused:?}");
             assert_eq!(refused.retry_after, None, "{refused:?}");
-            // The answer names neither the holder's host and process nor the order's number.
+            // The response names neither the holder's host and process nor the order's number.
             assert!(refused.said.starts_with(begins), "{refused:?}");
             assert!(!refused.said.contains("process"), "{refused:?}");
         }
@@ -149,7 +149,7 @@ pub(crate) fn disconnect<C: Customer>() {
         town.etcd.until_below("locks/", 0).await;
 
         let mut gone: C = service.customer().await;
-        // The service gets the answer to its release a moment after the test sees it in etcd.
+        // The service gets the response to its release a moment after the test sees the release in etcd.
         let gone = tokio::spawn(async move {
             while gone.invoice(1).await.is_err_and(|it| it.code == C::LOCKED) {
                 sleep(Duration::from_millis(10)).await; // not in a busy loop
@@ -160,7 +160,7 @@ pub(crate) fn disconnect<C: Customer>() {
         assert_eq!(town.holders("orders/1").await, 1);
         gone.abort();
         assert!(gone.await.unwrap_err().is_cancelled());
-        // The printer would go on for ten minutes.
+        // The printer would take ten minutes.
         town.etcd.until_below("locks/", 0).await;
         assert!(printing(&clerk.order(1).await.unwrap()), "cut");
         let again = within("the lock, free", clerk.place(1, "lamp")).await;
@@ -200,7 +200,7 @@ pub(crate) fn shutdown<C: Customer>() {
         assert_eq!(refused.code, C::UNAVAILABLE, "{refused:?}");
         assert_eq!(refused.retry_after, Some(1), "{refused:?}");
         assert!(refused.said.starts_with("LOCK_SHUTTING_DOWN"), "{refused:?}");
-        // It still listens, so that balancers see that it is not ready, and refuses what comes.
+        // It still listens, so that balancers see that it is not ready, and refuses new requests.
         one.until_ready::<C>(false).await;
         let mut late: C = one.customer().await;
         let refused = late.place(4, "sofa").await.unwrap_err();
@@ -220,7 +220,7 @@ pub(crate) fn shutdown<C: Customer>() {
     });
 }
 
-/// Plays an outage of etcd. Requests that need a lock are refused as retryable, reads go on, and all work once etcd is back.
+/// Plays an outage of etcd. Requests that need a lock are refused as retryable, reads still work, and all work after etcd is back.
 pub(crate) fn outage<C: Customer>() {
     run(async {
         let town = Town::found().await;
@@ -234,7 +234,7 @@ pub(crate) fn outage<C: Customer>() {
         let refused = clerk.place(2, "lamp").await.unwrap_err();
         assert_eq!(refused.code, C::UNAVAILABLE, "{refused:?}");
         assert_eq!(refused.retry_after, Some(5), "{refused:?}");
-        // The answer does not say where etcd is.
+        // The response does not say where etcd is.
         let said = "LOCK_BACKEND: the lock service cannot be reached";
         assert_eq!(refused.said, said);
         assert_eq!(clerk.shelf("lamp").await, Shelf { left: 9, sold: 1 });
