@@ -16,7 +16,7 @@ pub(crate) const NOTICE: Duration = Duration::from_secs(2);
 /// Time that the server then has to send its last responses, because some clients never read theirs.
 pub(crate) const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// Returns a future that completes at the first SIGTERM or SIGINT from now on.
+/// Returns a future that completes at the next SIGTERM or SIGINT.
 pub(crate) fn asked_to_end() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     let (mut interrupt, mut terminate) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

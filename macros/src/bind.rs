@@ -159,7 +159,7 @@ pub(crate) fn names(
             let method = &function.sig.ident;
             let message = format!(
                 "`{method}` cannot take {shown}, the lock of its `impl`: {mistake}. \
-                 Give it a name of its own, or write `#[etcd_locked(unlocked)]` above it"
+                 Give it its own lock name, or write `#[etcd_locked(unlocked)]` above it"
             );
             mistakes.push(Error::new(method.span(), message));
         }

@@ -84,7 +84,7 @@ fn only_field(ident: &Ident, data: DataStruct) -> Result<syn::Field> {
             second,
             format!(
                 "`{ident}` has {count} fields, and a `LockKey` is one value; \
-                 give each a placeholder of its own, or implement `LockKey` by hand"
+                 give each its own placeholder, or implement `LockKey` by hand"
             ),
         )),
     }

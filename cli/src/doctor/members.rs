@@ -12,8 +12,8 @@ use crate::failure::Failure;
 const LAG: u64 = 1_000;
 
 const USER: &str = "set or correct the user and the password: in --user, ETCD_LOCKED_USER or ETCD_LOCKED_PASSWORD_FILE";
-const CERTIFICATES: &str = "look at the scheme of the endpoint, the authority of etcd's certificate (--cacert), and a certificate and \
-    key of one's own where etcd asks for them (--cert, --key); or at the variables in their place";
+const CERTIFICATES: &str = "check the scheme of the endpoint, the CA of etcd's certificate (--cacert), and the client's certificate and \
+    key if etcd requires them (--cert, --key); or the variables used instead";
 
 pub(super) struct Members {
     pub(super) findings: Vec<Finding>,

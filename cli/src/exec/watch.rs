@@ -6,7 +6,7 @@ pub(super) enum Due {
     Nothing,
     /// Send SIGTERM to the command: the lock will soon be lost.
     Ask,
-    /// Kill it: from now on another process may hold the lock.
+    /// Kill it: another process may now acquire the lock.
     Kill,
 }
 

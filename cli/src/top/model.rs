@@ -169,7 +169,7 @@ impl Model {
                     return Effect::Nothing;
                 };
                 let looks = matches!(key, KeyCode::Enter | KeyCode::Char('k'));
-                // From now on, the name that the user sees marked is the selected one.
+                // The name that the user sees marked becomes the selected one.
                 if let Some(to) = moved(key, at).or(looks.then_some(at)) {
                     let to = to.min(shown.len() - 1);
                     self.selected = Some(shown[to].name.clone());
