@@ -99,13 +99,13 @@ pub(crate) enum Command {
     ///
     /// If the lock cannot be renewed, the command and its process group get SIGTERM, a sixth of the TTL (at most 10 s) before the lock
     /// can no longer be relied on. Then they get SIGKILL, with everything that the command started. A guardian process does this, even
-    /// if etcd-locked is stopped or killed. If an operator kicks the holder, the command gets SIGTERM at once, and SIGKILL after the
-    /// same time. If its key is deleted, it gets SIGKILL at once. If etcd-locked and the guardian are both killed, the system kills
-    /// the command, but processes that the command started live on, unless systemd or a container ends them.
+    /// if etcd-locked is stopped or killed. If an operator kicks the holder, the command gets SIGTERM at once, and SIGKILL a sixth of the
+    /// TTL later. If its key is deleted, it gets SIGKILL at once. If etcd-locked and the guardian are both killed, the system kills the
+    /// command, but processes that the command started live on, unless systemd or a container ends them.
     ///
-    /// The lock is released once the command and everything it started have ended. Processes that it leaves behind are killed, daemons
-    /// too, and etcd-locked reports this. The command does not have a controlling terminal, so Ctrl-Z stops only etcd-locked, and the
-    /// lock is lost. The command must not change its user: etcd-locked cannot kill what `sudo` runs. Run etcd-locked as that user instead.
+    /// When the command has ended, etcd-locked kills the processes that it left behind, daemons too, reports that, and releases the
+    /// lock. The command does not have a controlling terminal, so Ctrl-Z stops only etcd-locked, and the lock is lost. The command must
+    /// not change its user, because etcd-locked cannot kill what `sudo` runs. Run etcd-locked as that user instead.
     ///
     /// The command does not inherit other ETCD_LOCKED_ and ETCDCTL_ variables, because they may hold a password.
     ///
