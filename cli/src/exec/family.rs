@@ -46,8 +46,8 @@ pub(super) fn reap_orphans(leader: Pid) -> Option<u8> {
 }
 
 /// Kills all children but the spared ones, and their children, and waits for their end. `leader` leads a group, which is killed as a
-/// whole first. `tell` receives once the processes that do not die soon. Returns the leader's exit status, and the number of other
-/// children seen at first.
+/// whole first. `tell` is called once, with processes that do not die soon. Returns the leader's exit status, and the number of
+/// other children seen at first.
 pub(super) fn end(
     leader: Option<Pid>,
     spared: &[Pid],

@@ -95,7 +95,7 @@ fn start(command: &[OsString], stdin: OwnedFd) -> io::Result<Pid> {
         .stdin(Stdio::from(stdin))
         .process_group(0)
         .spawn()?;
-    // A busy machine should not delay it. After the start, as the command would inherit the priority. Not every user has the right to it.
+    // So that a busy machine does not delay it. After the start, or the command would inherit it. Not every user has the right.
     let _ = setpriority_process(None, HIGHEST_PRIORITY);
     Ok(Pid::from_child(&child))
 }

@@ -9,8 +9,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// The request lacks a key, is too large, or has a value or lease although it keeps the old one. Or its lease does not
-    /// exist, or the key does not exist whose value or lease it keeps.
+    /// The request lacks a key, is too large, or has a value or lease although it keeps the old one. Or its lease, or the key
+    /// whose value or lease it keeps, does not exist.
     pub fn put(&mut self, request: &PbPutRequest) -> Result<PbPutResponse, Refusal> {
         let size = check::sent(request)?;
         check::put(request)?;

@@ -23,7 +23,7 @@ const RELEASE_LIMIT: u64 = ms(5_000);
 const LONG_WAIT: u64 = 10_000;
 /// Length of a body from which others have to wait for it.
 const LONG_BODY: u64 = ms(1_000);
-/// Wait, in milliseconds, by whose end etcd has responded.
+/// Wait, in milliseconds, within which etcd has responded.
 const PATIENT_WAIT: u64 = 5_000;
 
 pub(super) fn judge(known: &Known<'_>, verdicts: &mut Verdicts) {
