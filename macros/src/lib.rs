@@ -67,7 +67,7 @@ use proc_macro2::TokenStream;
 /// | `min_hold = "5s"` | – | the name stays locked for at least this long after the call has acquired it, even if the body ends earlier |
 /// | `when = expr` | `true` | take the lock only if this `bool` over the arguments is true; else the body runs without a lock |
 /// | `detach` | off | run the body in a separate task: dropping the caller does not cancel it |
-/// | `reentrant` | off | if the task already holds this lock, the call runs under it. Otherwise such a call returns `LockError::SelfDeadlock` |
+/// | `reentrant` | off | a call whose task already holds this lock runs under it; without this option such a call returns `LockError::SelfDeadlock` |
 /// | `on_held = "skip"` | `"error"` | when another holder keeps the lock for the whole of `wait`, return without running the body |
 /// | `on_lost = "continue"` | `"cancel"` | when the lock is lost, let the body run to its end |
 /// | `release = "background"` | `"confirmed"` | return as soon as the body has ended, before etcd confirms that the lock is free |
@@ -77,7 +77,7 @@ use proc_macro2::TokenStream;
 /// | `map_err = f` | `From` | `f: FnOnce(LockError) -> E`, for a function that returns `Result<_, E>` |
 /// | `on_error = f` | – | `f: FnOnce(LockError) -> R`, for a function that returns any `R`; excludes `map_err` |
 /// | `locks = expr` | the global ones | the `&Locks` to use |
-/// | `crate = path` | `::etcd_locked` | absolute path to the runtime where it is renamed or re-exported |
+/// | `crate = path` | `::etcd_locked` | absolute path to the runtime, if it is renamed or re-exported |
 ///
 /// `wait`, `ttl`, `max_hold`, `min_hold` and `permits` may be expressions over the arguments, such as `permits = config.limit`. A literal
 /// is checked at compile time. The value of an expression is checked when the function is called; a bad one gives `LockError::Config`.
