@@ -22,12 +22,10 @@ pub(crate) enum Kind {
     Service,
     #[value(name = "aetcd")]
     Python,
-    /// The limit: bare keys that lock nothing, put and deleted in bundles.
-    Raw,
-    /// Bare keys with a lease and a record.
-    Stored,
-    /// Keys with a range and compares: our transactions, without the library.
+    /// etcd-client, and our transactions by hand, on a multi-thread runtime as our callers are.
     Guarded,
+    /// The same on a current-thread runtime.
+    Single,
     /// Tasks that wait for a tokio mutex.
     Mutex,
     /// Ours on the embedded etcd, without spans and metrics.
@@ -57,9 +55,8 @@ impl Kind {
             Self::Watching => "etcd-client by hand, with an open watch",
             Self::Service => "etcd's lock service",
             Self::Python => "Python `aetcd`",
-            Self::Raw => "raw put/delete bundles",
-            Self::Stored => "raw bundles with lease and record",
             Self::Guarded => "our transactions by hand",
+            Self::Single => "our transactions by hand, on one thread",
             Self::Mutex => "tokio's mutex",
             Self::Bare => "without spans and metrics",
             Self::Unobserved => "spans and metrics, unobserved",

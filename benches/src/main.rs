@@ -1,4 +1,4 @@
-//! Benches: rows B1 to B10, B13 to B21 and B23, each with our figure and the peers'.
+//! The benches: rows B1 to B10, B13 to B23, each our figure and the peers'.
 //!
 //! The program is the runner: it starts an etcd for each row, makes our workers and those of every peer measure in turn, and
 //! prints and writes the results. As `bench worker …` it is such a worker; those in other languages are in `benches/peers`.

@@ -1,10 +1,11 @@
 //! Command `cargo xtask bench`: brings what the peers need, and runs the rows with the program of `benches`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::etcd;
+use crate::etcd::{self, Choice};
 use crate::options::Args;
 use crate::process::{output, run};
 use crate::{Result, peers, say, workspace};
@@ -15,9 +16,20 @@ const BINARY: (&str, &str) = ("etcd-locked-benches", "bench");
 /// Binary of row B21. It enables features of crates that would slow down the other rows.
 const FENCED: (&str, &str) = ("etcd-locked-bench-fenced", "bench-fenced");
 
-/// Runs the rows.
+/// What a packed run may weigh, compressed, to be carried to a borrowed machine.
+const MOST_PACKED: u64 = 60 << 20;
+
+/// Runs the rows, or packs a short run of them for another machine, or takes in what that run has written.
 pub(crate) fn bench(mut args: Args) -> Result<String> {
     let choice = args.etcd()?;
+    if let Some(file) = args.value("--pack")? {
+        args.end()?;
+        return pack(choice.as_ref(), Path::new(&file));
+    }
+    if let Some(folder) = args.value("--read")? {
+        args.end()?;
+        return read(Path::new(&folder));
+    }
     // A short run's figures are not published, and a few rows do not make a page.
     let place = match args.has("--quick") {
         false => workspace::root().join("benches"),
@@ -30,10 +42,8 @@ pub(crate) fn bench(mut args: Args) -> Result<String> {
     let needed = output(Command::new(&bench).arg("needs").args(&args))?;
 
     let etcd = etcd::find(choice.as_ref())?;
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let rustc = output(Command::new(rustc).arg("--version"))?;
     let mut command = Command::new(&bench);
-    command.args(args).env("ETCD_BIN", &etcd.server).env("BENCH_RUSTC", rustc.trim());
+    command.args(args).env("ETCD_BIN", &etcd.server).env("BENCH_RUSTC", rustc()?);
     for peer in needed.lines() {
         command.envs(brought(peer)?);
     }
@@ -42,10 +52,71 @@ pub(crate) fn bench(mut args: Args) -> Result<String> {
         command.arg("--write").arg(&place);
     }
     run("the bench", &mut command).map_err(|status| format!("{status}; the failures are above"))?;
-    Ok(match whole {
-        true => format!("bench: ok — {}", place.join("RESULTS.md").display()),
-        false => "bench: ok".to_owned(),
-    })
+    Ok("bench: ok".to_owned())
+}
+
+/// Packs a short run: its programs, and a script that needs neither network nor toolchain.
+fn pack(etcd: Option<&Choice>, file: &Path) -> Result<String> {
+    say::step("building the benches");
+    let [bench] = workspace::build(&["--release"], [BINARY])?;
+    let needed = output(Command::new(&bench).args(["needs", "--short"]))?;
+    let folder = workspace::target().join("bench/packed");
+    let io = workspace::failed_at(&folder);
+    if folder.is_dir() {
+        fs::remove_dir_all(&folder).map_err(io)?;
+    }
+    fs::create_dir_all(&folder).map_err(io)?;
+    workspace::copy(&bench, folder.join("bench"))?;
+    workspace::copy(etcd::find(etcd)?.server, folder.join("etcd"))?;
+    let mut script = format!(
+        "#!/bin/sh\n# Runs the rows in ten minutes; writes the results into the folder $1.\n\
+         set -eu\nresults=$(mkdir -p \"$1\" && cd \"$1\" && pwd)\ncd \"$(dirname \"$0\")\"\n\
+         export ETCD_BIN=\"$PWD/etcd\" BENCH_RUSTC='{}'\n",
+        rustc()?
+    );
+    for (variable, value) in needed.lines().map(brought).collect::<Result<Vec<_>>>()?.concat() {
+        let value = match Path::new(&value) {
+            program if program.is_file() => {
+                let name = program.file_name().unwrap_or_default().display().to_string();
+                workspace::copy(program, folder.join(&name))?;
+                format!("\"$PWD/{name}\"")
+            }
+            text => format!("'{}'", text.display()),
+        };
+        script += &format!("export {variable}={value}\n");
+    }
+    // A missed target is a result too.
+    script += "./bench --short --write \"$results\" || [ -e \"$results/SHORT.md\" ]\n";
+    workspace::write(folder.join("run.sh"), script)?;
+    run("tar", Command::new("tar").arg("-czf").arg(file).arg("-C").arg(&folder).arg("."))?;
+    let size = fs::metadata(file).map_err(workspace::failed_at(file))?.len();
+    if size > MOST_PACKED {
+        return Err(format!("{} has {size} bytes, more than {MOST_PACKED}", file.display()));
+    }
+    Ok(format!(
+        "bench: packed {} ({} MiB). On the other machine: mkdir run && tar -xzf {0} -C run && sh run/run.sh results. Back \
+         here: cargo xtask bench --read results",
+        file.display(),
+        size >> 20
+    ))
+}
+
+/// Takes in the results that a packed run has written on another machine.
+fn read(folder: &Path) -> Result<String> {
+    let benches = workspace::root().join("benches");
+    workspace::copy(folder.join("SHORT.md"), benches.join("SHORT.md"))?;
+    let plots = benches.join("plots/short");
+    fs::create_dir_all(&plots).map_err(workspace::failed_at(&plots))?;
+    for plot in workspace::entries(&folder.join("plots/short"))? {
+        workspace::copy(&plot, plots.join(plot.file_name().unwrap_or_default()))?;
+    }
+    Ok(format!("bench: ok — {}", benches.join("SHORT.md").display()))
+}
+
+/// Returns the compiler's version.
+fn rustc() -> Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    output(Command::new(rustc).arg("--version")).map(|version| version.trim().to_owned())
 }
 
 /// Brings a peer; returns the variables through which the bench finds it.

@@ -52,9 +52,12 @@ cargo xtask chaos [ARGS…]      a minute of faults on a cluster of three; a che
                                --peer NAME       tests go, aetcd, lock-service or etcdctl instead of the library
                                --built           uses the program that `cargo xtask test` has built
                                --write           writes tests/chaos/RESULTS.md
-cargo xtask bench [ARGS…]      all benchmark rows, ours and the peers'; writes benches/RESULTS.md and plots. ARGS go to
-                               the runner: `--row B4`, `--quick`, `--peers go,plain`; `--help` lists all
-                               --etcd ETCD       on that etcd
+cargo xtask bench [ARGS…]      every row of performance, ours and the peers; writes benches/RESULTS.md and plots. ARGS go
+                               to the runner: `--row B4`, `--quick`, `--peers go,plain`; `--help` has them all
+                               --short           B1 to B6 and B22 in ten minutes; writes benches/SHORT.md
+                               --pack FILE       packs that run for a machine without network and toolchain
+                               --read FOLDER     takes in the results that a packed run has written
+                               --etcd ETCD       that etcd
 cargo xtask book               builds the book and the API docs; checks their links, and those of all Markdown files
 cargo xtask api                compares the public API with runtime/API.txt. Needs the nightly toolchain
                                --write           accepts changes: writes runtime/API.txt

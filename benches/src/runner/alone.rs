@@ -151,6 +151,26 @@ pub(crate) fn retention(pace: &Pace) -> Result<Outcome> {
     )]))
 }
 
+/// B22: processor time of our process for a lock.
+pub(crate) fn processor(pace: &Pace) -> Result<Outcome> {
+    let mut outcome = Outcome::default();
+    for tasks in [1, 64] {
+        let server = Server::start()?;
+        let crowd = Crowd { processes: 1, tasks, names: tasks };
+        let start = |kind| Side::start(kind, "calls", crowd, &server.endpoint(), &[], pace);
+        let (mut ours, mut theirs) = (start(Kind::Ours)?, start(Kind::Guarded)?);
+        for _ in 0..pace.pairs {
+            ours.round()?;
+            theirs.round()?;
+        }
+        let (work, most) =
+            (format!("processor time of a lock, tasks: {tasks}"), Target::AtMost(1.2));
+        let (ours, theirs) = (&ours.processor, &theirs.processor);
+        outcome.lines.push(Line::pairs(work, ours, Kind::Guarded.title(), theirs, time, most)?);
+    }
+    Ok(outcome)
+}
+
 /// Measures B23: locks of a user who is not root, whose right to each key of a lease etcd checks with each put.
 pub(crate) fn users(pace: &Pace) -> Result<Outcome> {
     const USER: &Options<'_> = &[("user", &"shop"), ("names", &10_000)];

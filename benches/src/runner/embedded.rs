@@ -16,8 +16,7 @@ use super::Pace;
 use super::figures::{Spread, Target, micros};
 use super::row::{Line, Outcome};
 use crate::Result;
-use crate::kind::Kind;
-use crate::worker::{Bundle, Fault, Owner};
+use crate::worker::{Fault, Guarded, Owner};
 
 /// Batches of each kind. All kinds take turns, so that other load of the machine affects all of them.
 const BATCHES: usize = 25;
@@ -89,7 +88,7 @@ fn measure() -> Result<[Vec<f64>; ROWS.len()], Fault> {
     let here = current.block_on(async {
         etcd_locked::init(Config::embedded()).await?;
         let owner = Owner::new(&Etcd::new().client().await).await?;
-        Bundle::new(owner, 7..8, Kind::Guarded).await
+        Guarded::new(owner, 7).await
     })?;
     let here = Arc::new(here);
     let there = There::start(here.clone())?;
@@ -112,7 +111,7 @@ fn measure() -> Result<[Vec<f64>; ROWS.len()], Fault> {
 }
 
 /// Returns the microseconds per operation of one batch.
-async fn batch(work: Work, here: Arc<Bundle>, there: There) -> Result<f64, Fault> {
+async fn batch(work: Work, here: Arc<Guarded>, there: There) -> Result<f64, Fault> {
     let start = Instant::now();
     for _ in 0..OPERATIONS {
         match work {
@@ -140,7 +139,7 @@ enum Step {
 struct There(mpsc::UnboundedSender<(Step, oneshot::Sender<Result<i64, Fault>>)>);
 
 impl There {
-    fn start(bundle: Arc<Bundle>) -> Result<Self, Fault> {
+    fn start(guarded: Arc<Guarded>) -> Result<Self, Fault> {
         let (steps, mut inbox) = mpsc::unbounded_channel::<(Step, oneshot::Sender<_>)>();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("there".into()).spawn(move || {
@@ -148,8 +147,8 @@ impl There {
                 while let Some((step, back)) = inbox.recv().await {
                     let done = match step {
                         Step::Nothing => Ok(0),
-                        Step::Put => bundle.put().await,
-                        Step::Delete(revision) => bundle.delete(revision).await.map(|()| 0),
+                        Step::Put => guarded.put().await,
+                        Step::Delete(revision) => guarded.delete(revision).await.map(|()| 0),
                     };
                     let _ = back.send(done); // the bench may have failed
                 }

@@ -32,7 +32,7 @@ use clap::Args;
 use crate::kind::Kind;
 use crate::{Result, process, seconds};
 use report::Report;
-use rows::{ROWS, Row};
+use rows::{ROWS, Row, SHORT};
 
 /// Prints progress for the person at the terminal, to stderr; results go to stdout.
 fn note(text: impl Display) {
@@ -44,6 +44,8 @@ fn note(text: impl Display) {
 pub(crate) struct Pace {
     /// True to measure all rows within five minutes, without the build. Some rows then have fewer tasks and locks; their lines say so.
     pub(crate) quick: bool,
+    /// Only the rows that many cores are borrowed for.
+    pub(crate) short: bool,
     /// Rounds in which ours and each peer measure in turn.
     pub(crate) pairs: usize,
     /// Length of each measurement.
@@ -107,8 +109,7 @@ pub(crate) fn main(asked: &Asked) -> Result<()> {
         return Err(format!("rows that could not be measured: {}", failed.join("; ")));
     }
     if let Some(folder) = &asked.write {
-        report.write(folder)?;
-        println!("{}", folder.join("RESULTS.md").display());
+        println!("{}", report.write(folder)?.display());
     }
     match missed.is_empty() {
         true => {
@@ -128,7 +129,10 @@ pub(crate) struct Asked {
     /// Fewer and shorter rounds
     #[arg(long)]
     quick: bool,
-    /// Folder of the report, which needs all rows
+    /// B1 to B6 and B22 against current peers, in ten minutes
+    #[arg(long, conflicts_with_all = ["rows", "quick", "peers"])]
+    short: bool,
+    /// Folder of the report, which needs all rows, or of those of `--short`
     #[arg(long, value_name = "FOLDER", conflicts_with = "rows")]
     write: Option<PathBuf>,
     /// Only these peers, for development
@@ -145,18 +149,24 @@ pub(crate) struct Asked {
 impl Asked {
     fn rows(&self) -> Vec<&'static Row> {
         match self.rows.is_empty() {
-            true => ROWS.iter().collect(),
+            true => ROWS.iter().filter(|row| !self.short || SHORT.0.contains(&row.id)).collect(),
             false => self.rows.clone(),
         }
     }
 
     fn pace(&self) -> Pace {
-        let (pairs, window) = if self.quick { (2, 300) } else { (5, 3_000) };
+        let (pairs, window) = match self {
+            Self { quick: true, .. } => (2, 300),
+            Self { short: true, .. } => (5, 1_500),
+            _ => (5, 3_000),
+        };
+        let peers = if self.short { SHORT.1.to_vec() } else { self.peers.clone() };
         Pace {
             quick: self.quick,
+            short: self.short,
             pairs: self.pairs.map_or(pairs, NonZeroUsize::get),
             window: self.seconds.unwrap_or(Duration::from_millis(window)),
-            peers: self.peers.clone(),
+            peers,
         }
     }
 

@@ -92,7 +92,7 @@ fn color(kind: Kind) -> RGBColor {
         Kind::Plain | Kind::Watching => (0x00, 0x9e, 0x73),
         Kind::Service => (0xcc, 0x79, 0xa7),
         Kind::Python => (0xb5, 0x9a, 0x00),
-        Kind::Stored => (160, 160, 160),
+        Kind::Single => (160, 160, 160),
         Kind::Guarded => (0x56, 0xb4, 0xe9),
         _ => (85, 85, 85),
     };

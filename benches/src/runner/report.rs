@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::figures::time;
 use super::row::{Line, Outcome};
@@ -51,27 +51,33 @@ impl Report {
         )
     }
 
-    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+    /// Writes the page and its plots into the folder; returns the page's path.
+    pub(crate) fn write(&self, folder: &Path) -> Result<PathBuf> {
+        let (page, images) = match self.pace.short {
+            true => ("SHORT.md", "plots/short"),
+            false => ("RESULTS.md", "plots"),
+        };
         let plots = plot::of(&self.rows)?;
         let io = |error: std::io::Error| format!("{}: {error}", folder.display());
-        fs::create_dir_all(folder.join("plots")).map_err(io)?;
-        fs::write(folder.join("RESULTS.md"), self.text(&plots)).map_err(io)?;
+        fs::create_dir_all(folder.join(images)).map_err(io)?;
+        fs::write(folder.join(page), self.text(&plots, images)).map_err(io)?;
         for plot in &plots {
-            fs::write(folder.join("plots").join(plot.file), &plot.svg).map_err(io)?;
+            fs::write(folder.join(images).join(plot.file), &plot.svg).map_err(io)?;
         }
-        Ok(())
+        Ok(folder.join(page))
     }
 
-    fn text(&self, plots: &[plot::Drawn]) -> String {
+    fn text(&self, plots: &[plot::Drawn], images: &str) -> String {
         let mut text = format!(
             "# What was measured\n\n\
-             Written by `cargo xtask bench`. {}.\n\n\
+             Written by `cargo xtask bench{}`. {}.\n\n\
              Ours and each peer in turn against the same etcd, which is fresh for each row: medians of {} rounds of {:?} (least to \
              most), and the median of each round's ratio. A call is acquire and release, confirmed, around a body that does \
              nothing but count; where processes contend, it reads and writes a counter that they share, and the bench fails if \
              that misses one. The etcd of B18 is a cluster of three, with half a millisecond each way between any two members, and \
-             between members and workers; another member leads in each round. Reasons for missed targets are \
-             at the end.\n\n",
+             between members and workers; another member leads in each round. The reasons for missed targets are at the end \
+             of `RESULTS.md`.\n\n",
+            if self.pace.short { " --short" } else { "" },
             self.machine(),
             self.pace.pairs,
             self.pace.window,
@@ -81,7 +87,7 @@ impl Report {
         text += "\n";
         // Writing to a string does not fail.
         for plot in plots {
-            let _ = writeln!(text, "![{}](plots/{})\n", plot.title, plot.file);
+            let _ = writeln!(text, "![{}]({images}/{})\n", plot.title, plot.file);
         }
         for (row, outcome) in &self.rows {
             for note in &outcome.notes {
@@ -97,7 +103,7 @@ impl Report {
                 let _ = writeln!(text, "| {row} | {work} | {kind} | {half} | {most} | {all} |");
             }
         }
-        text + REASONS
+        text + if self.pace.short { "" } else { REASONS }
     }
 }
 

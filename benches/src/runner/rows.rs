@@ -5,7 +5,7 @@ use super::row::Outcome;
 use super::side::Crowd;
 use super::{Pace, alone, embedded, endurance, fences, herd, idle, kills, nested, telemetry};
 use crate::Result;
-use crate::kind::Kind::{self, Go, Guarded, Plain, Python, Raw, Service, Stored, Watching};
+use crate::kind::Kind::{self, Go, Guarded, Plain, Python, Service, Single, Watching};
 
 pub(crate) struct Row {
     pub(crate) id: &'static str,
@@ -73,14 +73,18 @@ const fn remote(contest: Contest) -> Contest {
     Contest { remote: true, ..contest }
 }
 
-/// Peers by hand: with etcd-client, and with our transactions.
-const BY_HAND: &[Kind] = &[Plain, Guarded];
-const SERVICES: &[Kind] = &[Service, Python];
+/// Peers by hand: our transactions on a runtime of one thread, and what one writes with etcd-client.
+const BY_HAND: &[Kind] = &[Single, Plain];
+const HANDOVER: &[Kind] = &[Go, Service, Python];
+
+/// Rows and peers of a short run: what a machine with many cores is borrowed for.
+pub(crate) const SHORT: (&[&str], &[Kind]) =
+    (&["B1", "B2", "B3", "B4", "B5", "B6", "B22"], &[Go, Guarded, Single, Watching]);
 
 pub(crate) const ROWS: &[Row] = &[
     contests(
         "B1",
-        &[contest([1, 1, 1], &[(Go, 0.95), (Guarded, 0.95)], &[Plain, Service, Python])],
+        &[contest([1, 1, 1], &[(Go, 1.0), (Guarded, 0.95)], &[Single, Plain, Service, Python])],
     ),
     contests(
         "B1'",
@@ -94,23 +98,20 @@ pub(crate) const ROWS: &[Row] = &[
     contests(
         "B2",
         &[
-            contest([1, 256, 256], &[(Go, 8.0)], &[Guarded, Plain, Service, Python, Raw]),
-            contest([1, 4, 4], &[(Go, 1.0)], &[Guarded]),
-            contest([1, 16, 16], &[(Go, 1.5)], &[Guarded]),
-            contest([1, 64, 64], &[(Go, 4.0)], &[Guarded, Raw]),
+            contest([1, 4, 4], &[(Go, 1.0), (Guarded, 0.95)], BY_HAND),
+            contest([1, 16, 16], &[(Go, 1.0), (Guarded, 0.95)], BY_HAND),
+            contest([1, 64, 64], &[(Go, 1.2)], &[Guarded]),
+            contest([1, 256, 256], &[(Go, 1.5)], &[Guarded, Plain, Service, Python]),
+            contest([1, 1_024, 1_024], &[(Go, 2.0)], &[Guarded]),
         ],
     ),
-    contests(
-        "B2'",
-        &[contest([1, 1_024, 1_024], &[(Go, 5.0), (Guarded, 0.9), (Raw, 0.7)], &[Stored])],
-    ),
-    contests("B3", &[contest([2, 1, 1], &[(Go, 20.0), (Watching, 0.95)], SERVICES)]),
-    contests("B4", &[contest([16, 1, 1], &[(Go, 8.0), (Watching, 0.95)], SERVICES)]),
+    contests("B3", &[contest([2, 1, 1], &[(Watching, 0.95)], HANDOVER)]),
+    contests("B4", &[contest([16, 1, 1], &[(Watching, 0.95)], HANDOVER)]),
     contests(
         "B5",
         &[contest([64, 1, 1], &[(Go, 1.5)], &[Watching]), contest([256, 1, 1], &[(Go, 1.5)], &[])],
     ),
-    contests("B6", &[contest([1, 64, 1], &[(Go, 100.0)], &[Service])]),
+    contests("B6", &[contest([1, 64, 1], &[(Go, 200.0)], &[Service])]),
     own("B7", &[], idle::run),
     own("B8", &[], alone::memory),
     own("B9", &[], kills::run),
@@ -122,18 +123,19 @@ pub(crate) const ROWS: &[Row] = &[
     contests(
         "B18",
         &[
-            remote(contest([1, 1, 1], &[(Go, 1.0)], BY_HAND)),
-            remote(contest([1, 4, 4], &[(Go, 1.2)], BY_HAND)),
-            remote(contest([1, 16, 16], &[(Go, 2.0)], BY_HAND)),
-            remote(contest([1, 64, 64], &[(Go, 6.0)], BY_HAND)),
-            remote(contest([1, 256, 256], &[(Go, 12.0)], BY_HAND)),
-            remote(contest([2, 1, 1], &[(Go, 10.0)], &[Watching])),
-            remote(contest([16, 1, 1], &[(Go, 4.0)], &[Watching])),
+            remote(contest([1, 1, 1], &[(Go, 1.0)], &[Guarded])),
+            remote(contest([1, 4, 4], &[(Go, 1.0)], &[Guarded])),
+            remote(contest([1, 16, 16], &[(Go, 1.0)], &[Guarded])),
+            remote(contest([1, 64, 64], &[(Go, 1.0)], &[Guarded])),
+            remote(contest([1, 256, 256], &[(Go, 2.0)], &[Guarded])),
+            remote(contest([2, 1, 1], &[(Go, 1.0)], &[Watching])),
+            remote(contest([16, 1, 1], &[(Go, 1.0)], &[Watching])),
         ],
     ),
     own("B19", herd::PEERS, herd::run),
     own("B20", &[Kind::Bare, Kind::Unobserved, Kind::Observed], telemetry::run),
     own("B21", &[Kind::Fenced], fences::run),
+    own("B22", &[Guarded], alone::processor),
     own("B23", &[], alone::users),
     // The longest row is last.
     own("B10", &[], endurance::run),

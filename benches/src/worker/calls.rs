@@ -9,9 +9,9 @@ use tokio::task::JoinSet;
 use super::peer::Peer;
 use super::spec::Spec;
 use super::tally::{Tally, Window};
+use super::usage::processor_within;
 use super::witness::Witness;
 use super::{Fault, serve};
-use crate::kind::Kind;
 
 pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
     let witness = Arc::new(Witness::new(spec.names, spec.witness.as_deref())?);
@@ -25,19 +25,19 @@ pub(super) async fn work(spec: Spec) -> Result<(), Fault> {
             let names = (0..).map(move |call| (task + call * every) % all);
             tasks.spawn(repeat(peer.clone(), names, witness.clone(), window));
         }
+        let used = processor_within(window).await;
         let mut sum = Tally::default();
         while let Some(tally) = tasks.join_next().await {
             sum.add(&tally??);
         }
         let (seen, changes) = witness.take();
-        // Kinds that lock nothing have no witness.
-        let bundles = matches!(spec.kind, Kind::Raw | Kind::Stored | Kind::Guarded);
         Ok(json!({
             "count": sum.count,
             "total": sum.total,
             "latency": sum.latency.to_json(),
-            "witnessed": if bundles { sum.total } else { seen },
+            "witnessed": seen,
             "changes": changes,
+            "processor": used.as_secs_f64(),
         }))
     })
     .await
@@ -52,9 +52,9 @@ async fn repeat(
     let mut tally = Tally::default();
     let mut from = Instant::now();
     while !window.is_over(from) {
-        let calls = peer.call(names.next().unwrap_or_default(), &witness).await?;
+        peer.call(names.next().unwrap_or_default(), &witness).await?;
         let to = Instant::now();
-        tally.record(&window, from, to, calls);
+        tally.record(&window, from, to);
         from = to;
     }
     Ok(tally)

@@ -4,8 +4,8 @@
 //! options say, and prints one line of JSON. So all workers of a row count in the same window, after they have started.
 //! It ends with its standard input.
 
-mod bundle;
 mod calls;
+mod guarded;
 mod held;
 mod names;
 mod nested;
@@ -23,9 +23,11 @@ use std::io::Write as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
+use tokio::runtime::Builder;
+use tokio::task::spawn_blocking;
 
 use crate::kind::Kind;
-pub(crate) use bundle::Bundle;
+pub(crate) use guarded::Guarded;
 pub(crate) use peer::Owner;
 pub(crate) use spec::Spec;
 use spec::Work;
@@ -34,7 +36,11 @@ use spec::Work;
 pub(crate) type Fault = Box<dyn Error + Send + Sync>;
 
 pub(crate) fn main(spec: Spec) -> Result<(), Fault> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut runtime = match spec.kind {
+        Kind::Single => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    let runtime = runtime.enable_all().build()?;
     runtime.block_on(async {
         // The shutdown row uses a separate engine, and no other.
         if matches!(spec.kind, Kind::Ours | Kind::Background) && spec.work != Work::Shutdown {
@@ -73,9 +79,9 @@ fn say(line: &str) -> Result<(), Fault> {
 
 /// Waits for the next order, and returns when to begin to count; `None` at the end.
 async fn order() -> Result<Option<Instant>, Fault> {
-    let mut line = String::new();
-    // The main thread has nothing else to do, but tasks must continue on the runtime's workers.
-    tokio::task::block_in_place(|| std::io::stdin().read_line(&mut line))?;
+    // Elsewhere, as tasks go on meanwhile.
+    let line = spawn_blocking(|| std::io::stdin().lines().next()).await?;
+    let line = line.transpose()?.unwrap_or_default();
     if line.is_empty() {
         return Ok(None);
     }

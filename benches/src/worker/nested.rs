@@ -40,7 +40,7 @@ async fn hot(round: &Round) -> Result<(), Fault> {
     if !round.is_over() {
         tokio::time::sleep(BODY).await;
     }
-    round.tally.lock().await.record(&round.window, from, Instant::now(), 1);
+    round.tally.lock().await.record(&round.window, from, Instant::now());
     Ok(())
 }
 

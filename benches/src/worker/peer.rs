@@ -7,7 +7,7 @@ use etcd_locked::etcd_locked;
 use tokio::sync::Mutex;
 
 use super::Fault;
-use super::bundle::{self, Bundle};
+use super::guarded::Guarded;
 use super::spec::Spec;
 use super::watcher::Watcher;
 use super::witness::Witness;
@@ -15,8 +15,6 @@ use crate::kind::Kind;
 
 /// TTL of the peers' leases, so long that no peer in Rust has to renew its lease during the bench.
 const TTL: i64 = 3_600;
-/// Value about as long as our holder records.
-pub(super) const VALUE: [u8; 160] = [b'x'; 160];
 
 /// Way in which one task locks.
 #[derive(Clone)]
@@ -26,7 +24,7 @@ pub(super) enum Peer {
     Plain(Owner),
     Watching(Arc<Mutex<Watcher>>),
     Service(Owner),
-    Raw(Arc<Bundle>),
+    Guarded(Arc<Guarded>),
 }
 
 /// Lease on the process's connection, which is the owner of locks.
@@ -47,7 +45,7 @@ async fn background(name: u64, witness: &Witness) -> Result<(), Fault> {
 }
 
 impl Peer {
-    /// Makes one for each task; a raw bundle represents many tasks.
+    /// One for each task.
     pub(super) async fn of_tasks(spec: &Spec) -> Result<Vec<Self>, Fault> {
         match spec.kind {
             Kind::Ours => return Ok((0..spec.tasks).map(|_| Self::Ours).collect()),
@@ -69,28 +67,30 @@ impl Peer {
                     Self::Watching(Arc::new(Mutex::new(Watcher::new(owner).await?)))
                 }
                 Kind::Service => Self::Service(owner),
-                Kind::Raw | Kind::Stored | Kind::Guarded if task % bundle::LOCKS == 0 => {
-                    let names = task..spec.tasks.min(task + bundle::LOCKS);
-                    Self::Raw(Arc::new(Bundle::new(owner, names, spec.kind).await?))
+                Kind::Guarded | Kind::Single => {
+                    Self::Guarded(Arc::new(Guarded::new(owner, task).await?))
                 }
-                Kind::Raw | Kind::Stored | Kind::Guarded => continue,
                 _ => return Err("this peer makes no such calls".into()),
             });
         }
         Ok(peers)
     }
 
-    /// Locks and unlocks; returns the number of locks.
-    pub(super) async fn call(&self, name: u64, witness: &Witness) -> Result<u64, Fault> {
+    /// Locks and unlocks.
+    pub(super) async fn call(&self, name: u64, witness: &Witness) -> Result<(), Fault> {
         match self {
             Self::Ours => call(name, witness).await?,
             Self::Background => background(name, witness).await?,
             Self::Plain(owner) => owner.by_hand(name, witness).await?,
             Self::Watching(watcher) => watcher.lock().await.call(name, witness).await?,
             Self::Service(owner) => owner.by_service(name, witness).await?,
-            Self::Raw(bundle) => return bundle.carry_out().await,
+            Self::Guarded(guarded) => {
+                let revision = guarded.put().await?;
+                witness.enter(name)?;
+                guarded.delete(revision).await?;
+            }
         }
-        Ok(1)
+        Ok(())
     }
 }
 

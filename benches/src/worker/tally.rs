@@ -31,13 +31,12 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Records calls that have ended together.
-    pub(super) fn record(&mut self, window: &Window, from: Instant, to: Instant, calls: u64) {
-        self.total += calls;
+    pub(super) fn record(&mut self, window: &Window, from: Instant, to: Instant) {
+        self.total += 1;
         if to < window.begin || window.is_over(to) {
             return;
         }
-        self.count += calls;
+        self.count += 1;
         self.latency.record(to - from);
     }
 
@@ -61,7 +60,7 @@ mod tests {
         let mut tally = Tally::default();
         for (from, to) in [(early, early), (early, at(0)), (at(0), at(1999)), (at(1999), at(2000))]
         {
-            tally.record(&window, from, to, 1);
+            tally.record(&window, from, to);
         }
         assert_eq!((tally.count, tally.total), (2, 4));
     }

@@ -8,7 +8,8 @@ use etcd_client::{
 };
 
 use super::Fault;
-use super::peer::{Owner, VALUE};
+use super::guarded::VALUE;
+use super::peer::Owner;
 use super::witness::Witness;
 
 /// Contender of one process for the only name.
