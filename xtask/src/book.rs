@@ -14,8 +14,10 @@ use crate::{Result, say, workspace};
 const MDBOOK: &str = "0.5.4";
 
 /// Plots that the pages show as `images/<name>`, and their files.
-const IMAGES: &[(&str, &str)] =
-    &[("tasks.svg", "benches/plots/tasks.svg"), ("processes.svg", "benches/plots/processes.svg")];
+const IMAGES: &[(&str, &str)] = &[
+    ("tasks.svg", "benches/plots/short/tasks.svg"),
+    ("processes.svg", "benches/plots/short/processes.svg"),
+];
 
 pub(crate) fn book() -> Result<String> {
     let root = workspace::root();
