@@ -116,8 +116,8 @@ fn a_value_out_of_range_is_an_error_of_the_configuration() {
         const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
         type Change = fn(&mut Limits);
         let cases: [(Change, &str); 6] = [
-            (|it| it.permits = 0, "0 permits: ask for 1 to 1024"),
-            (|it| it.permits = 1025, "1025 permits: ask for 1 to 1024"),
+            (|it| it.permits = 0, "0 permits are out of range: use 1 to 1024"),
+            (|it| it.permits = 1025, "1025 permits are out of range: use 1 to 1024"),
             (|it| it.ttl = SECOND, "ttl 1s: must be from 2s to 300s"),
             (|it| it.ttl = 301 * SECOND, "ttl 301s: must be from 2s to 300s"),
             (

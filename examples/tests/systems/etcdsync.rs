@@ -34,16 +34,16 @@ fn new_lock_unlock_with_a_dead_endpoint_and_a_log() {
 
         stage.printed_in_order(&[
             "etcd has granted a lease",
-            "a call for a lock",
+            "requesting a lock",
             "name=\"mylock\"",
-            "the lock is ours", // the single try
-            "the lock is given back",
-            "a call for a lock",
-            "the lock is ours",
+            "lock acquired", // the single try
+            "lock released",
+            "requesting a lock",
+            "lock acquired",
             "etcdsync.Lock OK",
             "Get the lock. Do something here.",
             &failed,
-            "the lock is given back",
+            "lock released",
             "released",
             "etcdsync.Unlock OK",
             "a lease is revoked",

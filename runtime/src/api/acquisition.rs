@@ -1,4 +1,4 @@
-//! Acquisition: the way of a call from what it wants to its grant. Not generic, so it is compiled once for all lock names.
+//! Acquisition: a call from its request to its grant. Not generic, so it is compiled once for all lock names.
 
 use std::num::NonZeroU16;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use crate::engine::{Answer, Call, Engine, Key, Mode, Origin, OwnedLock, OwnedLoc
 use crate::metrics::Measurement;
 use crate::values::{LockError, Name, Wait, chain, check_min_hold, check_ttl, templates};
 
-/// What a call wants: which names, how, for how long, and how long it waits.
+/// Request of a call: its names, its mode and its limits.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     pub(crate) locks: Option<Locks>,
@@ -29,12 +29,12 @@ pub(crate) struct Wanted {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) reentrant: bool,
     pub(crate) min_hold: Option<Duration>,
-    /// With whom it shares its names; an error if the number of permits is out of range.
+    /// How the call shares its names with others; an error if the number of permits is out of range.
     pub(crate) mode: Result<Mode, String>,
 }
 
 impl Wanted {
-    /// What a call without options wants. `None`: the engine of the scope, the thread or the process.
+    /// Creates the request of a call without options. Without `locks`, it uses the engine of the scope, the thread or the process.
     pub(crate) fn new(locks: Option<Locks>, names: Vec<Name>) -> Self {
         Self {
             locks,
@@ -50,7 +50,7 @@ impl Wanted {
         }
     }
 
-    /// Bounds the wait; of two deadlines the earlier counts.
+    /// Bounds the wait. Of two deadlines, the earlier one applies.
     pub(crate) fn deadline(&mut self, deadline: impl Deadline) {
         if let Some(due) = deadline.due() {
             self.deadline = Some(self.deadline.map_or(due, |other| other.min(due)));
@@ -75,7 +75,7 @@ impl Wanted {
             }
         }
         let Some(first) = names.first() else {
-            return Err(LockError::config("a call for locks has no name"));
+            return Err(LockError::config("a call must name at least one lock"));
         };
         let ttl = self.ttl.unwrap_or(config.ttl);
         let mode = self.checked(ttl);
@@ -95,13 +95,13 @@ impl Wanted {
             return Err(LockError::Timeout { name, holder: None, unleased: None, waited });
         }
         let wait = match (self.wait.unwrap_or(config.wait), left) {
-            // A call without time to wait still wants the lock if it is free.
+            // A call with no time to wait still takes the lock if it is free.
             (Wait::Once | Wait::For(Duration::ZERO), _) => Wait::Once,
             (wait, None) => wait,
             (Wait::For(time), Some(left)) => Wait::For(time.min(left)),
             (Wait::Forever, Some(left)) => Wait::For(left),
         };
-        // A single try does not wait, so it takes locks in no order.
+        // A single try never waits, so the order of its locks cannot cause a deadlock.
         if !outer.is_empty() && wait != Wait::Once {
             let held = outer.iter().flat_map(|it| it.locks()).map(|lock| &lock.name);
             let wanted: Vec<&Name> = names.iter().map(|(name, _)| name).collect();
@@ -117,8 +117,8 @@ impl Wanted {
         let record = author.record(self.function, templates, trace.as_deref(), permits, call);
         let origin = Origin { call, record, function: self.function };
         for (name, _) in &names {
-            tracing::debug!(lock = %name, ?wait, ?ttl, "a call for a lock");
-            tracing::trace!(name = ?name, "the name of that lock"); // at this level only: it may say who the work is for
+            tracing::debug!(lock = %name, ?wait, ?ttl, "requesting a lock");
+            tracing::trace!(name = ?name, "name of the requested lock"); // at this level only: it may be personal data
         }
         let measurement = Measurement::waits(&first.0, || engine.now());
         let holds = outer.iter().filter_map(|it| it.call()).collect();
@@ -140,22 +140,22 @@ impl Wanted {
         }))
     }
 
-    /// Checks what the function may have computed, and returns the mode; the error says which number is wrong.
+    /// Checks the values that may be computed at run time, and returns the mode. The error says which value is wrong.
     fn checked(&self, ttl: Duration) -> Result<Mode, String> {
         check_ttl(ttl).map_err(|wrong| format!("ttl {ttl:?}: {wrong}"))?;
         check_min_hold(self.min_hold, self.max_hold)?;
         let mode = self.mode.clone()?;
         if self.min_hold.is_some() && mode == Mode::Shared {
             return Err(
-                "readers keep nothing locked once they have gone: remove `min_hold` or `shared`"
+                "a reader does not keep its lock after its release: remove `min_hold` or `shared`"
                     .into(),
             );
         }
         Ok(mode)
     }
 
-    /// The locks the task already holds, if it holds all these names and may use them again; `None` if it holds none. Else
-    /// `SelfDeadlock`.
+    /// Returns the locks that the task already holds, if it holds all these names and may reuse them; `None` if it holds none of them.
+    /// Otherwise fails with `SelfDeadlock`.
     fn again(
         &self,
         engine: &Engine,
@@ -171,7 +171,7 @@ impl Wanted {
                 may &= here;
             }
         }
-        // A lock that is held with others is less than an exclusive one.
+        // A shared lock does not stand in for an exclusive one.
         let enough = |(lock, _): &(OwnedLock, _)| lock.mode == Mode::Exclusive || lock.mode == mode;
         let all = again.len() == names.len() && again.iter().all(enough);
         match again.first() {
@@ -183,18 +183,18 @@ impl Wanted {
     }
 }
 
-/// The most permits of a name: each call that waits for one reads the keys of all.
+/// Maximum number of permits of a name. It is bounded because each waiting call reads the keys of all permits.
 const PERMITS: u16 = 1024;
 
-/// Returns the mode of a call for one of this many permits; the error says which numbers are allowed.
+/// Returns the mode of a call for one of `permits` permits. The error says which numbers are allowed.
 pub(crate) fn mode_of_permits(permits: u16) -> Result<Mode, String> {
     match NonZeroU16::new(permits) {
         Some(of) if permits <= PERMITS => Ok(Mode::Permits(of)),
-        _ => Err(format!("{permits} permits: ask for 1 to {PERMITS}")),
+        _ => Err(format!("{permits} permits are out of range: use 1 to {PERMITS}")),
     }
 }
 
-/// A call for locks on its way; nothing happens before the first poll. Cancel safe: dropped, it leaves no key.
+/// Future of a call for locks. It does nothing before its first poll. Cancel safe: dropping it leaves no key behind.
 #[derive(Debug)]
 pub(crate) struct Acquisition(State);
 
@@ -219,14 +219,14 @@ enum State {
 
 enum Begun {
     Sent(Sent),
-    /// Its task holds all names already.
+    /// The task already holds all names.
     Again(Grant),
 }
 
-/// A call that the engine has; dropped unanswered, it is cancelled.
+/// A call that the engine has received. Dropping it before the engine responds cancels it.
 #[derive(Debug)]
 struct Sent {
-    /// Dropped before the engine's handle: it may hold an ownership, which releases through the engine.
+    /// Dropped before `locks`, because it may contain an ownership, which releases through the engine.
     reply: oneshot::Receiver<Answer>,
     locks: Locks,
     call: Arc<Call>,
@@ -234,7 +234,7 @@ struct Sent {
     min_hold: Option<Duration>,
     measurement: Measurement,
     span: WaitSpan,
-    /// The first of its names, with the prefix.
+    /// First name of the call, with the prefix.
     #[cfg(feature = "opentelemetry")]
     first: Key,
 }
@@ -263,7 +263,7 @@ impl Future for Acquisition {
             };
         }
         let State::Sent(sent) = &mut self.0 else {
-            return Poll::Pending; // polled after it was done
+            return Poll::Pending; // polled again after it completed
         };
         let answer = Pin::new(&mut sent.reply).poll(cx);
         #[cfg(feature = "opentelemetry")]
@@ -272,9 +272,9 @@ impl Future for Acquisition {
         }
         let answer = ready!(answer);
         let engine = sent.locks.engine.clone();
-        // An engine that has ended answers no call.
+        // An engine that has ended sends no reply.
         let answer = answer.unwrap_or_else(|_| Err(engine.ended().into()));
-        // Before what runs a recorder or a subscriber, which may panic.
+        // Before the recorder and the subscriber, which are user code and may panic.
         match &answer {
             Ok(ownership) => drop(sent.call.held.set(ownership.locks.clone())),
             Err(_) => engine.note_end(sent.call.id),
@@ -287,12 +287,12 @@ impl Future for Acquisition {
         }
         let (max_hold, min_hold) = (sent.max_hold, sent.min_hold);
         self.0 = State::Done;
-        let answer = answer.inspect_err(|error| tracing::debug!(error = chain(error), "no lock"));
+        let answer = answer.inspect_err(|error| tracing::debug!(error = chain(error), "refused"));
         let ownership = answer.map_err(|error| *error)?;
         let held = Grant::new(ownership.locks.clone(), Some(ownership), engine, max_hold);
         let OwnedLock { name, token, .. } = &held.locks.first;
-        tracing::debug!(lock = %name, %token, "the lock is ours");
-        // From here on the caller has had the lock.
+        tracing::debug!(lock = %name, %token, "lock acquired");
+        // Not earlier: a call that is dropped before this point has never held the lock.
         if let Some(time) = min_hold {
             held.keep(time);
         }

@@ -1,4 +1,4 @@
-//! Current locks: those which the running task holds, decided by the poll stack.
+//! Current locks: those that the running task holds, found by the poll stack.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,10 +10,10 @@ tokio::task_local! {
     static CURRENT: Current;
 }
 
-/// The lock under which the running code runs, seen from inside.
+/// Handle to the lock under which the running code runs.
 ///
-/// The poll stack decides: it is there in the protected body, in what the body awaits and in branches it joins, but not in
-/// tasks it spawns (pass a clone along).
+/// [`current`] finds it by the poll stack: in the protected body, in futures that the body awaits, and in branches that it joins. Tasks
+/// that the body spawns do not find it: pass them a clone.
 #[derive(Debug, Clone)]
 pub struct Current(Arc<Held>);
 
@@ -22,16 +22,16 @@ struct Held {
     locks: Arc<OwnedLocks>,
     engine: Engine,
     outer: Option<Current>,
-    /// For the locks of a detached body's caller, and of that one's caller: they count here only while each awaits its body.
+    /// Callers of detached bodies further out. The locks count here only while each of these callers awaits its body.
     awaited: Vec<Awaited>,
 }
 
-/// Dead once the caller of a detached body no longer awaits it.
+/// Link to the caller of a detached body; dead once that caller no longer awaits the body.
 pub(crate) type Awaited = Weak<()>;
 
-/// The innermost lock under which the running code runs; `None` outside any protected body.
+/// Returns the innermost lock under which the running code runs; `None` outside a protected body.
 ///
-/// For code that cannot be handed the proof of its lock ([`Locked`](crate::Locked)), such as what writes a log:
+/// Use it in code that cannot receive the proof of its lock ([`Locked`](crate::Locked)), such as logging code:
 /// `etcd_locked::current().map(|lock| lock.name().to_string())`.
 #[must_use]
 pub fn current() -> Option<Current> {
@@ -39,29 +39,29 @@ pub fn current() -> Option<Current> {
 }
 
 impl Current {
-    /// The fencing token of one of the names; `None` if it is none of them. Tokens of different names are not comparable.
+    /// Returns the fencing token of one of the call's names; `None` for other names. Tokens of different names are not comparable.
     #[must_use]
     pub fn token_of(&self, name: &(impl LockName + ?Sized)) -> Option<Token> {
         lock_of(&self.0.locks, &name.lock_name()).map(|lock| lock.token)
     }
 
-    /// Each name with its token, in the order of the call, equal names once. Tokens of different names are not comparable.
+    /// Returns each name with its token, in the order of the call, equal names once. Tokens of different names are not comparable.
     pub fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
         self.0.locks.tokens()
     }
 
     getters! { self:
-        /// The fencing token; of several names the first one's.
+        /// Returns the fencing token, of several names that of the first.
         token: Token = self.0.locks.first.token;
-        /// The name; of several the first.
+        /// Returns the name, of several the first.
         name: &Name = &self.0.locks.first.name;
-        /// The template of the (first) name; `None` if it was given at run time.
+        /// Returns the template of the (first) name; `None` for a run-time name.
         template: Option<&'static str> = self.0.locks.first.name.template();
-        /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
+        /// Returns true if the lock is still held. Reads the clock, so the result is right even just after the process was paused.
         is_held: bool = self.0.locks.are_held();
     }
 
-    /// Completes when the lock is lost, or given back because the call is over, with the cause. Cancel safe.
+    /// Waits until the lock is lost, or released because the call is over, and returns the cause. Cancel safe.
     pub async fn lost(&self) -> LossCause {
         self.0.locks.until_lost().await
     }
@@ -74,7 +74,7 @@ impl Current {
         Self(Arc::new(Held { locks, engine, outer: current(), awaited: Vec::new() }))
     }
 
-    /// These locks, as a body in another task sees them, which their holder awaits.
+    /// Returns these locks for a detached body, which runs in another task while their holder awaits it.
     pub(crate) fn awaiting(&self, awaited: Awaited) -> Self {
         let Held { locks, engine, outer, awaited: before } = &*self.0;
         Self(Arc::new(Held {
@@ -85,7 +85,7 @@ impl Current {
         }))
     }
 
-    /// Tells whether the poll that runs now is inside the bodies whose locks this call uses again, and in their task.
+    /// Returns true if the current poll is inside the bodies whose locks this call reuses, and in the same task.
     pub(crate) fn is_inside_outer(&self) -> bool {
         let Held { locks, engine, .. } = &*self.0;
         let runs = |outer: &Arc<OwnedLocks>| {
@@ -94,8 +94,8 @@ impl Current {
         locks.outer.iter().all(runs)
     }
 
-    /// Runs something with this lock as the current one. Not generic, so that what the task-local costs is compiled once,
-    /// and not for every annotated function.
+    /// Runs `f` with this lock as the current one. Not generic, so that the code of the task-local is compiled once, and not for every
+    /// annotated function.
     #[inline(never)]
     pub(crate) fn within(&self, f: &mut dyn FnMut()) {
         CURRENT.sync_scope(self.clone(), f);
@@ -106,13 +106,13 @@ pub(crate) fn lock_of<'a>(locks: &'a OwnedLocks, name: &Name) -> Option<&'a Owne
     locks.locks().find(|lock| lock.name.text() == name.text())
 }
 
-/// The locks of this engine that the task holds, of each call that has keys of its own, innermost first.
+/// Returns the locks of this engine that the task holds, innermost first. Reused locks (`reentrant`) are left out.
 pub(crate) fn holds(engine: &Engine) -> Vec<Arc<OwnedLocks>> {
     let all = held(engine).map(|(Current(held), _)| held.locks.clone());
     all.filter(|locks| locks.call().is_some()).collect()
 }
 
-/// A lock that the task holds, with the others of its call, and whether a body in this very task holds it.
+/// Returns a lock that the task holds, all locks of its call, and whether a body in this same task holds it.
 pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<(OwnedLock, Arc<OwnedLocks>, bool)> {
     held(engine).find_map(|(Current(held), here)| {
         let lock = held.locks.locks().find(|lock| lock.is_of(name))?;
@@ -120,7 +120,7 @@ pub(crate) fn held_lock(engine: &Engine, name: &Key) -> Option<(OwnedLock, Arc<O
     })
 }
 
-/// Keeps those of these names that the task holds locked this long from now on, whenever they are released (rule P39).
+/// Keeps those of these names that the task holds locked for `time` from now, even if they are released earlier (rule P39).
 pub(crate) fn keep(engine: &Engine, names: &[(Name, Key)], time: Duration) {
     for locks in holds(engine) {
         let kept = locks.locks().any(|lock| names.iter().any(|(_, name)| lock.is_of(name)));
@@ -130,7 +130,7 @@ pub(crate) fn keep(engine: &Engine, names: &[(Name, Key)], time: Duration) {
     }
 }
 
-/// The locks of this engine that the task holds, innermost first, each with whether a body of this very task holds them.
+/// Returns the locks of this engine that the task holds, innermost first, each with whether a body of this same task holds it.
 fn held(engine: &Engine) -> impl Iterator<Item = (Current, bool)> {
     let mut here = true;
     std::iter::successors(current(), |Current(held)| held.outer.clone())
@@ -140,7 +140,7 @@ fn held(engine: &Engine) -> impl Iterator<Item = (Current, bool)> {
             let counts = awaited.all(|awaited| awaited.strong_count() > 0);
             counts.then_some((Current(held), here))
         })
-        // A future that was begun under a lock may be polled after the release.
+        // A future that started under a lock may be polled after the release.
         .filter(|(Current(held), _)| held.locks.lost() != Some(LossCause::Released))
         .filter(|(Current(held), _)| held.engine.is(engine))
 }

@@ -3,11 +3,11 @@
 use crate::api::{Dialect, FenceSql};
 use crate::values::LockError;
 
-/// What can be fenced: a pool, which begins the transaction, or a transaction. Each version of sqlx has its own.
+/// Target of a fence: a pool, which begins the transaction, or a transaction. Each version of sqlx has its own targets.
 pub trait FenceTarget: Sized {
-    /// The transaction.
+    /// The fenced transaction.
     type Transaction;
-    /// Why it was not fenced.
+    /// The error if the transaction could not be fenced.
     type Error: From<LockError>;
     #[doc(hidden)]
     const DATABASE: &'static str;
@@ -27,16 +27,17 @@ pub(crate) async fn fenced<'l, T: FenceTarget>(
         "SQLite" => Dialect::Sqlite,
         other => {
             return Err(LockError::config(format!(
-                "a fence is for PostgreSQL, MySQL and SQLite, not {other}: open the pool with the database's own type"
+                "fenced transactions work on PostgreSQL, MySQL and SQLite, not on {other}: open the pool with the database's own type"
             )).into());
         }
     };
     target.fence(fences(dialect)).await
 }
 
-/// Writes the message that raises tokens and begins a transaction: PostgreSQL takes what stands before a `begin` in one message into
-/// that transaction. sqlx shows no rows of it, so a statement that returns none divides by zero, and PostgreSQL begins nothing. The
-/// message has no parameters. A name cannot close its quotes, or stand for a parameter: names, and the prefix, are of letters, digits, `/` and `._~:@=+-%`.
+/// Writes a message that raises the tokens and begins a transaction. PostgreSQL includes statements before `begin` in the same message in
+/// that transaction. sqlx does not show their rows. So a statement without a row divides by zero, and PostgreSQL begins nothing. The
+/// message takes no parameters. Names and the prefix consist of letters, digits, `/` and `._~:@=+-%`, so they can neither close the
+/// quotes nor look like a parameter.
 fn begin_in_postgres(fences: &[FenceSql<'_>]) -> String {
     let raise = fences.iter().map(|fence| {
         let (name, token) = (format!("'{}'", fence.name()), fence.token().to_string());
@@ -46,10 +47,10 @@ fn begin_in_postgres(fences: &[FenceSql<'_>]) -> String {
     raise.chain(["begin".to_owned()]).collect()
 }
 
-const NO_RUNTIME: &str = "a transaction of a pool is begun in a task of its own, and the caller runs on no tokio runtime; call it from one, or \
-                          fence a transaction that you begin";
+const NO_RUNTIME: &str = "a transaction of a pool begins in a tokio task, and this call runs outside a tokio runtime: call it on one, \
+                          or begin the transaction yourself and fence that";
 
-/// Writes the layer for a version of sqlx, with its bound on arguments, and how it takes a statement that was put together.
+/// Generates the layer for one version of sqlx, with its bound on arguments and its conversion of a composed statement.
 macro_rules! layer {
     ($sqlx:ident, [$($arguments:tt)*], $statement:expr) => {
         use ::$sqlx::database::HasStatementCache;
@@ -59,15 +60,16 @@ macro_rules! layer {
         pub use super::FenceTarget;
         use super::{FenceSql, Fenced, LockError, NO_RUNTIME, begin_in_postgres};
 
-        /// Why a transaction was not fenced. It is rolled back then.
+        /// Reason why a transaction was not fenced. The transaction is rolled back.
         #[derive(Debug, thiserror::Error)]
         pub enum FencedError {
-            /// [`LockError::Lost`]: the lock is lost; [`LossCause::Overtaken`](crate::LossCause) where only the database knows it yet.
-            /// [`LockError::Config`]: not one of the three databases; or a pool, and no tokio runtime. [`LockError::RuntimeEnded`]: that has ended.
+            /// [`LockError::Lost`] if the lock is lost, by [`LossCause::Overtaken`](crate::LossCause) if only the database knows yet.
+            /// [`LockError::Config`] for another database, or for a pool outside a tokio runtime. [`LockError::RuntimeEnded`] if that has
+            /// ended.
             #[error(transparent)]
             Lock(#[from] LockError),
-            /// The database failed; most often the table is missing: see [`Dialect::migration`](crate::Dialect::migration).
-            #[error("the token of the lock could not be written to the database")]
+            /// The database failed. Most often the table is missing: see [`Dialect::migration`](crate::Dialect::migration).
+            #[error("the lock's token could not be written to the table `etcd_locked_tokens` (`Dialect::migration` creates it)")]
             Database(#[from] Error),
         }
 
@@ -85,7 +87,7 @@ macro_rules! layer {
 
             async fn fence(mut self, fences: Vec<FenceSql<'_>>) -> Fenced<Self> {
                 for fence in fences {
-                    // A statement with a name would fail behind PgBouncer.
+                    // A named statement would fail behind PgBouncer.
                     let query = |sql| ::$sqlx::query(sql).persistent(D::NAME != "PostgreSQL");
                     let query = |sql| query(sql).bind(fence.name()).bind(fence.token());
                     if let Some(before) = fence.before() {
@@ -113,7 +115,7 @@ macro_rules! layer {
                 let begun = begun(self, Some(begin_in_postgres(&fences))).await;
                 let is_refused = matches!(&begun, Err(FencedError::Database(Error::Database(error)))
                     if error.code().as_deref() == Some("22012")); // division by zero
-                // Of several names the first stands for all. The statements may have waited for long.
+                // The first of several names stands for all. The statements may have waited for long.
                 let confirm = fences.first().map_or(Ok(()), |fence| fence.confirm(!is_refused));
                 match (begun, confirm) {
                     (Ok(begun), confirm) => confirmed(begun, confirm).await,
@@ -123,38 +125,38 @@ macro_rules! layer {
             }
         }
 
-        /// Rolls a transaction back whose fence is refused.
+        /// Rolls the transaction back if its fence is refused.
         async fn confirmed<D: Database>(
             transaction: Transaction<'_, D>,
             confirmed: Result<(), LockError>,
         ) -> Result<Transaction<'_, D>, FencedError> {
             let Err(lost) = confirmed else { return Ok(transaction) };
-            let _ = transaction.rollback().await; // a connection that has gone has no transaction
+            let _ = transaction.rollback().await; // if it fails, the connection is gone, and the transaction with it
             Err(lost.into())
         }
 
-        /// Begins a transaction in a task, which rolls it back if the caller is dropped meanwhile (see the module). The caller waits for
-        /// the connection itself: dropped, it wants none any more.
+        /// Begins a transaction in a task, which rolls it back if the caller is dropped meanwhile (see the module). The caller itself
+        /// waits for the connection, so a dropped caller requests none.
         async fn begun<D: Database>(
             pool: &Pool<D>,
             statement: Option<String>,
         ) -> Result<Transaction<'static, D>, FencedError> {
             let runtime = Handle::try_current().map_err(|_| LockError::config(NO_RUNTIME))?;
             let connection = pool.acquire().await?;
-            // What `Pool::begin_with` does with its connection; hidden in sqlx's docs.
+            // `Pool::begin_with` does the same with its connection. The function is hidden in sqlx's docs.
             let begin = Transaction::begin(connection, statement.map($statement));
             match runtime.spawn(begin).await {
                 Ok(begun) => Ok(begun?),
                 Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
-                Err(_) => Err(LockError::RuntimeEnded { what: "the tokio runtime has ended" }.into()),
+                Err(_) => Err(LockError::RuntimeEnded { what: "the caller's tokio runtime has ended" }.into()),
             }
         }
     };
 }
 
-/// Fenced transactions of sqlx 0.9: a holder that was paused cannot commit after a later one has written (feature `sqlx`, Rust 1.94).
+/// Fenced transactions of sqlx 0.9: a paused holder cannot commit after a later one has written (feature `sqlx`, Rust 1.94).
 ///
-/// [`FenceSql`] says how, after [Kleppmann 2016](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html).
+/// [`FenceSql`] explains the method, after [Kleppmann 2016](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html).
 ///
 /// ```no_run
 /// # async fn example(db: sqlx::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
@@ -168,12 +170,13 @@ macro_rules! layer {
 /// # Ok(()) }
 /// ```
 ///
-/// **Read in the transaction what you write from.** What was read before may be older than a commit of the last holder. The book's page
-/// [Fencing](https://github.com/etcd-locked/etcd-locked/blob/main/book/src/fencing.md#fenced-transactions) has what to know of each database, and of PgBouncer.
+/// **Read inside the transaction what your writes depend on.** What was read before may be older than a commit of the last holder. The
+/// book's page [Fencing](https://github.com/etcd-locked/etcd-locked/blob/main/book/src/fencing.md#fenced-transactions) describes each database, and
+/// PgBouncer.
 ///
-/// A transaction of a pool is begun in a task on the caller's tokio runtime, because a body may be dropped at any await, and sqlx leaves a
-/// transaction open whose `begin` is dropped ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)). Without a runtime:
-/// [`LockError::Config`].
+/// `fenced(&pool)` begins its transaction in a task on the caller's tokio runtime. The reason is that a body may be dropped at any await,
+/// and sqlx leaves a transaction open if its `begin` is dropped ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)). Without a
+/// runtime it returns [`LockError::Config`].
 #[cfg(feature = "sqlx")]
 pub mod sqlx {
     use ::sqlx::{AssertSqlSafe, SqlSafeStr};
@@ -181,7 +184,7 @@ pub mod sqlx {
     layer!(sqlx, [D::Arguments: IntoArguments<D>], |text| AssertSqlSafe(text).into_sql_str());
 }
 
-/// Fenced transactions of sqlx 0.8 (feature `sqlx-0-8`): all is as with sqlx 0.9, in the module `sqlx`.
+/// Fenced transactions of sqlx 0.8 (feature `sqlx-0-8`). Everything works as with sqlx 0.9, in the module `sqlx`.
 #[cfg(feature = "sqlx-0-8")]
 pub mod sqlx_0_8 {
     layer!(sqlx_0_8, [for<'q> D::Arguments<'q>: IntoArguments<'q, D>], Into::into);

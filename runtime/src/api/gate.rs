@@ -1,4 +1,4 @@
-//! Gate between a body and its polls: decides at each poll, by the clock, whether the body may run.
+//! Gate in front of a body: decides before each poll, by the clock, whether the body may run.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,15 +14,15 @@ use crate::engine::{Engine, Wakeup};
 use crate::values::{LockError, LossCause};
 
 pub(crate) trait Body<T> {
-    /// Polls it. Once it has ended, takes the output that was kept; pending for ever if there is none.
+    /// Polls the body. After its end, takes the stored output; stays pending if there is none.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T>;
 
-    /// Drops it in place, and keeps an output in its room until the lock is released.
+    /// Drops the body in place, and stores an output in its space until the lock is released.
     fn end(self: Pin<&mut Self>, output: Option<T>);
 }
 
 pin_project! {
-    /// A body, and after its end its output in the same room.
+    /// A body, and after its end its output in the same space.
     #[project = Projected]
     pub(crate) enum Slot<F: Future> {
         Body { #[pin] body: F },
@@ -43,16 +43,16 @@ impl<F: Future> Body<F::Output> for Slot<F> {
     }
 }
 
-/// What a loss does to the body.
+/// Effect of a loss on the body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLost {
-    /// It is dropped where it awaits.
+    /// The body is dropped where it awaits.
     Cancel,
-    /// It runs on, if it has begun. A shutdown ends it all the same: when its grace is over, or no other body is left.
+    /// A body that has begun continues. A shutdown still ends it: when its grace is over, or no other body is left.
     Continue,
 }
 
-/// Hold limit of one body, or of what waits for a loss: wakes its task when it is over.
+/// Hold limit of one body, or of a future that waits for a loss. Wakes the task when the limit is over.
 pub(crate) struct Stopwatch {
     pub(crate) engine: Engine,
     pub(crate) over: Moment,
@@ -66,7 +66,7 @@ impl Stopwatch {
         self.engine.now() >= self.over
     }
 
-    /// Ready once the limit is over; else wakes the task when it is.
+    /// Returns ready once the limit is over; otherwise wakes the task at that time.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_over() {
             return Poll::Ready(());
@@ -74,7 +74,7 @@ impl Stopwatch {
         let alarm = self.alarm.get_or_insert_with(|| self.engine.alarm(self.over));
         let rung = ready!(Pin::new(alarm).poll(cx));
         self.alarm = None;
-        // An error: the engine has ended, and with it the lock.
+        // An error means that the engine has ended, and the lock with it.
         rung.map_or(Poll::Pending, Poll::Ready)
     }
 }
@@ -87,7 +87,7 @@ impl Drop for Stopwatch {
     }
 }
 
-/// Gate between a body and its polls: it admits none at or after the loss of the lock (invariant I2), or the end of its limit.
+/// Gate in front of a body: admits no poll at or after the loss of the lock (invariant I2), or the end of its hold limit.
 pub(crate) struct Gate {
     pub(super) current: Current,
     pub(super) wakeup: Wakeup,
@@ -99,8 +99,8 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Polls the body if the lock is held, and drops it in place once it is done, the lock is lost or its time is over.
-    /// Compiled once for each type of answer, not for each body.
+    /// Polls the body if the lock is held. Drops it in place once it is done, the lock is lost or its limit is over. Compiled once for
+    /// each output type, not for each body.
     pub(crate) fn poll<T>(
         &mut self,
         mut body: Pin<&mut (dyn Body<T> + '_)>,
@@ -126,7 +126,7 @@ impl Gate {
         Poll::Ready(ended)
     }
 
-    /// Tells whether the body may be polled now; if so, a loss will wake its task.
+    /// Checks whether the body may be polled now. If so, a loss will wake its task.
     #[inline(never)]
     fn admit(&mut self, cx: &mut Context<'_>) -> Result<(), LockError> {
         let locks = self.current.locks();
@@ -134,17 +134,17 @@ impl Gate {
         let continues = begun && self.on_lost == OnLost::Continue;
         // Registers first, reads second: a loss in between is seen by the read.
         if self.wakeup.poll(cx).is_ready() && continues {
-            self.wakeup = locks.wakeup(); // the end is still to come
+            self.wakeup = locks.wakeup(); // a shutdown may still cut it off
             let _ = self.wakeup.poll(cx);
         }
         let lost_by = |cause| {
             Err(match cause {
-                // The body has done nothing, so it may run elsewhere.
+                // The body has not begun, so another process may run it.
                 LossCause::Shutdown if !begun => LockError::ShuttingDown,
                 cause => LockError::Lost { name: locks.first.name.clone(), cause },
             })
         };
-        // The lock of a body around excludes other calls only for what is polled inside that body.
+        // A reused lock protects only what is polled inside the outer body that holds it.
         if !self.current.is_inside_outer() {
             return lost_by(LossCause::Released);
         }
@@ -156,7 +156,7 @@ impl Gate {
         }
     }
 
-    /// Tells whether the body, which is not done, may go on; if so, the end of its limit will wake its task.
+    /// Checks whether the pending body may continue. If so, the end of its limit will wake its task.
     #[inline(never)]
     fn admit_on(&mut self, cx: &mut Context<'_>) -> Result<(), LockError> {
         let over = self.stopwatch.as_mut().is_some_and(|it| it.poll(cx).is_ready());
@@ -166,7 +166,10 @@ impl Gate {
     fn over(&self) -> LockError {
         let name = self.current.locks().first.name.clone();
         let limit = self.stopwatch.as_ref().map(|it| it.limit).unwrap_or_default();
-        tracing::warn!(code = "lock.hold_limit", lock = %name, ?limit, "a body has not ended within its hold limit: it is dropped");
+        tracing::warn!(
+            code = "lock.hold_limit", lock = %name, ?limit,
+            "the body ran longer than `max_hold` and is dropped: raise the limit, or find out what the body waits for"
+        );
         LockError::HoldLimit { name, limit }
     }
 }

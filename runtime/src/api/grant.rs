@@ -1,4 +1,4 @@
-//! Grant: the locks of a call with the right to release them, whatever its names. Not generic, so it is compiled once.
+//! Grant: the locks of a call, with the right to release them. Not generic over names, so it is compiled once.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,21 +14,21 @@ use crate::engine::{Engine, OwnedLocks, Ownership, Release};
 use crate::metrics::Measurement;
 use crate::values::{LockError, LossCause};
 
-/// Locks that a call was granted. Dropped, they are released in the background.
+/// Locks that were granted to a call. Dropping them releases them in the background.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) locks: Arc<OwnedLocks>,
-    /// The right to release the locks; `None` if they belong to a call around this one, or have been released.
+    /// The right to release the locks; `None` if they belong to an outer call, or have been released.
     ownership: Option<Ownership>,
     engine: Engine,
-    /// Until when bodies may run under the locks, and how long that is.
+    /// Hold limit: when it is over, and its length.
     limit: Option<(Moment, Duration)>,
-    /// Of locks that are its own to release.
+    /// `None` if the locks belong to an outer call.
     measurement: Option<Measurement>,
 }
 
 impl Grant {
-    /// Limits bodies to `max_hold` from now on.
+    /// Creates a grant whose bodies may run for `max_hold` from now.
     pub(crate) fn new(
         locks: Arc<OwnedLocks>,
         ownership: Option<Ownership>,
@@ -37,7 +37,7 @@ impl Grant {
     ) -> Self {
         let limit = max_hold.map(|limit| (engine.now() + limit, limit));
         let mut grant = Self { locks, ownership, engine, limit, measurement: None };
-        // Last: a recorder is the user's code, and may panic.
+        // Last, because a recorder is user code and may panic.
         if grant.ownership.is_some() {
             let OwnedLocks { first, since, .. } = &*grant.locks;
             let measurement = Measurement::holds(&first.name, *since, first.handover());
@@ -46,7 +46,7 @@ impl Grant {
         grant
     }
 
-    /// Keeps the names locked this long from now on, whenever they are released (rule P39).
+    /// Keeps the names locked for `min_hold` from now, even if they are released earlier (rule P39).
     pub(crate) fn keep(&self, min_hold: Duration) {
         if let Some(call) = self.locks.call() {
             self.engine.keep(call, self.engine.now() + min_hold);
@@ -69,7 +69,7 @@ impl Grant {
         Some(Stopwatch { engine: self.engine.clone(), over, limit, alarm: None })
     }
 
-    /// Completes when the locks are lost, or when bodies may run no longer.
+    /// Waits until the locks are lost or the hold limit is over, and returns the cause.
     pub(crate) async fn until_lost(&self) -> LossCause {
         let mut lost = pin!(self.locks.until_lost());
         let mut stopwatch = self.stopwatch();
@@ -80,7 +80,7 @@ impl Grant {
         .await
     }
 
-    /// Tells whether the locks belong to a call around this one.
+    /// Returns true if the locks belong to an outer call.
     pub(crate) fn is_again(&self) -> bool {
         self.locks.call().is_none()
     }
@@ -99,18 +99,18 @@ impl Grant {
         }
     }
 
-    /// Releases the locks, once; the answer comes once their keys are gone. `None`: there is nothing to wait for, as no confirmation was asked
-    /// for, the engine has ended, or the locks are those of a call around, or of another process.
+    /// Releases the locks, once. The channel receives the result when their keys are gone. `None` means that there is nothing to wait
+    /// for: no confirmation was requested, the engine has ended, or the locks belong to an outer call or another process.
     pub(crate) fn give_back(
         &mut self,
         how: Release,
     ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
         let confirmation = self.engine.give_back(self.ownership.take()?, how);
-        // Last: a recorder or a subscriber is the user's code, and may panic.
+        // Last, because a recorder or a subscriber is user code and may panic.
         if let Some(measurement) = &self.measurement {
             measurement.held(|| self.engine.now());
         }
-        tracing::debug!(lock = %self.locks.first.name, "the lock is given back");
+        tracing::debug!(lock = %self.locks.first.name, "lock released");
         confirmation
     }
 }

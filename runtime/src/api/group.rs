@@ -1,4 +1,4 @@
-//! Group: the names of one call in its type, one name or a tuple of names.
+//! Group of lock names as a type: one name or a tuple of names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use super::{LockMode, Locked, Proof};
 use crate::engine::OwnedLocks;
 use crate::values::LockName;
 
-/// The names of one call, as `N` of [`Acquire<N>`](crate::Acquire) and [`LockGuard<N>`](crate::LockGuard): a [`LockName`], or a
-/// tuple of two to eight ([`and`](crate::Acquire::and)). Not to be implemented elsewhere.
+/// The names of one call, as `N` of [`Acquire<N>`](crate::Acquire) and [`LockGuard<N>`](crate::LockGuard): a [`LockName`], or a tuple of
+/// two to eight ([`and`](crate::Acquire::and)). Other crates cannot implement it.
 pub trait Group: sealed::Sealed + 'static {
-    /// The proofs that [`LockGuard::locked`](crate::LockGuard::locked) gives: `&Locked<N, M>`, or a tuple of those.
+    /// The proofs that [`LockGuard::locked`](crate::LockGuard::locked) returns: `&Locked<N, M>`, or a tuple of those.
     type Locked<'a, M: LockMode>;
     #[doc(hidden)]
     type Proofs;
@@ -22,10 +22,10 @@ pub trait Group: sealed::Sealed + 'static {
     fn locked<M: LockMode>(held: &Self::Held<M>) -> Self::Locked<'_, M>;
 }
 
-/// A group that one more name can join, which gives `With`.
+/// A group to which one more name can be added, giving `With`.
 #[diagnostic::on_unimplemented(
-    message = "a guard is typed by eight names at most",
-    note = "add the others with `and_all([..])`: they are locked too, and their tokens are `token_of(&name)`"
+    message = "the type of a guard has at most eight names",
+    note = "add the others with `and_all([..])`: they are locked too, and `token_of(&name)` returns their tokens"
 )]
 pub trait Append<B: LockName>: Group {
     #[doc(hidden)]
@@ -34,7 +34,7 @@ pub trait Append<B: LockName>: Group {
     fn append(proofs: Self::Proofs, proof: Proof<B>) -> <Self::With as Group>::Proofs;
 }
 
-/// The locks that a call was granted.
+/// Locks that were granted to a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Granted<'a>(pub(crate) &'a Arc<OwnedLocks>);
 
@@ -86,7 +86,7 @@ macro_rules! group {
     };
 }
 
-/// A group that one more name can join.
+/// Implements a group to which one more name can be added.
 macro_rules! append {
     ($($name:ident $at:tt)+) => {
         group!($($name $at)+);

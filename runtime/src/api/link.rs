@@ -1,7 +1,7 @@
-//! Link between traces (feature `opentelemetry`): from the span of a call that waits to the call that has its lock.
+//! Link between traces (feature `opentelemetry`): from a waiting call's span to the call that has its lock.
 //!
-//! A call's record in etcd has its place in a trace, as W3C's `traceparent` writes it. A call that waits for about a second
-//! learns what the owner's record says.
+//! A call's record in etcd contains its place in a trace, as a W3C `traceparent`. A call that has waited for about a second reads the
+//! owner's record.
 
 use opentelemetry::trace::{
     SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState,
@@ -18,7 +18,7 @@ impl Waiter for Span {
     }
 }
 
-/// The place of a span in its trace; `None` if it is in none.
+/// Returns the place of a span in its trace; `None` if it belongs to no trace.
 pub(crate) fn trace_of(span: &Span) -> Option<String> {
     let context = span.context();
     let context = context.span().span_context().clone();
@@ -37,7 +37,7 @@ fn parse(trace: &str) -> Option<SpanContext> {
     let parts: Vec<&str> = trace.split('-').collect();
     let [_, trace, span, flags] = parts[..] else { return None };
     if (trace.len(), span.len()) != (32, 16) {
-        return None; // too short a number would be another one
+        return None; // a shorter number would be another id
     }
     let trace = TraceId::from_hex(trace).ok()?;
     let span = SpanId::from_hex(span).ok()?;

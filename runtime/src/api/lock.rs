@@ -1,4 +1,4 @@
-//! Call for a lock, or for several at once, with its names and its mode in its type.
+//! Builder of a call for one lock or several, with names and mode in its type.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use crate::clock::Deadline;
 use crate::engine::Mode;
 use crate::values::{LockError, LockName, Name, Wait, setters};
 
-/// A call for a lock: what the attribute does, by hand.
+/// Requests a lock without the attribute. Await the call to get a [`LockGuard`].
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -30,19 +30,19 @@ pub fn lock<N: LockName>(name: N) -> Acquire<N::Held> {
 }
 
 impl Locks {
-    /// A call for a lock on this engine; see [`lock`](crate::lock()).
+    /// Requests a lock on this engine; see [`lock`](crate::lock()).
     pub fn lock<N: LockName>(&self, name: N) -> Acquire<N::Held> {
         Acquire::new(Some(self.clone()), name)
     }
 }
 
-/// A call for a lock, or for several at once: nothing happens before it is awaited.
+/// A call for one lock, or for several at once. Nothing happens before it is awaited.
 ///
-/// Awaited, it answers a [`LockGuard`] or a [`LockError`]. Cancel safe: dropped at any point it leaves no key and no place in a
-/// queue behind; its place in the queue is lost.
+/// Awaiting it returns a [`LockGuard`] or a [`LockError`]. Cancel safe: a call that is dropped leaves no key behind, and loses its place
+/// in the queue.
 ///
-/// `N` is the name's type, such as `Order`, [`Name`] for a text, or a tuple of those, and `M` how it is held. A call that is
-/// chosen between modes at run time goes on in a function that is generic, `async fn work<M: LockMode>(call: Acquire<Name, M>)`.
+/// `N` is the name's type, such as `Order`, [`Name`] for a text, or a tuple of those. `M` is the mode. To choose the mode at run time,
+/// continue in a generic function, `async fn work<M: LockMode>(call: Acquire<Name, M>)`.
 #[must_use = "does nothing until awaited"]
 pub struct Acquire<N: Group = Name, M: LockMode = Exclusive> {
     wanted: Wanted,
@@ -58,9 +58,9 @@ impl<N: LockName + 'static> Acquire<N> {
 }
 
 impl<N: Group, M: LockMode> Acquire<N, M> {
-    /// This name too: all of them or none. Calls that take several names this way, and whose tasks hold nothing else, never wait for one
-    /// another in a cycle; a name that comes twice is locked once. At most 32, or [`LockError::Config`]. The guard has the first eight
-    /// names in its type, and their proofs in this order; more by [`and_all`](Self::and_all).
+    /// Adds a name: the call takes all of its names or none. Calls that take several names this way never deadlock with each other, if
+    /// their tasks hold nothing else. A name that is given twice is locked once. More than 32 names are a [`LockError::Config`]. The
+    /// guard's type has the first eight names, with their proofs in this order; add more by [`and_all`](Self::and_all).
     ///
     /// ```no_run
     /// # etcd_locked::lock_names! { pub Account = "accounts/<id: u64>"; }
@@ -79,42 +79,44 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
     }
 
     setters! { self:
-        /// These names too, as many as there are at run time, under the same rules as [`and`](Self::and). The guard's type does not
-        /// say them: their tokens are [`token_of`](LockGuard::token_of), and they have no proof.
+        /// Adds names, as many as there are at run time, under the same rules as [`and`](Self::and). They are not in the guard's type:
+        /// read their tokens with [`token_of`](LockGuard::token_of). There are no proofs of them.
         and_all(names: impl IntoIterator<Item: LockName>) {
             let names = names.into_iter().map(|name| name.lock_name());
             self.wanted.names.extend(names);
         }
-        /// Sets the template by which errors, metrics and [`status`](crate::status()) show the names given so far as texts, which have none:
+        /// Sets the template under which errors, metrics and [`status`](crate::status()) show the names given so far as text:
         /// `lock(format!("reports/{day}")).template("reports/<day>")`.
         template(template: &'static str) {
             self.wanted.names.iter_mut().for_each(|name| name.show_as(template));
         }
-        /// Queues at most this long, as the option [`wait`](crate::options#wait) says. With no time at all it is a single try.
+        /// Queues for at most this time; see the option [`wait`](crate::options#wait). Zero means a single try.
         wait(wait: Duration) { self.wanted.wait = Some(Wait::For(wait)); }
-        /// Queues until served: `wait = "forever"`.
+        /// Queues until the lock is free: `wait = "forever"`.
         wait_forever() { self.wanted.wait = Some(Wait::Forever); }
-        /// Tries once: `wait = "none"`. If the name is taken, [`LockError::Held`].
+        /// Tries once: `wait = "none"`. If the name is taken, the result is [`LockError::Held`].
         try_once() { self.wanted.wait = Some(Wait::Once); }
-        /// Bounds the wait by an `Instant` too, as the option [`wait_until`](crate::options#wait_until) says. Of two deadlines the earlier counts.
+        /// Bounds the wait by an `Instant` too; see the option [`wait_until`](crate::options#wait_until). The earlier deadline applies.
         wait_until(deadline: impl Deadline) { self.wanted.deadline(deadline); }
-        /// Bounds what runs by way of [`LockGuard::hold`], or until [`LockGuard::lost`], from when the call has its lock, as the option
-        /// [`max_hold`](crate::options#max_hold) says. The lock itself stays until it is released.
+        /// Limits what runs in [`LockGuard::hold`], counted from when the call gets its lock; see the option
+        /// [`max_hold`](crate::options#max_hold). [`LockGuard::lost`] completes at that time. The lock itself stays held until it is
+        /// released.
         max_hold(limit: Duration) { self.wanted.max_hold = Some(limit); }
-        /// Uses a lock again that the calling task holds, as the option [`reentrant`](crate::options#reentrant) says.
+        /// Reuses a lock that the calling task already holds; see the option [`reentrant`](crate::options#reentrant).
         reentrant() { self.wanted.reentrant = true; }
-        /// Keeps the names locked at least this long from when the call has its lock, as the option [`min_hold`](crate::options#min_hold) says.
+        /// Keeps the names locked for at least this time after the call gets its lock; see the option
+        /// [`min_hold`](crate::options#min_hold).
         min_hold(time: Duration) { self.wanted.min_hold = Some(time); }
-        /// The lease TTL, as the option [`ttl`](crate::options#ttl) says. Rounded up to whole seconds.
+        /// Sets the lease's TTL, rounded up to whole seconds; see the option [`ttl`](crate::options#ttl).
         ttl(ttl: Duration) { self.wanted.ttl = Some(ttl); }
     }
 
-    /// Shares the names with other readers, as the option [`shared`](crate::options#shared) says. Instead of [`permits`](Self::permits).
+    /// Shares the names with other readers; see the option [`shared`](crate::options#shared). Replaces [`permits`](Self::permits).
     pub fn shared(self) -> Acquire<N, Shared> {
         self.held_as(Ok(Mode::Shared))
     }
 
-    /// Takes one of 1 to 1,024 permits of each name, as the option [`permits`](crate::options#permits) says. Instead of
+    /// Takes one of 1 to 1,024 permits of each name; see the option [`permits`](crate::options#permits). Replaces
     /// [`shared`](Self::shared).
     pub fn permits(self, permits: u16) -> Acquire<N, Permit> {
         self.held_as(mode_of_permits(permits))
@@ -151,10 +153,10 @@ impl<N: Group, M: LockMode> IntoFuture for Acquire<N, M> {
     }
 }
 
-/// An [`Acquire`] being awaited.
+/// Future of an [`Acquire`].
 pub struct Acquiring<N: Group = Name, M: LockMode = Exclusive> {
     acquisition: Acquisition,
-    /// `None` once it has answered.
+    /// `None` once it has completed.
     proofs: Option<N::Proofs>,
     mode: PhantomData<fn() -> M>,
 }
@@ -176,7 +178,7 @@ impl<N: Group, M: LockMode> Future for Acquiring<N, M> {
         Poll::Ready(match (grant, self.proofs.take()) {
             (Ok(grant), Some(proofs)) => Ok(LockGuard::new(grant, proofs)),
             (Err(error), _) => Err(error),
-            (Ok(_), None) => return Poll::Pending, // an acquisition answers once
+            (Ok(_), None) => return Poll::Pending, // an acquisition completes once
         })
     }
 }

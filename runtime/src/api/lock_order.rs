@@ -1,8 +1,8 @@
-//! Mistakes that two places of a program make together, reported once each: locks in opposite order, and different numbers of permits.
+//! Mistakes that two places of a program make together, reported once each: opposite lock orders, and different numbers of permits.
 //!
-//! A under B here and B under A there is a deadlock to come. Different numbers of permits of one name are not an error, because every
-//! rolling deployment has them for a while; where that lasts, one number is a mistake. Names count by their templates; a name without a template counts
-//! for itself. Two names of one template have no order: there the values decide.
+//! Taking A under B here and B under A there can deadlock. Different numbers of permits for a name are not an error, because every
+//! rolling deployment has them for a while; if they last, one number is wrong. Names are compared by their templates, or by their text if
+//! they lack one. Two names of one template are not compared: their order depends on the values.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,39 +13,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::mutex::lock;
 use crate::values::{LockError, Name};
 
-/// Pairs, and names, that are remembered: a program has few, unless it makes up its names as it goes.
+/// Maximum number of pairs, and of names, to remember. A program has few, unless it generates names.
 const REMEMBERED: usize = 1024;
 
-/// The orders in which one engine's locks have been taken, and what has been reported.
+/// Orders in which the locks of one engine have been taken, and what has been reported.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     seen: Mutex<Seen>,
-    /// True if a call against the order is refused, as under test, and not only reported.
+    /// True under test: a call against the order is refused, and not only reported.
     refuses: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// What was held, what was asked for under it, where, and whether the opposite order has been reported.
+    /// The held lock and the one requested under it, the place, and whether the opposite order has been reported.
     pairs: BTreeMap<(Family, Family), (Place, bool)>,
-    /// The names whose numbers of permits have been reported to differ.
+    /// Names reported for different numbers of permits.
     permits: BTreeSet<Family>,
 }
 
-/// A template, or the name where there is none.
+/// A template, or the name if there is none.
 type Family = Cow<'static, str>;
 
-/// The function that asked; `lock()`, where it was called by hand.
+/// The calling function; `lock()` for a call by hand.
 type Place = &'static str;
 
 impl Orders {
-    /// From now on a call against the order is refused, or is not.
+    /// Sets whether a call against the order is refused.
     #[cfg(feature = "testing")]
     pub(crate) fn refuse(&self, refuses: bool) {
         self.refuses.store(refuses, Ordering::Relaxed);
     }
 
-    /// Reports once for each pair if a task that holds `held` asks for `wanted`, and these were taken the other way round elsewhere.
+    /// Reports, once for each pair, that a task which holds `held` requests `wanted`, and another place took them in the opposite order.
     pub(crate) fn check<'a>(
         &self,
         held: impl Iterator<Item = &'a Name>,
@@ -59,7 +59,7 @@ impl Orders {
             tracing::warn!(
                 code = "lock.order",
                 %held, %wanted, here, there,
-                "locks are taken in opposite order in two places, which can wait for each other: take them in one call, or \
+                "two places take these locks in opposite order, so their calls can deadlock: take both locks in one call, or \
                  everywhere in one order"
             );
         }
@@ -69,7 +69,7 @@ impl Orders {
         }
     }
 
-    /// A call for one of `permits` was refused: reports the holder if that asked for another number, once for each template.
+    /// Reports, once for each template, that a refused call and the holder of its lock use different numbers of permits.
     pub(crate) fn compare_permits(
         &self,
         permits: NonZeroU16,
@@ -92,8 +92,8 @@ impl Orders {
                     permits,
                     %holder,
                     theirs,
-                    "the holder has asked for another number of permits of this name, as in a rolling deployment: each call's own \
-                     number counts. If it lasts, one of the two is mistaken"
+                    "the holder uses another number of permits for this name, as in a rolling deployment. Each call's own number \
+                     applies; if the difference lasts, correct one of the two"
                 );
             }
         }
@@ -101,8 +101,8 @@ impl Orders {
 }
 
 impl Seen {
-    /// Remembers what is asked for under what, unless it is known the other way round: then returns the lock that is held, the one
-    /// that is asked for, where they were taken in the opposite order, and whether that is new.
+    /// Remembers which lock is requested under which. If the opposite order is known, returns the held lock, the requested lock, where
+    /// they were taken in the opposite order, and whether that is new.
     fn note<'a>(
         &mut self,
         held: impl Iterator<Item = &'a Name>,

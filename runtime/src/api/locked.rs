@@ -1,4 +1,4 @@
-//! Locked: proof, as a value, that a lock is held.
+//! Locked: a value that proves that a lock is held.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,9 +13,9 @@ use crate::values::{LockName, LossCause, Name, Sharing, Token, getters};
 
 /// Proof that a call holds a lock of the type `N`: a helper that takes `&Locked<Order>` cannot be called without an order's lock.
 ///
-/// In an annotated function `proof = order` binds it; by hand it is [`LockGuard::locked`](crate::LockGuard::locked). It can
-/// be neither made nor cloned, and does not leave the body: to return it, store it or give it to a spawned task does
-/// not compile.
+/// In an annotated function, `proof = order` binds it; a guard returns it by [`LockGuard::locked`](crate::LockGuard::locked). It can be
+/// neither created nor cloned, and does not leave the body: code that returns it, stores it or passes it to a spawned task does not
+/// compile.
 ///
 /// ```
 /// use etcd_locked::{LockError, Locked, etcd_locked, lock_names};
@@ -29,21 +29,22 @@ use crate::values::{LockName, LossCause, Name, Sharing, Token, getters};
 ///     charge(order, 10).await
 /// }
 ///
-/// /// Runs under the lock of an order only.
+/// /// Can be called only under the lock of an order.
 /// async fn charge(order: &Locked<Order>, amount: u64) -> Result<(), LockError> {
 ///     let (id, token) = (order.name().id, order.token().as_i64());
 ///     // update orders set due = due + $amount, token = $token where id = $id and token <= $token
-///     // No row: a later holder has written, and this call is to fail.
+///     // No row: a later holder has written, so this call must fail.
 ///     # let _ = (id, token, amount);
 ///     Ok(())
 /// }
 /// ```
 ///
-/// The lock of a template or of a text is a `Locked<Name>`. A reader has a `Locked<N, Shared>` and a permit a `Locked<N, Permit>`, so that
-/// neither may call what needs the lock alone; what does not mind is generic: `async fn show<M: LockMode>(order: &Locked<Order, M>)`.
+/// The lock of a template or of a text is a `Locked<Name>`. A reader gets a `Locked<N, Shared>` and a permit a `Locked<N, Permit>`, so
+/// neither can call a function that needs the exclusive lock. A function for any mode is generic: `async fn show<M: LockMode>(order:
+/// &Locked<Order, M>)`.
 ///
-/// The lock can be lost while the proof is there: the body is stopped then, at its next await. What must not reach a store too late
-/// carries the [`token`](Self::token).
+/// The lock can be lost while the proof exists; the body then stops at its next await. Send the [`token`](Self::token) along with writes
+/// that must not reach a database too late.
 pub struct Locked<N: LockName, M: LockMode = Exclusive> {
     /// Boxed, because it lives in the user's future (row B12).
     held: Box<Held<N>>,
@@ -58,37 +59,37 @@ struct Held<N: LockName> {
 
 impl<N: LockName, M: LockMode> Locked<N, M> {
     getters! { self:
-        /// The name, with its fields: `order.name().id`. A name that borrows, such as `Stock { sku: &str }`, is kept as its text: its
-        /// [`Name`].
+        /// Returns the name with its fields: `order.name().id`. A name that borrows, such as `Stock { sku: &str }`, is returned as text,
+        /// a [`Name`].
         name: &N::Kept = &self.held.kept;
-        /// The fencing token.
+        /// Returns the fencing token.
         token: Token = self.held.lock.token;
-        /// Whether the lock is still held: reads the clock, so it is true of now, even right after a pause of the process.
+        /// Returns true if the lock is still held. Reads the clock, so the result is right even just after the process was paused.
         is_held: bool = self.held.locks.are_held();
-        /// How long the lock is held from now on even if etcd cannot be reached again, as
-        /// [`LockGuard::remaining`](crate::LockGuard::remaining) says.
+        /// Returns how long the lock stays held even if etcd cannot be reached again; see
+        /// [`LockGuard::remaining`](crate::LockGuard::remaining).
         remaining: Duration = self.held.locks.remaining();
-        /// A condition for etcd transactions of your own: true only as long as this very ownership of this name lasts, as
-        /// [`LockGuard::fence`](crate::LockGuard::fence) says.
+        /// Returns a condition for your own etcd transactions, true only while this ownership of this name lasts; see
+        /// [`LockGuard::fence`](crate::LockGuard::fence).
         fence: Fence = fence(&self.held.locks, &self.held.lock);
-        /// How the call asked for the lock. A `reentrant` reader inside a call that holds the lock alone is a reader all the same.
+        /// Returns the mode that the call requested. A `reentrant` reader inside an exclusive call is still a reader.
         mode: Sharing = M::SHARING;
     }
 
-    /// Completes when the lock is lost, or given back because the call is over, with the cause. Cancel safe.
+    /// Waits until the lock is lost, or released because the call is over, and returns the cause. Cancel safe.
     pub async fn lost(&self) -> LossCause {
         self.held.locks.until_lost().await
     }
 }
 
 impl<N: LockName> Locked<N> {
-    /// The fence of a transaction, as SQL for any driver.
+    /// Returns the fence of a transaction, as SQL for any driver.
     pub fn fence_sql(&self, dialect: Dialect) -> FenceSql<'_> {
         FenceSql { dialect, call: &self.held.locks, lock: &self.held.lock }
     }
 
-    /// Begins a fenced transaction of a pool of sqlx, or fences one that you have begun, with the errors of
-    /// [`LockGuard::fenced`](crate::LockGuard::fenced). Cancel safe: dropped, it rolls back.
+    /// Begins a fenced sqlx transaction, or fences one that you have begun; see [`LockGuard::fenced`](crate::LockGuard::fenced), also for
+    /// the errors. Cancel safe: dropping the future rolls back.
     #[cfg(any(feature = "sqlx", feature = "sqlx-0-8"))]
     pub async fn fenced<T: FenceTarget>(&self, target: T) -> Fenced<T> {
         fenced(target, |dialect| vec![self.fence_sql(dialect)]).await
@@ -106,7 +107,7 @@ impl<N: LockName, M: LockMode> fmt::Debug for Locked<N, M> {
     }
 }
 
-/// How a lock is held, in its type: [`Exclusive`], [`Shared`] or [`Permit`].
+/// Mode of a lock, as a type: [`Exclusive`], [`Shared`] or [`Permit`].
 pub trait LockMode: sealed::Sealed + 'static {
     /// The mode as a value.
     const SHARING: Sharing;
@@ -131,18 +132,18 @@ macro_rules! modes {
 }
 
 modes! {
-    /// Alone: no other call holds the name.
+    /// Exclusive: no other call holds the name.
     Exclusive
-    /// With other readers.
+    /// Shared with other readers.
     Shared
-    /// With one of several permits.
+    /// One of several permits.
     Permit
 }
 
-/// Proof of a lock that is still to be granted. One pointer, because it lives in the user's future (row B12).
+/// Proof of a lock that is not granted yet. One pointer, because it lives in the user's future (row B12).
 pub struct Proof<N: LockName>(Box<(Name, N::Kept)>);
 
-/// Renders a name, once: the name to lock, and what its proof is to give.
+/// Renders a name once, into its pending proof and the name to lock.
 pub fn prove<T: LockName>(given: T) -> (Proof<T::Held>, Name) {
     let name = given.lock_name();
     let kept = given.keep(&name);
@@ -151,7 +152,7 @@ pub fn prove<T: LockName>(given: T) -> (Proof<T::Held>, Name) {
 }
 
 impl<N: LockName> Proof<N> {
-    /// The proof, inside the body, where the call's own locks are the current ones.
+    /// Returns the proof. It is called in the body, where the call's own locks are the current ones.
     #[must_use]
     pub fn locked<M: LockMode>(self) -> Locked<N, M> {
         match current() {
@@ -160,9 +161,9 @@ impl<N: LockName> Proof<N> {
         }
     }
 
-    /// The proof, once the locks of its call are granted.
+    /// Returns the proof, once the locks of its call are granted.
     pub(crate) fn among<M: LockMode>(self, locks: &Arc<OwnedLocks>) -> Locked<N, M> {
-        // Each name of a call is among its locks; one that the call names twice is there once.
+        // Each name of a call is among its locks; a name that is given twice is there once.
         let (name, kept) = *self.0;
         let lock = lock_of(locks, &name).unwrap_or(&locks.first).clone();
         let locks = locks.clone();
@@ -170,7 +171,7 @@ impl<N: LockName> Proof<N> {
     }
 }
 
-/// No expansion comes here. Not a future that waits for ever: each await would make every annotated function longer (rows B11, B12).
+/// Never reached by an expansion. It does not await forever instead: an await would make every annotated function larger (rows B11, B12).
 #[cold]
 fn outside() -> ! {
     unreachable!("the proof of a lock is made in the body of its call")

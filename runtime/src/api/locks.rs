@@ -1,4 +1,4 @@
-//! Locks: an engine of one's own, and the engine of a scope or a thread.
+//! Locks: handle to an engine, and the default engine of a scope or a thread.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,14 +18,14 @@ tokio::task_local! {
 }
 
 thread_local! {
-    /// The engines of the live [`DefaultGuard`]s: the last one counts.
+    /// Engines of the live [`DefaultGuard`]s: the last one applies.
     static DEFAULTS: RefCell<Vec<Rc<Locks>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An engine of one's own, next to the one all annotated functions of the process share: its own connection, leases and
-/// queues on a thread of its own.
+/// Handle to an engine: a thread with its own connection to etcd, leases and queues. [`connect`](Self::connect) starts one in addition to
+/// the process's engine, which all annotated functions use by default.
 ///
-/// Clones share the engine. When the last clone, `LockGuard` and pending call are gone it releases what it has and ends.
+/// Clones share the engine. When the last clone, `LockGuard` and pending call are gone, the engine releases its locks and ends.
 #[derive(Debug, Clone)]
 pub struct Locks {
     pub(crate) engine: Engine,
@@ -33,25 +33,25 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Starts an engine and waits until etcd has granted it a lease, so that a bad endpoint, certificate or password is found now.
+    /// Starts an engine and waits until etcd has granted it a lease, so that a wrong endpoint, certificate or password fails at once.
     ///
     /// # Errors
-    /// [`LockError::Config`] for what can be seen in the configuration; [`LockError::Backend`] or [`LockError::PermissionDenied`] within
-    /// the connect time-out for what etcd says. Cancel safe: dropped, it ends the engine.
+    /// [`LockError::Config`] if the configuration is wrong; [`LockError::Backend`] or [`LockError::PermissionDenied`], within the connect
+    /// time-out, if etcd cannot be reached or refuses. Cancel safe: dropping the future ends the engine.
     pub async fn connect(config: Config) -> Result<Self, LockError> {
         Self::connect_lazy(config)?.warmed().await
     }
 
-    /// Starts an engine that connects when it is first used. Until its first lock it has no lease, and leaves nothing in etcd: for
-    /// tools that only read, such as [`list`](Self::list).
+    /// Starts an engine that connects on its first use. It has no lease before its first lock, so tools that only read, such as by
+    /// [`list`](Self::list), leave nothing in etcd.
     ///
     /// # Errors
-    /// [`LockError::Config`] for what can be seen in the configuration.
+    /// [`LockError::Config`] if the configuration is wrong.
     pub fn connect_lazy(config: Config) -> Result<Self, LockError> {
         Self::start_on(config, Arc::new(BootClock), runtime)
     }
 
-    /// Lists the names that begin with `below` (all, if that is empty), with their holders and waiters in all processes.
+    /// Lists the names that begin with `below` (all names if it is empty), with their holders and waiters in all processes.
     ///
     /// ```no_run
     /// # async fn example(locks: &etcd_locked::Locks) -> Result<(), etcd_locked::LockError> {
@@ -66,10 +66,10 @@ impl Locks {
         Listing::new(self.engine.clone(), below, below)
     }
 
-    /// Reads who holds one name and who waits for it; `None` if no process does. `name`: as it stands in etcd, without the prefix.
-    /// Errors are those of [`Listing::next`]. Cancel safe.
+    /// Reads the holders and waiters of one name; `None` if there are none. Write `name` as in etcd, without the prefix. The errors are
+    /// those of [`Listing::next`]. Cancel safe.
     pub async fn queue(&self, name: &str) -> Result<Option<Queue>, LockError> {
-        // What is below the name comes with it: its own queue is the last.
+        // Names below it are listed first; its own queue is the last.
         let mut names = Listing::new(self.engine.clone(), &[name, "/"].concat(), name);
         let mut found = None;
         while let Some(queue) = names.next().await? {
@@ -78,7 +78,7 @@ impl Locks {
         Ok(found)
     }
 
-    /// Shows what this engine is at the moment; see [`Status`]. Cheap, blocks no one, and needs no runtime.
+    /// Returns a snapshot of this engine; see [`Status`]. It is cheap, does not block, and needs no runtime.
     #[must_use]
     pub fn status(&self) -> Status {
         Status::of(&self.engine)
@@ -89,7 +89,7 @@ impl Locks {
         Ok(self)
     }
 
-    /// Starts an engine that goes by this clock, on a thread with this runtime.
+    /// Starts an engine with this clock, on a thread with this runtime.
     pub(crate) fn start_on(
         config: Config,
         clock: Arc<dyn Clock>,
@@ -98,19 +98,19 @@ impl Locks {
         Ok(Self { engine: Engine::start(config, clock, runtime)?, orders: Arc::default() })
     }
 
-    /// Ends the engine: refuses new locks with [`LockError::ShuttingDown`] (but admits those of tasks that hold one), waits up to `grace`
-    /// for the bodies that run, cancels the rest, releases the keys, revokes the leases. etcd takes over what `min_hold` keeps. A body
-    /// that does not end when cancelled leaves its lease to run out. Cancel safe: the shutdown goes on.
+    /// Ends the engine. It refuses new locks with [`LockError::ShuttingDown`], except to tasks that already hold one. It waits up to
+    /// `grace` for running bodies, cancels the rest, releases the keys and revokes the leases. Names that `min_hold` keeps stay locked in
+    /// etcd. A body that does not end when cancelled keeps its lease, which then expires. Cancel safe: the shutdown continues.
     pub async fn shutdown(&self, grace: Duration) -> Drained {
         self.engine.shutdown(grace).await
     }
 
-    /// Feature `etcd-client`: an etcd client to the same cluster, on connections of its own: bulk traffic on a shared one would
-    /// delay renewals. Call it on a tokio runtime, which carries the connections.
+    /// Connects an etcd client to the same cluster (feature `etcd-client`), on connections of its own: bulk traffic on a shared one would
+    /// delay renewals. Call it on a tokio runtime, which drives the connections.
     ///
-    /// It talks to one endpoint at a time, and to another one when that connection is gone: calls that are under way then fail, and are
-    /// the caller's to repeat. It stays with a member that can be reached and has no leader. (Of several `https` endpoints etcd-client
-    /// chooses one for each call, also one that is down.)
+    /// The client uses one endpoint at a time, and switches to another when that connection is lost. Requests in flight then fail, and
+    /// the caller must repeat them. The client stays with a member that is reachable but lacks a leader. (Of several `https` endpoints,
+    /// etcd-client chooses one for each request, even one that is down.)
     ///
     /// # Errors
     /// [`LockError::Backend`] if the credentials are refused. Cancel safe.
@@ -121,14 +121,14 @@ impl Locks {
 
     /// Runs a future in which annotated functions and [`lock`](crate::lock()) use this engine.
     ///
-    /// It goes before the thread's default and the process's engine. Tasks spawned inside do not inherit it. Cancel safe as far
-    /// as `future` is.
+    /// It takes precedence over the thread's default and the process's engine. Tasks spawned inside do not inherit it. Cancel safe if
+    /// `future` is.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         SCOPE.scope(self.clone(), future).await
     }
 
-    /// Makes this engine the default of the calling thread until the guard is dropped: tests of annotated functions, each
-    /// on a current-thread runtime, run in parallel, each on its own engine.
+    /// Makes this engine the default of the calling thread until the guard is dropped. Tests of annotated functions on current-thread
+    /// runtimes can then run in parallel, each on its own engine.
     #[must_use = "the default lasts as long as the guard"]
     pub fn set_default(&self) -> DefaultGuard {
         let locks = Rc::new(self.clone());
@@ -144,20 +144,20 @@ impl Locks {
         if let Ok(locks) = SCOPE.try_with(Clone::clone) {
             return Some(locks);
         }
-        // The thread may be ending: then it has no default any more.
+        // A thread that is ending may have lost its default.
         let last = DEFAULTS.try_with(|defaults| defaults.borrow().last().cloned());
         last.ok().flatten().map(|locks| Self::clone(&locks))
     }
 }
 
-/// Ends a [`Locks::set_default`] when dropped; then the thread's default is that of the last such guard that still lives, in
-/// whatever order they go.
+/// Ends a [`Locks::set_default`] when dropped. The thread's default is then that of the newest guard that still lives, whatever the order
+/// of drops.
 #[derive(Debug)]
 pub struct DefaultGuard(Rc<Locks>);
 
 impl Drop for DefaultGuard {
     fn drop(&mut self) {
-        // The engine's handle goes with the guard, outside the borrow: its drop may run code.
+        // The engine's handle is dropped with the guard, outside the borrow: its drop may run code.
         let _ = DEFAULTS.try_with(|defaults| {
             defaults.borrow_mut().retain(|locks| !Rc::ptr_eq(locks, &self.0));
         });

@@ -1,4 +1,4 @@
-//! Public interface: what a user names to take a lock, to hold it and to end it.
+//! Public interface: the items with which users take, hold and release locks.
 
 mod acquisition;
 mod current;

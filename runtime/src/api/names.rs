@@ -9,7 +9,7 @@
 ///     pub Order = "orders/<id: u64>";
 ///     /// The balance of an account. A transfer locks two: `Account { id: from }, Account { id: to }`.
 ///     pub Account = "accounts/<id: &AccountId>";
-///     /// What one replica does for all.
+///     /// The nightly job, which one replica runs for all.
 ///     pub Nightly = "jobs/nightly";
 /// }
 ///
@@ -28,22 +28,20 @@
 /// # assert_eq!(Order::TEMPLATE, "orders/<id>");
 /// ```
 ///
-/// Each name is a small struct with one public field for each placeholder, a constant `TEMPLATE` (the template without the
-/// types), [`LockName`](crate::LockName), and a `Debug` that prints the template only. Attributes and docs are passed on;
-/// nothing else is derived. `lock(Order { id })` gives a [`LockGuard<Order>`](crate::LockGuard), and `proof = order` an
-/// [`&Locked<Order>`](crate::Locked). A field's type is a [`LockKey`](crate::LockKey); prefer `<sku: &str>` to `<sku: String>`: a
-/// lifetime that is left out becomes the struct's one lifetime.
+/// Each name is a small struct with one public field for each placeholder. It has a constant `TEMPLATE` (the template without the types),
+/// implements [`LockName`](crate::LockName), and its `Debug` prints only the template. Attributes and docs are passed on; nothing else is
+/// derived. `lock(Order { id })` returns a [`LockGuard<Order>`](crate::LockGuard), and `proof = order` binds an
+/// [`&Locked<Order>`](crate::Locked). A field's type is a [`LockKey`](crate::LockKey). Prefer `<sku: &str>` to `<sku: String>`: an elided
+/// lifetime becomes the struct's only lifetime.
 ///
-/// # Names that get into each other's way
+/// # Names that overlap
 ///
-/// Two names of one block that can be the same key do not compile, nor two of which one is a path-prefix of the other (in
-/// etcd the keys of one would lie among those of the other). The macro decides on the text alone: at some place the
-/// segments of the two names must differ.
+/// Two names of one block do not compile if they can be the same key, or if one is a path prefix of the other. (In etcd, the keys of one
+/// would lie among those of the other.) The macro looks only at the text: in some position, the segments of the two names must differ.
 ///
 /// - Two literals differ if they are not equal.
-/// - A literal and a placeholder differ if the text around the placeholder does not fit, or if its type, as it is spelled,
-///   cannot print the literal: integers, `bool` and `char`. So `orders/<id: u64>` next to `orders/archive` compiles, and
-///   `orders/<id: &str>` does not.
+/// - A literal and a placeholder differ if the text around the placeholder does not fit, or if its type, as it is spelled, cannot print
+///   the literal: integers, `bool` and `char`. So `orders/<id: u64>` next to `orders/archive` compiles, and `orders/<id: &str>` does not.
 /// - Two placeholders differ only if the literal text around them cannot coincide.
 #[macro_export]
 macro_rules! lock_names {

@@ -1,4 +1,4 @@
-//! Process's engine, which all annotated functions share: the only static that holds an engine for all threads.
+//! Engine of the process, which all annotated functions share. No other static holds an engine for all threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,33 +13,34 @@ use super::{Locks, Status};
 use crate::mutex::lock;
 use crate::values::{Config, Drained, LockError};
 
-/// The process's engine; `None` if it was shut down before it was ever started.
+/// The process's engine; `None` if it was shut down before it started.
 static ENGINE: OnceCell<Option<Locks>> = OnceCell::new();
 
-/// How far [`init`] is, as long as there is no engine.
+/// State of [`init`] while there is no engine.
 static INIT: Mutex<Init> = Mutex::new(Init::Unasked);
 
 enum Init {
-    /// The first lock starts the engine from the environment.
+    /// Not called: the first lock starts the engine from the environment.
     Unasked,
-    /// What is asked for meanwhile waits with it.
+    /// In progress: locks that are requested meanwhile wait for it.
     Connecting(Locks),
-    /// It has failed, for this reason: only another one starts an engine.
+    /// Failed, for this reason: only another `init` starts an engine.
     Over(LockError),
 }
 
 static ENDED: AtomicBool = AtomicBool::new(false);
 
-/// Starts the process's engine with a configuration and waits until etcd can be reached. Answers a handle on it, for what annotated
-/// functions do not need: [`Locks::list`], [`Locks::client`], `locks = expr`. It may be dropped.
+/// Starts the process's engine with a configuration and waits until etcd can be reached. Annotated functions do not need the returned
+/// handle, so you may drop it. It is for [`Locks::list`], [`Locks::client`] and `locks = expr`.
 ///
-/// Call it once, before the first lock; without it the first lock starts the engine from the environment ([`Config::from_env`]). A lock
-/// that is asked for while `init` connects waits for it, and fails if `init` fails. After a failed `init`, locks are refused for its reason
-/// until another one connects.
+/// Call it once, before the first lock. Without it, the first lock starts the engine from the environment ([`Config::from_env`]). Locks
+/// that are requested while `init` connects wait for it, and fail if it fails. After a failed `init`, locks fail with its error until
+/// another `init` succeeds.
 ///
 /// # Errors
-/// [`LockError::AlreadyInitialized`], also while another `init` connects; [`LockError::ShuttingDown`] after [`shutdown`]; or those of
-/// [`Locks::connect`]: then it may be called again. Cancel safe: dropped once polled, it has failed, and bodies under it are lost.
+/// [`LockError::AlreadyInitialized`], also while another `init` connects; [`LockError::ShuttingDown`] after [`shutdown`]. After the
+/// errors of [`Locks::connect`], `init` may be called again. Cancel safe: once polled and then dropped, `init` has failed, and bodies
+/// that run by then lose their locks.
 pub async fn init(config: Config) -> Result<Locks, LockError> {
     if ENGINE.get().is_some() {
         return Err(refused());
@@ -51,7 +52,7 @@ pub async fn init(config: Config) -> Result<Locks, LockError> {
     Ok(locks)
 }
 
-/// An `init` under way; dropped, it is over.
+/// An `init` in progress. Dropping it ends the attempt.
 struct Connecting {
     locks: Locks,
     why: LockError,
@@ -59,14 +60,14 @@ struct Connecting {
 
 impl Connecting {
     fn with(config: Config) -> Result<Self, LockError> {
-        let started = Locks::connect_lazy(config); // before the mutex: it may drop code of users
+        let started = Locks::connect_lazy(config); // before the mutex is locked, because it may drop user code
         let mut init = lock(&INIT);
         if ENGINE.get().is_some() || matches!(*init, Init::Connecting(_)) {
             return Err(refused());
         }
         let locks = started.inspect_err(|why| *init = Init::Over(why.clone()))?;
         *init = Init::Connecting(locks.clone());
-        let reason = "`init` was dropped before it had connected: call it again".to_owned();
+        let reason = "`init` was dropped before it connected: call it again".to_owned();
         Ok(Self { locks, why: LockError::NotInitialized { reason } })
     }
 }
@@ -78,8 +79,8 @@ impl Drop for Connecting {
         let has_failed = ENGINE.get().is_none();
         drop(init);
         if has_failed {
-            // Calls that wait with it must not go on with an engine that nobody knows.
-            let _ = self.locks.shutdown(Duration::ZERO).now_or_never(); // it goes on
+            // Calls that wait for this `init` must not continue on an abandoned engine.
+            let _ = self.locks.shutdown(Duration::ZERO).now_or_never(); // it continues by itself
         }
     }
 }
@@ -91,8 +92,7 @@ fn refused() -> LockError {
     }
 }
 
-/// Ends the process's engine for good; see [`Locks::shutdown`]. If none was started, none will be. Cancel safe: the shutdown
-/// goes on.
+/// Ends the process's engine for good; see [`Locks::shutdown`]. If there was none, none will start. Cancel safe: the shutdown continues.
 pub async fn shutdown(grace: Duration) -> Drained {
     ENDED.store(true, Ordering::Release);
     let engine = match (&*lock(&INIT), ENGINE.get_or_init(|| None)) {
@@ -105,10 +105,10 @@ pub async fn shutdown(grace: Duration) -> Drained {
     }
 }
 
-/// Shows what the engine is at the moment that annotated functions use here: that of the scope, else of the thread, else of the process.
+/// Returns a snapshot of the engine that annotated functions use here: that of the scope, else of the thread, else of the process.
 ///
-/// It starts no engine: without one, nothing is reachable, and the status is not [`ready`](Status::ready). A service whose readiness
-/// depends on it calls [`init`].
+/// It never starts an engine. Without one, the status is not [`ready`](Status::ready), so a service whose readiness depends on it must
+/// call [`init`].
 #[must_use]
 pub fn status() -> Status {
     if let Some(locks) = Locks::chosen() {
@@ -120,7 +120,7 @@ pub fn status() -> Status {
     }
 }
 
-/// The engine to use here: that of the scope, else of the thread, else of the process, which may have to be started.
+/// Returns the engine to use here: that of the scope, else of the thread, else of the process, which is started if necessary.
 pub(crate) fn here() -> Result<Locks, LockError> {
     if let Some(locks) = Locks::chosen() {
         return Ok(locks);
@@ -128,12 +128,12 @@ pub(crate) fn here() -> Result<Locks, LockError> {
     #[cfg(feature = "testing")]
     if Arc::strong_count(&KITS) > 1 {
         return Err(LockError::config(
-            "a test kit lives in this process, and this call is in no scope of one, so it would use the process's own etcd: \
-             run it inside `etcd.locks().scope(..)`, a spawned task too, or take `locks = etcd.locks()`",
+            "a test kit is alive in this process, but this call is in no kit's scope and would use the process's own etcd: \
+             run it inside `etcd.locks().scope(..)`, also in a spawned task, or set `locks = etcd.locks()`",
         ));
     }
     if ENGINE.get().is_none() {
-        // Locked to the end, so that no `init` begins meanwhile. Nothing here runs code of users.
+        // The mutex stays locked, so that no `init` begins meanwhile. Nothing here runs user code.
         match &*lock(&INIT) {
             Init::Unasked => {
                 ENGINE.get_or_try_init(|| Locks::connect_lazy(Config::from_env()?).map(Some))?;
@@ -146,6 +146,6 @@ pub(crate) fn here() -> Result<Locks, LockError> {
     ENGINE.get().cloned().flatten().ok_or(LockError::ShuttingDown)
 }
 
-/// The process's engine is unused while there is a second reference to this, as each test kit has one.
+/// Counts test kits, each of which has a reference. While there is one, the process's engine is not used.
 #[cfg(feature = "testing")]
 pub(crate) static KITS: LazyLock<Arc<()>> = LazyLock::new(Arc::default);

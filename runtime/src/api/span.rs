@@ -1,6 +1,6 @@
-//! Spans of a call: `lock.wait` from the call to its answer, `lock.held` around what runs under its locks.
+//! Spans of a call: `lock.wait` until the call is granted or refused, `lock.held` around its body.
 //!
-//! Both are children of the caller's span. Without a subscriber that wants them nothing is made, and no clock is read.
+//! Both are children of the caller's span. Without a subscriber that enables them, no span is created and no clock is read.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::clock::Moment;
 use crate::engine::{Engine, Mode, OwnedLocks};
 use crate::values::{LockError, Name, Sharing, templates};
 
-/// The wait of a call, as a span. Nothing, if no subscriber wants it.
+/// Span of a call's wait; empty if no subscriber enables it.
 #[derive(Debug)]
 pub(crate) struct WaitSpan(Option<Box<Open>>);
 
 #[derive(Debug)]
 struct Open {
-    /// In an `Arc`, so that a link which comes late can refer to it without keeping it open.
+    /// In an `Arc`, so that a late link can refer to it without keeping it open.
     span: Arc<Span>,
     since: Moment,
-    /// The owner was asked for, which happens once.
+    /// True once the owner was requested, which happens once.
     #[cfg(feature = "opentelemetry")]
     links: bool,
 }
@@ -51,7 +51,7 @@ impl WaitSpan {
         })))
     }
 
-    /// Its place in a trace, for the call's record.
+    /// Returns its place in a trace, for the call's record.
     pub(crate) fn trace(&self) -> Option<String> {
         #[cfg(feature = "opentelemetry")]
         return super::link::trace_of(&self.0.as_ref()?.span);
@@ -59,7 +59,7 @@ impl WaitSpan {
         None
     }
 
-    /// The call waits: links it to the trace of the name's owner, if it still waits in about a second.
+    /// Links the call to the trace of the name's owner, if it still waits in about a second.
     #[cfg(feature = "opentelemetry")]
     pub(crate) fn waits(&mut self, engine: &Engine, name: &crate::engine::Key) {
         if let Some(open) = &mut self.0
@@ -88,7 +88,7 @@ impl WaitSpan {
     }
 }
 
-/// The span around what runs under these locks, below the span that is entered now.
+/// Creates the span around a body, below the current span.
 pub(crate) fn held(locks: &OwnedLocks, engine: &Engine) -> Span {
     let names = || locks.locks().map(|lock| &lock.name);
     info_span!(
@@ -112,7 +112,7 @@ pub(crate) fn ended(span: &Span, how: Option<&LockError>) {
     span.record("lock.outcome", outcome);
 }
 
-/// The names with their values, where spans are to have them.
+/// Returns the names with their values, if spans show them.
 fn shown<'a>(engine: &Engine, names: impl Iterator<Item = &'a Name>) -> Option<String> {
     let all = || names.filter_map(Name::text).collect::<Vec<_>>().join(", ");
     engine.config().show_names.then(all)

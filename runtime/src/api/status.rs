@@ -1,16 +1,16 @@
-//! Status of an engine: what a health check and the person on call ask of a process. Metrics are not made of it.
+//! Status of an engine, for health checks and people on call. Metrics do not use it.
 
 use std::time::{Duration, SystemTime};
 
 use crate::engine::{Engine, LeaseId, Mode, OwnedLock, View};
 use crate::values::{Name, Sharing, Token, getters};
 
-/// What an engine is at one moment: by [`status`](crate::status()) or [`Locks::status`](crate::Locks::status).
+/// Snapshot of an engine, from [`status`](crate::status()) or [`Locks::status`](crate::Locks::status).
 ///
-/// It is a snapshot, made on the caller's thread: a health check may ask for it each second, with ten thousand locks held.
+/// It is made on the caller's thread: a health check may call it every second, even with ten thousand locks held.
 ///
-/// With the feature `serde` it serializes, for an endpoint such as `/locks`. That shows the names of locks, which may be personal
-/// data, so it is for operators only.
+/// With the feature `serde` it serializes, for an endpoint such as `/locks`. The output contains the names of locks, which may be
+/// personal data, so show it to operators only.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
     reachable: bool,
@@ -20,14 +20,14 @@ pub struct Status {
     waiting: Vec<LockStatus>,
 }
 
-/// A lease of the engine: of a session that calls use, or have used lately.
+/// A lease of the engine, for a session that calls use or have used lately.
 #[derive(Debug, Clone)]
 pub struct LeaseStatus {
     id: LeaseId,
     left: Duration,
 }
 
-/// A lock that a call of this process holds, or waits for. A call with several names has one for each.
+/// A lock that a call of this process holds or waits for. A call with several names has an entry for each.
 #[derive(Debug, Clone)]
 pub struct LockStatus {
     name: Name,
@@ -61,7 +61,7 @@ impl Status {
                     let holds = |it: &OwnedLock| lock(&it.name, since, it.mode, Some(it.token));
                     status.held.extend(locks.locks().map(holds));
                 }
-                Some(_) => {} // lost, and not given back yet
+                Some(_) => {} // lost, but not released yet
             }
         }
         status.held.sort_by_key(|lock| lock.since);
@@ -74,51 +74,51 @@ impl Status {
     }
 
     getters! { self:
-        /// Whether calls can be served: etcd is reachable, and no shutdown has begun. What a readiness probe asks.
+        /// Returns true if calls can be served: etcd is reachable, and no shutdown has begun. Use it for readiness probes.
         ///
-        /// For liveness it is the wrong question: a restart does not bring etcd back, and loses the locks that are held.
+        /// Do not use it for liveness probes: a restart does not bring etcd back, and loses the held locks.
         ready: bool = self.reachable && !self.draining;
-        /// Whether etcd has answered, and has not been lost since. It is lost when one exchange after another fails, on all endpoints: soon
-        /// if connections are refused, after a few seconds of silence otherwise. False until the first answer.
+        /// Returns true if etcd has responded and has not been lost since. It is lost when one exchange after another fails on all
+        /// endpoints: soon if connections are refused, otherwise after a few seconds of silence. False until the first response.
         ///
-        /// An engine without locks and leases is made to ask etcd by a status that finds the last answer more than five seconds old: the
-        /// next status has the result. Where there is no engine yet, nothing is asked.
+        /// An engine without locks and leases contacts etcd only if a status finds the last response more than five seconds old. The next
+        /// status has the result. Where there is no engine yet, nothing is sent.
         reachable: bool = self.reachable;
-        /// Whether a shutdown has begun, or is over.
+        /// Returns true once a shutdown has begun, or is over.
         draining: bool = self.draining;
-        /// The leases that the engine keeps alive, by their ids: one for each TTL in use, and more for very many locks.
+        /// Returns the leases that the engine keeps alive, by their ids: one for each TTL in use, and more for very many locks.
         leases: &[LeaseStatus] = &self.leases;
-        /// The locks that calls of this process hold, the oldest first; not those that were lost. A lock that is used again (`reentrant`)
+        /// Returns the locks that calls of this process hold, the oldest first, without those that were lost. A reused lock (`reentrant`)
         /// is listed once.
         held: &[LockStatus] = &self.held;
-        /// The locks that calls of this process wait for, the longest wait first.
+        /// Returns the locks that calls of this process wait for, the longest wait first.
         waiting: &[LockStatus] = &self.waiting;
     }
 }
 
 impl LeaseStatus {
     getters! { self:
-        /// Its id, which `etcdctl lease timetolive` takes in hexadecimal digits.
+        /// Returns its id, which `etcdctl lease timetolive` expects in hexadecimal digits.
         id: i64 = self.id;
-        /// How long etcd keeps it at most, if it is not renewed. Renewals are sent three times within a TTL, so less than half the TTL says
-        /// that they fail.
+        /// Returns for how long etcd keeps it without another renewal, at most. Renewals are sent three times within a TTL, so less than
+        /// half the TTL means that they fail.
         left: Duration = self.left;
     }
 }
 
 impl LockStatus {
     getters! { self:
-        /// The name. Its text may be personal data.
+        /// Returns the name. Its text may be personal data.
         name: &Name = &self.name;
-        /// The template of the name; `None` for a name given at run time.
+        /// Returns the template of the name; `None` for a run-time name.
         template: Option<&'static str> = self.name.template();
-        /// Path of the annotated function; `None` for a call of [`lock`](crate::lock()).
+        /// Returns the path of the annotated function; `None` for a call of [`lock`](crate::lock()).
         function: Option<&'static str> = self.function;
-        /// Since when it is held, or waited for, by this host's wall clock.
+        /// Returns when it was acquired, or since when it is waited for, by this host's wall clock.
         since: SystemTime = self.since;
-        /// The fencing token; `None` while it is waited for.
+        /// Returns the fencing token; `None` while the call waits.
         token: Option<Token> = self.token;
-        /// With whom the call shares the name.
+        /// Returns how the call shares the name.
         sharing: Sharing = Sharing::of(self.mode);
     }
 }
@@ -129,7 +129,7 @@ mod serialized {
 
     use super::{LeaseStatus, LockStatus, Status};
 
-    /// Serializes a type as these fields. Users read their names.
+    /// Serializes a type as these fields. Their names are visible to users.
     macro_rules! serialized {
         ($type:ident, $self:ident: $($field:literal: $value:expr,)+) => {
             impl Serialize for $type {
