@@ -1,5 +1,5 @@
-//! Clock of boot time (rule P29), behind a two-method trait: everything the library knows of time comes from here, timers
-//! included, so that a test can move it.
+//! Clock of boot time (rule P29), behind a trait with two methods. All time in the library comes from here, timers included, so that a
+//! test can move it.
 
 use std::fmt::Debug;
 use std::future::{Future, poll_fn};
@@ -14,14 +14,13 @@ use tokio::time::Instant;
 
 use crate::mutex::lock;
 
-/// What can bound a wait: an `Instant`, of std or of tokio; or perhaps one, where `None` is no bound.
+/// A bound of a wait: an `Instant` of std or tokio, or an `Option` of one, where `None` is no bound.
 ///
-/// What is left until then is measured when the call is first awaited, by tokio's clock, so a time that is paused there stands
-/// still; from then on it is a wait like any other. So a clock of the test kit that is moved while the call
-/// waits brings its end nearer, and one that was moved before does not.
+/// The time left is measured when the call is first awaited, by tokio's clock, so a paused clock stands still. After that, it is an
+/// ordinary wait. If a test moves the test kit's clock while the call waits, the deadline comes nearer; an earlier move does not count.
 #[diagnostic::on_unimplemented(
-    message = "a deadline is an `Instant`, of std or of tokio, and this is a `{Self}`",
-    label = "is no `Instant`",
+    message = "a deadline must be an `Instant` of std or tokio, not a `{Self}`",
+    label = "not an `Instant`",
     note = "write `Instant::now() + Duration::from_secs(5)`; a length of time is written `wait = \"5s\"`, or `.wait(duration)`"
 )]
 pub trait Deadline {
@@ -47,15 +46,15 @@ impl<D: Deadline> Deadline for Option<D> {
     }
 }
 
-/// A timer that runs.
+/// A running timer.
 pub(crate) type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What is done at most once a minute, as lines of the log are that would come with each call.
+/// Limit to once a minute, for log lines that would otherwise come with every call.
 #[derive(Debug, Default)]
 pub(crate) struct Minutely(Option<Moment>);
 
 impl Minutely {
-    /// Returns true if it is to be done now.
+    /// Returns true if a minute has passed, and starts the next one.
     pub(crate) fn is_due(&mut self, now: Moment) -> bool {
         let is_due = self.0.is_none_or(|last| now - last >= Duration::from_secs(60));
         if is_due {
@@ -72,8 +71,8 @@ pub(crate) trait Clock: Debug + Send + Sync {
     fn sleep_until(&self, when: Moment) -> Sleep;
 }
 
-/// What the future answers; `None` if it has not by then. What need not wait costs no timer. The caller pins the future: an
-/// `async fn` has room for its argument twice, and each `async fn` that hands it on doubles that.
+/// Returns the future's output, or `None` if it is not ready by `when`. Creates no timer if the future is ready at once. The caller pins
+/// the future, because an `async fn` reserves space for its argument twice, and each `async fn` that passes it on doubles that.
 pub(crate) async fn by<F: Future + Unpin>(
     clock: &dyn Clock,
     when: Moment,
@@ -90,7 +89,7 @@ pub(crate) async fn by<F: Future + Unpin>(
     .await
 }
 
-/// Completes at that moment; never, if there is none.
+/// Completes at that moment; never, if `when` is `None`.
 pub(crate) async fn until(clock: &dyn Clock, when: Option<Moment>) {
     match when {
         Some(when) => clock.sleep_until(when).await,
@@ -98,8 +97,8 @@ pub(crate) async fn until(clock: &dyn Clock, when: Option<Moment>) {
     }
 }
 
-/// A timer that is set from any thread, and rings on one. Set for a later moment than it is set for, it stays as it is: most are
-/// put off before they are due, so the waiter reads what is due when it rings, and sets it again.
+/// Timer that any thread can set, and on which one waits. Setting it to a later moment has no effect, because most moments are put off
+/// before they are due. So the waiter checks what is due when the timer rings, and sets it again.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     clock: Arc<dyn Clock>,
@@ -112,10 +111,10 @@ impl Alarm {
         Self { clock, at: Mutex::new(None), brought_forward: Notify::new() }
     }
 
-    /// It rings by `when`, now being `now`.
+    /// Sets the timer to ring by `when`.
     pub(crate) fn set(&self, now: Moment, when: Moment) {
         let mut at = lock(&self.at);
-        // One that is overdue has slept through a suspend, and sleeps on.
+        // An overdue timer has slept through a suspend and would sleep on.
         if at.is_none_or(|at| when < at || at <= now) {
             *at = Some(when);
             drop(at);
@@ -128,7 +127,7 @@ impl Alarm {
         self.set(now, now);
     }
 
-    /// Completes when it rings; then it is not set any more. Dropping the future loses nothing.
+    /// Waits until it rings, then clears it. Dropping the future loses nothing.
     pub(crate) async fn rings(&self) {
         loop {
             let at = *lock(&self.at);
@@ -144,7 +143,7 @@ impl Alarm {
     }
 }
 
-/// Boot time: unlike `Instant` on Linux, it goes on while the machine is suspended.
+/// Boot time: unlike `Instant` on Linux, it continues while the machine is suspended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BootClock;
 
@@ -158,7 +157,7 @@ impl Clock for BootClock {
     }
 }
 
-/// Reads the clock that also counts while the machine is suspended: on macOS that is the monotonic one.
+/// Reads the clock that continues while the machine is suspended: on macOS that is the monotonic one.
 #[cfg(unix)]
 fn since_boot() -> Duration {
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -169,7 +168,7 @@ fn since_boot() -> Duration {
     Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))
 }
 
-/// Elsewhere the time since the first call, by `Instant`: on Windows it counts while the machine is suspended.
+/// Elsewhere, returns the time since the first call, by `Instant`: on Windows it continues while the machine is suspended.
 #[cfg(not(unix))]
 fn since_boot() -> Duration {
     static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();

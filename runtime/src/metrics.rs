@@ -1,4 +1,4 @@
-//! Metrics: what the feature `metrics` measures; without it, nothing.
+//! Metrics, by the feature `metrics`; without it, nothing is measured.
 
 use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock};
@@ -13,10 +13,10 @@ use crate::values::{LockError, LossCause, Name, RUN_TIME};
 #[cfg(feature = "metrics")]
 use ::metrics::{counter, gauge, histogram};
 
-/// What is done later, on a thread of a caller or of the engine: a recorder is the user's code.
+/// Recording that runs later, on a thread of a caller or of the engine, because a recorder is user code.
 pub(crate) type Later = Box<dyn FnOnce() + Send>;
 
-/// Bounds of buckets that fit locks, in seconds, from half a millisecond to a minute: for the recorder's histograms, such as
+/// Bounds of histogram buckets that fit locks, in seconds, from half a millisecond to a minute. Pass them to your recorder, such as by
 /// `PrometheusBuilder::set_buckets` of `metrics-exporter-prometheus`.
 #[cfg(feature = "metrics")]
 pub const BUCKETS: [f64; 16] = [
@@ -24,15 +24,15 @@ pub const BUCKETS: [f64; 16] = [
     60.0,
 ];
 
-/// Reads the clock, if anything is measured.
+/// Reads the clock if the feature is on.
 fn read(now: impl FnOnce() -> Moment) -> Moment {
     if cfg!(feature = "metrics") { now() } else { Moment::after_boot(Duration::ZERO) }
 }
 
-/// A measurement under way: of a wait, or of how long a lock is held.
+/// A measurement in progress: of a wait, or of the time for which a lock is held.
 #[derive(Debug)]
 pub(crate) struct Measurement {
-    /// The template: values may be personal data, and each would make a series.
+    /// The template: values may be personal data, and each would make a new series.
     lock: &'static str,
     since: Moment,
 }
@@ -41,10 +41,10 @@ fn label(name: &Name) -> &'static str {
     name.template().unwrap_or(RUN_TIME)
 }
 
-/// The templates whose series there are.
+/// Templates whose series exist.
 static BEGUN: RwLock<BTreeSet<&'static str>> = RwLock::new(BTreeSet::new());
 
-/// Makes the series of a template that no call has used before: an alert cannot tell a series that is missing from zero.
+/// Creates the series of a template at its first call, because an alert cannot tell a missing series from zero.
 fn begin(lock: &'static str) {
     let begun = |known: &BTreeSet<&str>| known.contains(lock);
     if !cfg!(feature = "metrics") || begun(&BEGUN.read().unwrap_or_else(PoisonError::into_inner)) {
@@ -59,7 +59,7 @@ fn begin(lock: &'static str) {
     if !all.insert(lock) {
         return;
     }
-    drop(all); // the recorder is the user's code
+    drop(all); // the recorder is user code
     gauge!("etcd_locked_held", "lock" => lock).increment(0.0);
     counter!("etcd_locked_deadlocks_total", "lock" => lock).increment(0);
     for kind in ["local", "remote"] {
@@ -82,24 +82,24 @@ fn describe() {
     ] {
         describe_histogram!(histogram, seconds, what);
     }
-    let lease = "How long the lease nearest to its end, of those renewed, lives without a renewal";
+    let lease = "Time until the first of the renewed leases ends without another renewal";
     describe_gauge!("etcd_locked_lease_remaining_seconds", seconds, lease);
     describe_gauge!("etcd_locked_waiters", "How many calls of this process wait now");
-    describe_gauge!("etcd_locked_reachable", "Whether etcd answers: 1 if it does, 0 if not");
+    describe_gauge!("etcd_locked_reachable", "Whether etcd is reachable: 1 if it is, 0 if not");
     describe_gauge!("etcd_locked_held", "How many calls of this process hold their locks now");
     for (counter, what) in [
         ("etcd_locked_lost_total", "Locks that were lost"),
         ("etcd_locked_deadlocks_total", "Calls that were refused to end a deadlock"),
-        ("etcd_locked_handovers_total", "Locks that a call got from another, local or remote"),
-        ("etcd_locked_history_lost_total", "How often etcd has lost its history and every lock"),
-        ("etcd_locked_connections_total", "Connections to etcd that were tried"),
+        ("etcd_locked_handovers_total", "Locks that passed from another call, local or remote"),
+        ("etcd_locked_history_lost_total", "How often etcd lost its history with all locks"),
+        ("etcd_locked_connections_total", "Attempts to connect to etcd"),
     ] {
         describe_counter!(counter, what);
     }
 }
 
 impl Measurement {
-    /// Measures a call that waits from now on; [`waited`](Self::waited) or [`ends`](Self::ends) must follow.
+    /// Starts to measure the wait of a call; [`waited`](Self::waited) or [`ends`](Self::ends) must follow.
     pub(crate) fn waits(name: &Name, now: impl FnOnce() -> Moment) -> Self {
         let lock = label(name);
         begin(lock);
@@ -121,7 +121,7 @@ impl Measurement {
             .record(read(now) - self.since);
     }
 
-    /// Measures locks that a call has been given, and how they were handed over, if they were; [`held`](Self::held) must follow.
+    /// Starts to measure how long locks are held, and counts the hand-over if there was one; [`held`](Self::held) must follow.
     pub(crate) fn holds(name: &Name, since: Moment, handover: Option<&'static str>) -> Self {
         let lock = label(name);
         gauge!("etcd_locked_held", "lock" => lock).increment(1.0);
@@ -138,7 +138,7 @@ impl Measurement {
     }
 }
 
-/// An exchange with etcd under way.
+/// An exchange with etcd in progress.
 pub(crate) struct Asked {
     kind: &'static str,
     since: Moment,
@@ -157,8 +157,8 @@ impl Asked {
         Self { kind, since: read(now) }
     }
 
-    /// Its answer; returns what records it. `etcd`: whether etcd is reachable, and the time that the lease nearest to its end has at
-    /// most, of those that are renewed.
+    /// Takes the response, and returns a closure that records it. `etcd` returns whether etcd is reachable, and how long the first of the
+    /// renewed leases lasts at most.
     pub(crate) fn answered(
         self,
         answer: &Result<Response, Failure>,
@@ -175,7 +175,7 @@ impl Asked {
             Err(Failure::Unknown(_)) => "unknown",
         };
         let (kind, took) = (self.kind, now() - self.since);
-        // They come three times within a TTL, and when a lease is no longer needed.
+        // These requests are sent three times within a TTL, and when a lease is no longer needed.
         let etcd = ["grant", "keep_alive", "revoke"].contains(&kind).then(etcd);
         Some(Box::new(move || {
             if let Some((is_reachable, shortest)) = etcd {
@@ -189,12 +189,12 @@ impl Asked {
     }
 }
 
-/// Notes that etcd was lost, or is back.
+/// Records that etcd was lost, or is back.
 pub(crate) fn reachable(reachable: bool) {
     gauge!("etcd_locked_reachable").set(f64::from(u8::from(reachable)));
 }
 
-/// Counts a connection that was tried.
+/// Counts an attempt to connect.
 pub(crate) fn tried_connection(endpoint: &str, opened: bool) {
     let (endpoint, outcome) = (endpoint.to_owned(), if opened { "ok" } else { "failed" });
     counter!("etcd_locked_connections_total", "endpoint" => endpoint, "outcome" => outcome)
@@ -211,7 +211,7 @@ pub(crate) fn lost(name: &Name, cause: LossCause) {
     counter!("etcd_locked_lost_total", "lock" => label(name), "cause" => cause.word()).increment(1);
 }
 
-/// The macros of the crate `metrics` where it is not there: they record nothing.
+/// Stand-ins for the macros of the crate `metrics`, which record nothing.
 #[cfg(not(feature = "metrics"))]
 mod off {
     use std::time::Duration;

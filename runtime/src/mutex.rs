@@ -1,4 +1,4 @@
-//! Mutex of the standard library, locked even after a panic: what it guards is whole, because no user's code runs under it.
+//! Mutex of the standard library, locked even after a panic: its data is consistent, because no user code runs under it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Every lock site of the binary, collected by the linker.
+//! Templates of every lock site of the binary, collected by the linker.
 
 use std::fmt::{self, Display};
 use std::path::Path;
@@ -9,15 +9,15 @@ use linkme::distributed_slice;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Template {
-    /// The name as it is written there, such as `orders/<id>`; of a declared name with the types, `orders/<id: u64>`.
+    /// The name as written, such as `orders/<id>`; a declared name includes types, `orders/<id: u64>`.
     pub template: &'static str,
     /// Module path and name of the function, or of the declared name's type.
     pub function: &'static str,
-    /// The source file, as the compiler was given it.
+    /// The source file, as it was passed to the compiler.
     pub file: &'static str,
-    /// The attribute's line; of an attribute inside a `macro_rules!`, the line where that is called.
+    /// The line of the attribute, or of the call of the `macro_rules!` macro that contains it.
     pub line: u32,
-    /// The attribute's options as they are written, such as `wait = "5s", ttl = "30s"`; empty if there are none.
+    /// The attribute's options as written, such as `wait = "5s", ttl = "30s"`; empty if there are none.
     pub options: &'static str,
     /// The number of `permits`, if it is a literal.
     permits: Option<u16>,
@@ -26,7 +26,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// A declared name. Only `__register_template!` calls this and the functions below.
+    /// Creates a declared name. Only `__register_template!` calls this and the functions below.
     #[doc(hidden)]
     #[must_use]
     pub const fn __new(
@@ -38,7 +38,7 @@ impl Template {
         Self { template, function, file, line, options: "", permits: None, declared: true }
     }
 
-    /// A string in an attribute with these options.
+    /// Marks it as a string in an attribute with these options.
     #[doc(hidden)]
     #[must_use]
     pub const fn __written(mut self, options: &'static str) -> Self {
@@ -63,16 +63,15 @@ impl Display for Template {
     }
 }
 
-/// Where expansions put theirs.
+/// Slice to which expansions add their templates.
 #[doc(hidden)]
 #[distributed_slice]
 pub static __TEMPLATES: [Template];
 
-/// Every lock site of this binary: functions that are annotated with a template, and declared names, of all its crates, called or
-/// not. Of functions above a declared name, the name is listed.
+/// Returns every lock site of this binary and all its crates, called or not: functions annotated with a template, and declared names. A
+/// function annotated with a declared name is listed by that name. Sites are sorted by template, then by place.
 ///
-/// For a check at start-up, for documentation, or to see which prefixes of etcd the service's user needs. Sorted by
-/// template, then by place.
+/// Use it for a check at start-up, for documentation, or to find out which prefixes of etcd the service's user needs.
 ///
 /// ```
 /// for site in etcd_locked::templates() {
@@ -80,8 +79,8 @@ pub static __TEMPLATES: [Template];
 /// }
 /// ```
 ///
-/// Names made at run time ([`lock`](crate::lock()) with a `String`) are not among them. A function written in a crate
-/// that the binary does not link, or in one that nothing refers to, is not part of the binary.
+/// Run-time names ([`lock`](crate::lock()) with a `String`) are not listed. Functions in a crate that the binary does not link, or that
+/// nothing refers to, are not part of the binary.
 pub fn templates() -> impl Iterator<Item = &'static Template> {
     let mut sites: Vec<_> = __TEMPLATES.iter().collect();
     sites.sort_unstable_by_key(|site| {
@@ -90,28 +89,27 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
     sites.into_iter()
 }
 
-/// Panics if two templates of this binary can take the same lock by accident, if one is a path-prefix of the other, or if two
-/// functions of one template differ in `permits`.
+/// Panics if two templates of this binary can be the same lock by accident, if one is a path prefix of the other, or if two functions
+/// with the same template use different `permits`.
 ///
-/// To be all of a test, in each binary there is; [`templates`] says what is compared. Next to `orders/<id>`, the template
+/// Call it in a test of its own in each binary; [`templates`] says what is compared. Next to `orders/<id>`, the template
 /// `order-lines/<order>/<line>` passes, and `orders/<order>/<line>` does not.
 ///
-/// Templates overlap as names of [`lock_names!`](macro@crate::lock_names#names-that-get-into-each-others-way) do. Sites whose templates differ in
-/// nothing but what the placeholders are called, `orders/<id>` and `orders/<order.id>`, mean the same lock and may be as many as there are.
+/// Templates overlap by the rules of [`lock_names!`](macro@crate::lock_names#names-that-overlap). Templates that differ only in the names
+/// of placeholders, such as `orders/<id>` and `orders/<order.id>`, mean the same lock and are allowed.
 ///
-/// Two functions with `permits = 5` and `permits = 8` above one template do not pass either, because each would count by its own
-/// number. Numbers that are expressions, and those above declared names, are not compared; processes of different versions may
-/// differ, as in a rolling deployment.
+/// Functions with `permits = 5` and `permits = 8` for one template fail too, because each would count by its own number. Numbers that are
+/// expressions, and those of declared names, are not compared. Processes of different versions may differ, as in a rolling deployment.
 ///
 /// # Panics
-/// If there is such a pair; the message names both sites of each.
+/// If there is such a pair. The message names both sites of each.
 #[track_caller]
 pub fn assert_no_overlaps() {
     let mut found = Vec::new();
     for (mistake, pairs) in [
         ("lock names overlap; give them different literal text", overlaps(templates())),
         (
-            "functions of one lock name differ in `permits`; write one number in a constant",
+            "functions of one lock name differ in `permits`; use one constant for all of them",
             disagreements(templates()),
         ),
     ] {
@@ -122,15 +120,15 @@ pub fn assert_no_overlaps() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Panics if an attribute of this workspace has its lock name as a string, and not from [`lock_names!`](crate::lock_names!).
+/// Panics if an attribute in this workspace has its lock name as a string instead of from [`lock_names!`](crate::lock_names!).
 ///
-/// For a team that wants each name, with the types of its values, in one place; to be all of a test, in each binary there is.
+/// It is for teams that want all names, with the types of their values, in one place. Call it in a test of its own in each binary.
 ///
-/// Cargo compiles packages outside the workspace, such as those from a registry, by absolute paths. Their templates are not
-/// checked, as other people own them. Names made at run time are not known here.
+/// Cargo compiles packages outside the workspace, such as those from a registry, by absolute paths. Their templates are not checked,
+/// because other people own them. Run-time names are not known here.
 ///
 /// # Panics
-/// If there is such a string; the message lists each with its file and line.
+/// If there is such a string. The message lists each one with its file and line.
 #[track_caller]
 pub fn assert_all_declared() {
     let found = undeclared(templates());
@@ -141,13 +139,13 @@ pub fn assert_all_declared() {
     );
 }
 
-/// A line for each template of this workspace that is not a declared name.
+/// Returns a line for each template of this workspace that is not a declared name.
 fn undeclared(sites: impl Iterator<Item = &'static Template>) -> Vec<String> {
     let strings = sites.filter(|site| !site.declared && Path::new(site.file).is_relative());
     strings.map(|site| format!("  {site}")).collect()
 }
 
-/// A message for each site whose literal number of permits is not that of the first site of its template.
+/// Returns a message for each site whose literal `permits` differ from those of the first site of its template.
 fn disagreements(sites: impl Iterator<Item = &'static Template>) -> Vec<String> {
     let mut firsts: Vec<(&Template, u16, Vec<Segment>)> = Vec::new();
     let mut messages = Vec::new();
@@ -166,7 +164,7 @@ fn disagreements(sites: impl Iterator<Item = &'static Template>) -> Vec<String> 
     messages
 }
 
-/// A message for each pair of templates that overlap, with the first site of each.
+/// Returns a message for each pair of overlapping templates, with the first site of each.
 fn overlaps(sites: impl Iterator<Item = &'static Template>) -> Vec<String> {
     let mut families: Vec<(&Template, Vec<Segment>)> =
         sites.map(|site| (site, segments(site.template))).collect();
@@ -189,16 +187,16 @@ fn overlaps(sites: impl Iterator<Item = &'static Template>) -> Vec<String> {
     messages
 }
 
-/// What stands between two slashes: literal text, or text around a placeholder.
+/// Text between two slashes: literal text, or text around a placeholder.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Segment {
     before: &'static str,
-    /// The placeholder's type, empty if it is not written, and the text after it. Its name means nothing.
+    /// The placeholder's type, empty if it is not written, and the text after it. The placeholder's name does not matter.
     rest: Option<(&'static str, &'static str)>,
 }
 
 fn segments(template: &'static str) -> Vec<Segment> {
-    // A type that is written in a placeholder is the user's text, and may have a `/`.
+    // The type in a placeholder is the user's text, and may contain a `/`.
     let mut depth = 0_usize;
     let divides = |c| {
         match c {
@@ -211,7 +209,7 @@ fn segments(template: &'static str) -> Vec<Segment> {
     template.split(divides).map(Segment::parse).collect()
 }
 
-/// Whether two templates were meant to be the same.
+/// Returns true if two templates were meant to be the same.
 fn means(one: &[Segment], other: &[Segment]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a.means(b))
 }
@@ -226,13 +224,13 @@ impl Segment {
         placeholder.unwrap_or(Self { before: text, rest: None })
     }
 
-    /// Whether they were meant to be the same: they differ at most in the placeholder's name and type.
+    /// Returns true if two segments were meant to be the same: they differ at most in the placeholder's name and type.
     fn means(&self, other: &Self) -> bool {
         let text = |it: &Self| (it.before, it.rest.map(|(_, after)| after));
         text(self) == text(other)
     }
 
-    /// Whether no text can be both.
+    /// Returns true if no text can be both.
     fn differs(&self, other: &Self) -> bool {
         let (before, other_before) = (self.before, other.before);
         match (self.rest, other.rest) {
@@ -253,7 +251,7 @@ impl Segment {
     }
 }
 
-/// Whether a value of a type, as it is spelled, can be this literal text, which needs no escaping.
+/// Returns true if a value of this type, as it is spelled, can be this literal text, which needs no escaping.
 fn can_be(ty: &str, text: &str) -> bool {
     let spelled: String = ty.split_whitespace().collect();
     match spelled.trim_start_matches('&') {

@@ -59,7 +59,7 @@ async fn a_passed_deadline_alone_refuses_without_asking_etcd() {
         assert!(never, "{ended:?}");
     }
     let text = by(&locks, 7, passed).await.unwrap_err().to_string();
-    assert_eq!(text, "lock `orders/<id>` was not asked for: the deadline has passed");
+    assert_eq!(text, "lock `orders/<id>` was not requested: the deadline has passed");
     assert_eq!(skipped(&locks, 7, passed.into()).await, None);
     assert_eq!(corner.changes_after(before).await, 0);
     assert_eq!(by(&locks, 7, Instant::now() + 6 * SOON).await.unwrap(), 7);

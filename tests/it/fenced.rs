@@ -340,7 +340,7 @@ async fn sqlx_0_8_is_refused_a_token_that_is_too_small() {
     sqlx_0_8::raw_sql(later).execute(&pool).await.unwrap();
     let own = held.fenced(pool.begin().await.unwrap()).await;
     for refused in [held.fenced(&pool).await, own] {
-        assert!(refused.unwrap_err().to_string().contains("a later holder was there first"));
+        assert!(refused.unwrap_err().to_string().contains("a later holder wrote first"));
     }
 }
 

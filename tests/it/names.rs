@@ -53,7 +53,7 @@ async fn a_name_given_at_run_time_is_checked() {
     let template = locks.lock("orders/<id>").await.unwrap_err();
     assert_matches!(template, LockError::Config { .. });
     assert!(
-        template.to_string().contains("a template is a lone string literal"),
+        template.to_string().contains("only a lone string literal"),
         "`{template}` does not say where templates stand"
     );
     assert_eq!(corner.keys(&corner.prefix).await, []);

@@ -189,7 +189,7 @@ async fn a_body_that_is_cut_short_is_dropped_before_its_key_goes() {
     let (watched, of_limited) = Watched::new(&corner);
     let limited = tokio::spawn(overstay(locks.clone(), 7, watched));
     let limited = within("the limit", limited).await.unwrap().unwrap_err();
-    let text = "the body under lock `orders/<id>` did not end within its hold limit of 200ms";
+    let text = "the body under lock `orders/<id>` exceeded `max_hold` (200ms) and was dropped";
     assert_eq!(limited.to_string(), text);
     pass("the next lock", theirs.lock("orders/7")).await;
     let (cut_off, of_cut_off) = staying(&corner, &locks).await;

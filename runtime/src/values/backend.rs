@@ -1,17 +1,17 @@
-//! Source of a `LockError::Backend`: which endpoint failed and why, and whether time alone can mend it.
+//! Source of a `LockError::Backend`: which endpoint failed and why, and whether waiting can help.
 
 use std::error::Error;
 use std::sync::Arc;
 
-/// Source of errors, as the core and `LockError` carry it.
+/// Source of an error, in the core and in `LockError`.
 type Source = Arc<dyn Error + Send + Sync>;
 
-/// One failure of etcd, or of the way to it.
+/// A failure of etcd, or of the way to it.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct BackendError {
     message: String,
-    /// An operator has to change something: a configuration, a certificate, a password.
+    /// True if an operator has to change something: a configuration, a certificate, a password.
     permanent: bool,
 }
 
@@ -24,7 +24,7 @@ impl BackendError {
         Self { message, permanent: true }
     }
 
-    /// Makes one failure of those of several endpoints. It is permanent if all of them are.
+    /// Combines the failures of several endpoints. The result is permanent if all of them are.
     pub(crate) fn of_all(sources: &[Source]) -> Self {
         let messages: Vec<_> = sources.iter().map(ToString::to_string).collect();
         let permanent = !sources.is_empty() && sources.iter().all(|it| is_permanent(&**it));
@@ -32,7 +32,7 @@ impl BackendError {
     }
 }
 
-/// Tells whether the failure stays until an operator changes something.
+/// Returns true if the failure stays until an operator changes something.
 pub(crate) fn is_permanent(source: &(dyn Error + Send + Sync + 'static)) -> bool {
     source.downcast_ref::<BackendError>().is_some_and(|error| error.permanent)
 }

@@ -1,24 +1,24 @@
-//! Cycle of tasks that wait for each other's locks, as the call sees it that is refused.
+//! Cycle of tasks that wait for each other's locks, as the refused call sees it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::{Holder, KEY, shown};
 
-/// Cycle of waits in a [`LockError::Deadlock`](crate::LockError::Deadlock).
+/// The cycle of waits in a [`LockError::Deadlock`](crate::LockError::Deadlock).
 ///
 /// `Display` shows templates; `Debug` shows the keys too.
 #[derive(Debug, Clone)]
 pub struct Cycle(Arc<[(String, Option<Holder>)]>);
 
 impl Cycle {
-    /// The holders, in order: the first has what the refused call asked for, or is queued before it; each waits for the next;
-    /// the last is the lock that the refused call's own task holds.
+    /// Returns the holders in order. The first holds what the refused call requested, or is queued before it. Each waits for the next.
+    /// The last is the lock that the refused call's own task holds.
     pub fn holders(&self) -> impl Iterator<Item = &Holder> {
         self.0.iter().filter_map(|(_, holder)| holder.as_ref())
     }
 
-    /// Of keys and the records stored there.
+    /// Builds a cycle from keys and the records stored there.
     pub(crate) fn of(members: impl Iterator<Item = (Arc<str>, Option<Holder>)>) -> Self {
         Self(members.map(|(key, holder)| (shown(&key, KEY), holder)).collect())
     }
@@ -26,13 +26,13 @@ impl Cycle {
 
 impl fmt::Display for Cycle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut before = "it waits for";
+        let mut before = "this call waits for";
         for holder in self.holders() {
             write!(f, "{before} {holder}")?;
             if let Some(template) = holder.template() {
                 write!(f, " with `{template}`")?;
             }
-            before = "; which waits for";
+            before = ", which waits for";
         }
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! Drained: what a shutdown has come to.
+//! Drained: the result of a shutdown.
 
 use std::fmt;
 
 use super::{Name, getters};
 
-/// How many locks a text names.
+/// How many locks `Display` names.
 const NAMED: usize = 5;
 
-/// What a shutdown has come to: what ended within the grace, what it cut off, and what it had to leave in etcd.
+/// The result of a shutdown: what ended within the grace, what was cut off, and what was left in etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Drained {
     pub(crate) ended: usize,
@@ -18,24 +18,24 @@ pub struct Drained {
 
 impl Drained {
     getters! { self:
-        /// How many calls gave their locks back by themselves.
+        /// Returns how many calls released their locks by themselves.
         ended: usize = self.ended;
-        /// How many calls had lost their locks when they released them during the shutdown. Most of these lost them when the grace
-        /// ended.
+        /// Returns how many calls had lost their locks when they released them during the shutdown. Most of these lost them at the end of
+        /// the grace.
         cut_off: usize = self.cut_off;
-        /// The locks that calls still had at the end: a guard that was kept, a body that did not end when it was cancelled. The locks
-        /// are lost, and no body is polled under them any more; other processes get them when the TTL of their lease is over. Those that
-        /// [`min_hold`](crate::Acquire::min_hold) was to keep are listed too, if etcd did not take them over in time.
+        /// Returns the locks that calls still had at the end, because a guard was kept or a cancelled body did not end. They are lost,
+        /// and no body is polled under them any more. Other processes get them when the TTL of their lease is over. Locks for which
+        /// [`min_hold`](crate::Acquire::min_hold) was set are listed too, if they could not be kept in etcd in time.
         left: &[Name] = &self.left;
-        /// How many leases etcd may still have, because they carry locks that are left or because etcd has not answered. With them
-        /// the last keys go, but those that [`min_hold`](crate::Acquire::min_hold) keeps.
+        /// Returns how many leases may still exist in etcd, because they carry the locks left, or because etcd did not respond. When they
+        /// expire, the last keys go, except those that [`min_hold`](crate::Acquire::min_hold) keeps.
         leases: usize = self.leases;
-        /// Whether nothing is left in etcd but what [`min_hold`](crate::Acquire::min_hold) keeps there.
+        /// Returns true if nothing is left in etcd, except what [`min_hold`](crate::Acquire::min_hold) keeps there.
         is_complete: bool = self.left.is_empty() && self.leases == 0;
     }
 }
 
-/// Templates only, as in errors: the keys' values may be personal data.
+/// Shows only templates, as errors do: the values may be personal data.
 impl fmt::Display for Drained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ended, cut_off, left, leases } = self;
@@ -49,7 +49,7 @@ impl fmt::Display for Drained {
         }
         match leases {
             0 => Ok(()),
-            _ => write!(f, "; left to run out: {leases} of the leases"),
+            _ => write!(f, "; leases left to expire: {leases}"),
         }
     }
 }

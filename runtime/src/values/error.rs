@@ -1,4 +1,4 @@
-//! Errors of locks, as callers get them.
+//! Errors of locks, as callers receive them.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -6,131 +6,131 @@ use std::time::Duration;
 
 use super::{Cycle, Holder, LossCause, Name, getters, is_permanent};
 
-/// Why a lock was not taken, or not kept.
+/// The reason why a lock was not taken, or not kept.
 ///
-/// `Display` shows a name's template and never its values, which may be personal data; a run-time name's text only with
-/// [`show_names`](crate::Config::show_names). It shows hosts and processes too, so it is for logs, not for clients of a public service.
-/// It leaves out what `source()` says, of [`Backend`](Self::Backend) and [`PermissionDenied`](Self::PermissionDenied): print the chain, such
-/// as by anyhow's `{:#}`. `Debug` shows whole names.
+/// `Display` shows the template of a name and never its values, which may be personal data. It shows the text of a run-time name only
+/// with [`show_names`](crate::Config::show_names). It also shows hosts and processes, so print it to logs, and not to clients of a public
+/// service. For [`Backend`](Self::Backend) and [`PermissionDenied`](Self::PermissionDenied), `source()` says what failed: print the whole
+/// chain, for example with anyhow's `{:#}`. `Debug` shows whole names.
 ///
 /// # As an answer
 ///
 /// With the features `axum` (`IntoResponse`), `actix` (`ResponseError`) and `tonic` (`From<LockError> for Status`), handlers that return
-/// `axum::response::Result<_>`, `actix_web::Result<_>` or `Result<_, tonic::Status>` need no error type of their own. In an error type of
-/// your own, pass the variant on: `Self::Lock(error) => error.into_response()`, `error.error_response()`, `error.into()`. Clients get what
-/// happened and the template, and nothing else. Every error is kept with its answer, for a layer that logs; `LOCK_FAULT` is a `tracing`
-/// error event too.
+/// `axum::response::Result<_>`, `actix_web::Result<_>` or `Result<_, tonic::Status>` need no error type of their own. If you have one,
+/// pass the variant on: `Self::Lock(error) => error.into_response()`, `error.error_response()` or `error.into()`. Clients receive what
+/// happened and the template, and nothing else. The response carries the error itself, for a layer that logs. A `LOCK_FAULT` is also
+/// logged as a `tracing` error.
 ///
 #[doc = include_str!("../../docs/answers.md")]
 #[non_exhaustive]
 #[derive(Debug, Clone, thiserror::Error)]
-#[allow(missing_docs)] // of fields whose names say all
+#[allow(missing_docs)] // fields whose names say everything
 pub enum LockError {
-    /// Nothing says where etcd is; or an `init` was dropped, and not called again; or this process was forked from one that had connected to
-    /// etcd. What a fork drops leaves the locks of its parent alone. Fork before the first lock, or let the new process `exec` a program.
+    /// It is not known where etcd is; or an `init` was dropped and not called again; or this process was forked from one that had
+    /// connected to etcd. Fork before the first lock, or let the new process `exec` a program. The locks of the parent stay untouched.
     #[error("etcd-locked is not initialised: {reason}")]
     #[non_exhaustive]
     NotInitialized { reason: String },
 
-    /// [`init`](crate::init) was called while another one connects, after one that succeeded, or after the first lock had started the
-    /// process's engine from the environment.
+    /// [`init`](crate::init) was called after another `init` had succeeded, while another one was connecting, or after the first lock had
+    /// started the process's engine from the environment.
     #[error("etcd-locked is initialised already: call `init` once, before the first lock")]
     AlreadyInitialized,
 
-    /// The configuration cannot work.
+    /// The configuration is wrong. The message says what to write instead.
     #[error("bad configuration: {message}")]
     #[non_exhaustive]
     Config { message: String },
 
-    /// One try (`wait = "none"`), and the name was taken.
+    /// The name was taken, and the call tried only once (`wait = "none"`).
     #[error("lock `{name}` is held{}{}", said(" by ", .holder), stuck(.unleased))]
     #[non_exhaustive]
     Held {
         name: Name,
         holder: Option<Holder>,
-        /// The key in the way, if it hangs on no lease: it never expires. Delete it once its owner is known to be gone. Only `Debug` shows
-        /// it, because values of the name are in it.
+        /// The key that blocks the call, if it has no lease and so never expires. Delete it once its owner is known to be gone. Only
+        /// `Debug` shows it, because it contains values of the name.
         unleased: Option<Arc<str>>,
     },
 
-    /// The lock was not to be had within the wait, or before the deadline.
+    /// The lock was not free within the wait, or before the deadline.
     #[error("lock `{name}` {}{}{}", not_free(.waited), said(": it is held by ", .holder), stuck(.unleased))]
     #[non_exhaustive]
     Timeout {
         name: Name,
-        /// Who had it when the wait was over, if that is known.
+        /// The holder at the end of the wait, if known.
         holder: Option<Holder>,
-        /// The key in the way, if it hangs on no lease, as in [`Held`](Self::Held).
+        /// The key that blocks the call, if it has no lease; see [`Held`](Self::Held).
         unleased: Option<Arc<str>>,
-        /// How long the call queued; zero if its deadline had passed before.
+        /// How long the call queued; zero if its deadline had already passed.
         waited: Duration,
     },
 
-    /// The lock was lost while the body ran: the body was dropped at its next await point and will not be polled again, so half of its work
-    /// may be done. As the answer of `fenced` or of [`confirm`](crate::FenceSql::confirm): the transaction was rolled back, or is to be.
+    /// The lock was lost while the body ran. The body was dropped at its next await point and will not be polled again, so half of its
+    /// work may be done. From `fenced` or [`confirm`](crate::FenceSql::confirm) it means: the transaction was rolled back, or you must
+    /// roll it back.
     ///
-    /// Not retryable: only the caller knows what may be done twice. Safe to repeat are a body that finds what is done already and leaves it
-    /// out (idempotent), and one whose whole effect is a transaction, [fenced](crate::Locked::fence_sql) where a paused holder must not commit
-    /// late. A body that must not be cut in half by a dropped caller is [`detach`](crate::options#detach)ed; a loss ends it all the same.
+    /// Not retryable: only the caller knows what may be done twice. Two kinds of bodies are safe to repeat: those that skip what is
+    /// already done (idempotent), and those whose whole effect is one transaction, [fenced](crate::Locked::fence_sql) if a paused holder
+    /// must not commit late. [`detach`](crate::options#detach) a body that a dropped caller must not cut in half; a loss still ends it.
     #[error("lock `{name}` was lost: {cause}")]
     #[non_exhaustive]
     Lost { name: Name, cause: LossCause },
 
-    /// The body did not end within its hold limit (`max_hold`): it was dropped at an await point, then its lock was released. Half of its
-    /// work may be done. Not retryable, for the reason at [`Lost`](Self::Lost), and because what took too long once may do so again.
-    #[error("the body under lock `{name}` did not end within its hold limit of {limit:?}")]
+    /// The body ran longer than its hold limit (`max_hold`). It was dropped at an await point, then its lock was released. Half of its
+    /// work may be done. Not retryable, for the same reason as [`Lost`](Self::Lost), and because it may take too long again.
+    #[error("the body under lock `{name}` exceeded `max_hold` ({limit:?}) and was dropped")]
     #[non_exhaustive]
     HoldLimit { name: Name, limit: Duration },
 
-    /// The calling task holds this very lock: waiting for it would never end. With
-    /// [`reentrant`](crate::Acquire::reentrant) it is used again, unless the call names others too that the task does not hold.
-    #[error("lock `{name}` is held by this very task, which would wait for itself")]
+    /// The calling task already holds this lock, so it would wait for itself forever. With [`reentrant`](crate::Acquire::reentrant) the
+    /// lock is reused, unless the call also names locks that the task does not hold.
+    #[error("lock `{name}` is already held by this task: take it once, or use `reentrant`")]
     #[non_exhaustive]
     SelfDeadlock { name: Name },
 
-    /// The calling task holds a lock that others wait for, and they hold what it asked for: a cycle. One call of it is refused, and this
-    /// is the one; the others go on.
+    /// The calling task holds a lock that others wait for, and they hold the lock that it requested: a cycle. One call of the cycle is
+    /// refused, and this is the one. The others continue.
     ///
-    /// Let go of what is held (return the error through the outer body), then try again from the start. To avoid it, take all locks in one
-    /// call, or take them everywhere in the same order.
+    /// Release what the task holds (return the error through the outer body), then try again from the start. To avoid it, take all locks
+    /// in one call, or take them everywhere in the same order.
     ///
-    /// A cycle inside the process is refused at once; one across processes after two to five seconds, and only if all of it was still
-    /// there in the moment of the refusal. Only what is held by way of bodies counts
-    /// ([`LockGuard::hold`](crate::LockGuard::hold), annotated functions), of one engine and in the same task.
-    #[error("lock `{name}` is part of a deadlock: {cycle}")]
+    /// A cycle inside the process is refused at once. A cycle across processes is refused after two to five seconds, if it still exists
+    /// at that moment. Only locks held around bodies count ([`LockGuard::hold`](crate::LockGuard::hold), annotated functions), of one
+    /// engine and in the same task.
+    #[error("lock `{name}` was refused to end a deadlock: {cycle}")]
     #[non_exhaustive]
     Deadlock { name: Name, cycle: Cycle },
 
-    /// Only under test (feature `testing`): two functions take two locks in opposite order. Two tasks that do so at once are a
-    /// [`Deadlock`](Self::Deadlock). Outside tests this is a `tracing` warning, once for each pair. Names count by their templates.
+    /// Only under test (feature `testing`): two functions take two locks in opposite order. Two tasks that do so at once would
+    /// [`Deadlock`](Self::Deadlock). Outside tests this is a `tracing` warning, once for each pair. Names are compared by their
+    /// templates.
     #[error(
-        "lock `{name}` is asked for under `{held}` in `{here}`, and the other way round in `{there}`: these can wait for each \
-             other; take both in one call, or everywhere in one order"
+        "`{here}` takes lock `{name}` under `{held}`, and `{there}` takes them in the opposite order, so they can deadlock: \
+             take both in one call, or everywhere in one order"
     )]
     #[non_exhaustive]
     OrderInversion {
         name: Name,
         held: Box<Name>,
-        /// The function that asked; `lock()`, if it was called by hand.
+        /// The calling function; `lock()` for a call by hand.
         here: &'static str,
-        /// The one that took them in the other order before.
+        /// The function that took them in the other order.
         there: &'static str,
     },
 
-    /// As many calls wait in this process as [`Config::max_waiters`](crate::Config::max_waiters) allows.
-    #[error(
-        "lock `{name}` was not queued for: as many calls wait in this process as `max_waiters` lets"
-    )]
+    /// The number of waiting calls in this process has reached [`Config::max_waiters`](crate::Config::max_waiters).
+    #[error("lock `{name}` was refused: `max_waiters` calls already wait in this process")]
     #[non_exhaustive]
     Overloaded { name: Name },
 
-    /// [`shutdown`](crate::shutdown) has begun, or the `init` that the call waited with has failed; the body has not begun. A body that
-    /// outlasts the grace ends by [`Lost`](Self::Lost).
-    #[error("etcd-locked is shutting down: no new locks")]
+    /// [`shutdown`](crate::shutdown) has begun, or the `init` for which the call waited has failed. The body has not begun. A body that
+    /// outlasts the grace of a shutdown ends with [`Lost`](Self::Lost).
+    #[error("etcd-locked is shutting down and grants no new locks")]
     ShuttingDown,
 
-    /// What ran the call has ended before it: the caller's tokio runtime, with a body of `detach` or in `fenced`; or the engine, by a panic,
-    /// which is a bug of ours. Unlike [`ShuttingDown`](Self::ShuttingDown) it belongs to no orderly end. Half of the work may be done.
+    /// The thing that ran the call has ended: the caller's tokio runtime, for a body of `detach` or in `fenced`; or the engine, by a
+    /// panic, which is our bug. Unlike [`ShuttingDown`](Self::ShuttingDown), this is not an orderly end. Half of the work may be done.
     #[error("{what}")]
     #[non_exhaustive]
     RuntimeEnded { what: &'static str },
@@ -140,16 +140,16 @@ pub enum LockError {
     #[non_exhaustive]
     InvalidName { name: Name, reason: String },
 
-    /// etcd's user may not use the key.
+    /// The etcd user lacks permission for the key.
     #[error("etcd denies permission for {}", what(.name))]
     #[non_exhaustive]
     PermissionDenied {
-        /// The lock, of several names the first, as etcd does not say which; `None`: the session keys next to the prefix.
+        /// The lock, of several names the first, because etcd does not say which; `None` for the session keys next to the prefix.
         name: Option<Name>,
         source: Arc<dyn Error + Send + Sync>,
     },
 
-    /// etcd could not be reached, or refused; the source says which endpoint, and why.
+    /// etcd could not be reached, or refused the request. The source says which endpoint, and why.
     #[error("etcd failed")]
     #[non_exhaustive]
     Backend { source: Arc<dyn Error + Send + Sync> },
@@ -160,7 +160,7 @@ impl LockError {
         Self::Config { message: message.into() }
     }
 
-    /// How a wait ended, in one word for metrics and spans.
+    /// Returns how a wait ended, in one word for metrics and spans.
     pub(crate) fn outcome(refused: Option<&Self>) -> &'static str {
         match refused {
             None => "granted",
@@ -172,9 +172,9 @@ impl LockError {
     }
 
     getters! { self:
-        /// Whether the same call may succeed later, and its body has not begun: another call had the lock, or etcd failed. In a
-        /// [`Deadlock`](Self::Deadlock), let go of what is held first. A [`Backend`](Self::Backend) is not retryable if an operator has to
-        /// change something first: a password or a certificate that is refused, a wrong scheme, endpoints of two clusters.
+        /// Returns true if the same call may succeed later and its body has not begun: another call had the lock, or etcd failed. After a
+        /// [`Deadlock`](Self::Deadlock), first release what is held. A [`Backend`](Self::Backend) error is not retryable if an operator
+        /// has to change something: a refused password or certificate, a wrong scheme, endpoints of two clusters.
         is_retryable: bool = match self {
             Self::Held { .. }
             | Self::Timeout { .. }
@@ -183,9 +183,10 @@ impl LockError {
             Self::Backend { source } => !is_permanent(&**source),
             _ => false,
         };
-        /// Whether another call had the lock, [`Held`](Self::Held) or [`Timeout`](Self::Timeout): what `on_held = "skip"` skips.
+        /// Returns true for [`Held`](Self::Held) and [`Timeout`](Self::Timeout): another call had the lock. `on_held = "skip"` skips
+        /// these.
         is_held: bool = matches!(self, Self::Held { .. } | Self::Timeout { .. });
-        /// The lock that it is about, of several names the one that could not be had; `None` where it is about all locks.
+        /// Returns the lock concerned, of several names the one that was unavailable; `None` if the error concerns all locks.
         name: Option<&Name> = match self {
             Self::Held { name, .. }
             | Self::Timeout { name, .. }
@@ -199,7 +200,7 @@ impl LockError {
             Self::PermissionDenied { name, .. } => name.as_ref(),
             _ => None,
         };
-        /// Who has the lock, of [`Held`](Self::Held) and [`Timeout`](Self::Timeout), if that is known.
+        /// Returns the holder, for [`Held`](Self::Held) and [`Timeout`](Self::Timeout), if it is known.
         holder: Option<&Holder> = match self {
             Self::Held { holder, .. } | Self::Timeout { holder, .. } => holder.as_ref(),
             _ => None,
@@ -213,7 +214,7 @@ fn said(before: &str, holder: &Option<Holder>) -> String {
 
 fn not_free(waited: &Duration) -> String {
     match waited.is_zero() {
-        true => "was not asked for: the deadline has passed".to_owned(),
+        true => "was not requested: the deadline has passed".to_owned(),
         false => format!("was not free within {waited:.1?}"),
     }
 }
@@ -221,7 +222,7 @@ fn not_free(waited: &Duration) -> String {
 fn stuck(unleased: &Option<Arc<str>>) -> &'static str {
     match unleased {
         Some(_) => {
-            "; the key in the way has no lease and will never expire: an operator has to delete it"
+            "; that key has no lease and will never expire: make sure that its owner is gone, then delete it"
         }
         None => "",
     }

@@ -1,4 +1,4 @@
-//! Holder record, stored as the value of a lock's key: `etcdctl get --prefix locks/` answers who holds what.
+//! Holder record, stored as the value of a lock's key: `etcdctl get --prefix locks/` shows who holds what.
 
 use std::fmt;
 use std::io::Write;
@@ -11,23 +11,23 @@ use serde_json::Value;
 
 use super::{getters, shown};
 
-/// How much of each text of a record is kept, in characters.
+/// Length to which each text of a record is cut, in characters.
 const TEXT: usize = 200;
 
-/// The longest value that can be a record of ours, in bytes: a call's templates fit many times over.
+/// Maximum size of a record, in bytes: a call's templates fit many times over.
 const RECORD: usize = 512 * 1024;
 
-// The last field of a record is when its call queued: once the call holds the lock, since when is appended to it.
+// A record ends with the time at which its call queued. Once the call holds the lock, the time of that is appended.
 const QUEUED: &str = ",\"queued_since\":\"";
 const HELD: &str = "\",\"held_since\":\"";
 const END: &[u8] = b"\"}";
 
-/// Who holds a lock, as the holder wrote it when it queued, and again once it had held the lock for a second.
+/// The holder of a lock, as it described itself when it queued, and again after it had held the lock for a second.
 ///
-/// Host, process and service are always those of the holder. Function, template and times are those of the call that holds the lock, of
-/// readers the first, once it has held it for a second; before, they may be those of a call of the same process whose place or lock it
-/// took over. Other clients of etcd may write anything there, so texts are escaped and cut to 200 characters.
-// One pointer, because it travels in errors.
+/// Host, process and service are always those of the holder. Function, template and times are those of the call that holds the lock (of
+/// several readers, the first) once it has held it for a second. Before that, they may be those of another call of the same process,
+/// whose place or lock it took over. Other etcd clients may write anything into the record, so texts are escaped and cut to 200
+/// characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder(Arc<Record>);
 
@@ -47,31 +47,30 @@ struct Record {
 
 impl Holder {
     getters! { self:
-        /// The host's name.
+        /// Returns the host's name.
         host: &str = &self.0.host;
-        /// The process id on that host.
+        /// Returns the process id on that host.
         pid: u32 = self.0.pid;
-        /// The service, as configured there.
+        /// Returns the service's name, as configured there.
         service: &str = &self.0.service;
-        /// Path of the annotated function; `None` for a lock taken by `lock(..)`.
+        /// Returns the path of the annotated function; `None` for a lock taken by `lock(..)`.
         function: Option<&str> = self.0.function.as_deref();
-        /// The template of the name, or of all names of the call, `accounts/<from>, accounts/<to>`; `None` for what was given at
-        /// run time.
+        /// Returns the template of the name, or of all names of the call, `accounts/<from>, accounts/<to>`; `None` for run-time names.
         template: Option<&str> = self.0.template.as_deref();
-        /// The call's place in a trace, as W3C's `traceparent` writes it; `None` if its process has no
+        /// Returns the call's place in a trace, as a W3C `traceparent`; `None` if its process does not use
         /// [OpenTelemetry](crate::telemetry#spans-and-traces).
         trace: Option<&str> = self.0.trace.as_deref();
-        /// Of how many permits the call asked for one; `None` if it asked for none, or its process does not say so.
+        /// Returns the number of permits that the call gave; `None` for other modes, or if its process does not write it.
         permits: Option<u16> = self.0.permits;
-        /// The number of the call in its process, by which `etcd-locked kick` asks for it; `None` if its process gives no numbers.
+        /// Returns the number of the call in its process, which `etcd-locked kick` uses; `None` if its process does not number calls.
         call: Option<u64> = self.0.call;
-        /// When the call queued for the lock, by the wall clock of the holder's host (RFC 3339, UTC).
+        /// Returns when the call queued for the lock, by the wall clock of the holder's host (RFC 3339, UTC).
         queued_since: &str = &self.0.queued_since;
-        /// When the call was granted the lock, by the same clock. `None` in its first second, and if that could not be written.
+        /// Returns when the call acquired the lock, by the same clock. `None` in its first second, and if that could not be written.
         held_since: Option<&str> = self.0.held_since.as_deref();
     }
 
-    /// Reads the value of a lock's key; `None` for what is not one of ours, such as the value of another language's lock.
+    /// Parses the value of a lock's key; `None` if this library did not write it, as with a lock in another language.
     pub fn parse(json: &[u8]) -> Option<Self> {
         if json.len() > RECORD {
             return None;
@@ -95,7 +94,7 @@ impl Holder {
     }
 }
 
-/// Who writes records in this process: what all of them have in common, as JSON, made once.
+/// Author of records in this process: the part that all of them share, as JSON.
 #[derive(Debug)]
 pub(crate) struct Author(Vec<u8>);
 
@@ -108,8 +107,8 @@ impl Author {
         Self(json)
     }
 
-    /// The record of a call made now, as it is stored. Written out by hand: a tree of values costs more than all else that
-    /// a caller's thread does for a lock.
+    /// Returns the record of a call made now. Written by hand, because a tree of values would cost more than everything else that a
+    /// caller's thread does for a lock.
     pub(crate) fn record(
         &self,
         function: Option<&str>,
@@ -136,7 +135,7 @@ impl Author {
     }
 }
 
-/// The record of a call that holds its lock, after it has waited for so long.
+/// Returns the record of a call that acquired its lock after it had waited for this time.
 pub(crate) fn held_after(record: &[u8], waited: Duration) -> Arc<[u8]> {
     let held = || {
         let object = record.strip_suffix(END)?;
@@ -151,13 +150,13 @@ pub(crate) fn held_after(record: &[u8], waited: Duration) -> Arc<[u8]> {
     held().unwrap_or_else(|| record.into())
 }
 
-/// Writes a name, with all that stands around it, and a text as JSON has it; none is `null`.
+/// Writes a name, with the punctuation around it, and a text as JSON; `None` becomes `null`.
 fn text(json: &mut Vec<u8>, name: &str, text: Option<&str>) {
     json.extend_from_slice(name.as_bytes());
-    let _ = serde_json::to_writer(json, &text); // texts can be written, and memory can be written to
+    let _ = serde_json::to_writer(json, &text); // neither a text nor memory can fail
 }
 
-/// The same of what JSON has no need to escape.
+/// Writes a name and a value that needs no escaping.
 fn plain(json: &mut Vec<u8>, name: &str, value: impl fmt::Display) {
     let _ = write!(json, "{name}{value}");
 }

@@ -1,41 +1,41 @@
-//! Cause of a loss, as callers, logs and metrics get it.
+//! Cause of a loss, for callers, logs and metrics.
 
 use std::fmt;
 
 use etcd_locked_core::LossCause as Cause;
 
-/// How a lock was lost.
+/// The reason why a lock was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossCause {
-    /// The lease could not be renewed in time: etcd out of reach, or the process stopped for too long.
+    /// The lease could not be renewed in time: etcd was out of reach, or the process was paused for too long.
     Expired,
-    /// The lease could not be renewed in time, because etcd refused the user, the password or the certificate, or etcd's own
-    /// certificate was refused here. A log line says which.
+    /// The lease could not be renewed in time, because etcd refused the user, the password or the certificate, or this process refused
+    /// etcd's certificate. A log line says which.
     Denied,
-    /// The lock's key or lease was removed in etcd, by an operator or by etcd itself.
+    /// An operator, or etcd itself, deleted the lock's key or lease.
     Gone,
-    /// Another client put the lock's key.
+    /// Another client overwrote the lock's key.
     Overwritten,
-    /// An operator has asked for it with `etcd-locked kick`. No other holder has it before the call releases it, which a dropped body does, unless
-    /// the operator forces that.
+    /// An operator requested it with `etcd-locked kick`. Unless the operator forces it, no other call gets the lock before this one
+    /// releases it, which happens when the body is dropped.
     Kicked,
-    /// Its hold limit ([`max_hold`](crate::Acquire::max_hold)) is over: a guard says so, which has the lock until it is released.
+    /// The hold limit ([`max_hold`](crate::Acquire::max_hold)) is over. Only a guard reports this; it holds the lock until its release.
     HoldLimit,
-    /// etcd has lost its history: it was wiped, or restored from a snapshot. Tokens may go backwards.
+    /// etcd lost its history: it was wiped, or restored from a snapshot. Tokens may go backwards.
     Wiped,
-    /// The engine was shut down and its grace is over, or the engine has ended by itself.
+    /// The engine was shut down and the grace is over, or the engine has ended by itself.
     Shutdown,
-    /// A database has a greater token, which a later holder has shown: a fenced transaction was refused before the loss was known here.
-    /// If that goes on for a holder whose lock is not lost, the tokens are of another etcd, or of before a loss of etcd's data: see
-    /// [`Dialect::migration`](crate::Dialect::migration).
+    /// A database has a greater token from a later holder. The fenced transaction was refused before this process knew of the loss. If
+    /// this continues for a holder that has not lost its lock, the tokens are those of another etcd, or from before a loss of etcd's
+    /// data: see [`Dialect::migration`](crate::Dialect::migration).
     Overtaken,
-    /// The call gave the lock back: what a view of it says that outlives the call.
+    /// The call released the lock: returned by handles that outlive the call.
     Released,
 }
 
 impl LossCause {
-    /// All that the engine loses a lock by.
+    /// The causes by which the engine loses locks.
     pub(crate) const OF_LOCKS: [Self; 7] = [
         Self::Expired,
         Self::Denied,
@@ -46,13 +46,13 @@ impl LossCause {
         Self::Shutdown,
     ];
 
-    /// Its name where it is one word, in small letters, as in metrics.
+    /// Returns a lower-case word for the cause, as in metrics.
     #[must_use]
     pub fn word(self) -> &'static str {
         self.texts().0
     }
 
-    /// The word, and what errors and log lines say.
+    /// Returns the word, and the text for errors and log lines.
     fn texts(self) -> (&'static str, &'static str) {
         match self {
             Self::Expired => ("expired", "its lease could not be renewed in time"),
@@ -60,18 +60,18 @@ impl LossCause {
                 "denied",
                 "its lease was not renewed, because credentials or a certificate were refused",
             ),
-            Self::Gone => ("gone", "its key or lease was removed in etcd"),
-            Self::Overwritten => ("overwritten", "its key was overwritten"),
-            Self::Kicked => ("kicked", "an operator has asked for it with `etcd-locked kick`"),
-            Self::HoldLimit => ("hold_limit", "its hold limit is over"),
-            Self::Wiped => ("wiped", "etcd has lost its data"),
+            Self::Gone => ("gone", "its key or lease was deleted in etcd"),
+            Self::Overwritten => ("overwritten", "another client overwrote its key"),
+            Self::Kicked => ("kicked", "an operator requested it with `etcd-locked kick`"),
+            Self::HoldLimit => ("hold_limit", "its `max_hold` is over"),
+            Self::Wiped => ("wiped", "etcd was wiped, or restored from a snapshot"),
             Self::Shutdown => ("shutdown", "the grace of the shutdown is over"),
             Self::Overtaken => (
                 "overtaken",
-                "a database has a greater token: a later holder was there first (or, where that goes on, the tokens in \
-                 `etcd_locked_tokens` are of another etcd, or of before a loss of its data: empty it while no body runs)",
+                "the database has a greater token: a later holder wrote first (or, if this continues, the tokens in \
+                 `etcd_locked_tokens` are of another etcd, or from before a loss of its data: empty it while no body runs)",
             ),
-            Self::Released => ("released", "it was given back"),
+            Self::Released => ("released", "it was released"),
         }
     }
 }
@@ -85,7 +85,7 @@ impl LossCause {
             Cause::Wiped => Self::Wiped,
             Cause::Shutdown => Self::Shutdown,
             Cause::Released => Self::Released,
-            // All else ends with a lease that was not renewed.
+            // All other causes end with a lease that was not renewed.
             _ => Self::Expired,
         }
     }

@@ -1,4 +1,4 @@
-//! Methods that return or set one thing, as a table with a row for each: what it does, its name, its type, its value.
+//! Methods that return or set one thing, as a table with one row each: docs, name, type and value.
 
 /// Getters. Rows have the form `name: Type = value;`.
 macro_rules! getters {

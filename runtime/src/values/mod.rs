@@ -1,4 +1,4 @@
-//! Values that every room names and that call no room: configuration, names, tokens, holder records, errors.
+//! Values that every room uses and that call no room: configuration, names, tokens, holder records, errors.
 
 mod backend;
 mod config;

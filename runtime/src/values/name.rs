@@ -1,4 +1,4 @@
-//! Lock names: what may stand in one, and how values are escaped so that a name never means another (invariant I9).
+//! Lock names: which characters they may contain, and how values are escaped so that no two names are confused (invariant I9).
 
 use std::borrow::Cow;
 use std::fmt::{self, Debug, Display, Write};
@@ -12,14 +12,14 @@ use super::{LockError, getters};
 
 const LONGEST: usize = 1024;
 
-/// A value that may stand in a placeholder of a lock name.
+/// A value that can fill a placeholder of a lock name.
 ///
 /// Implemented for integers, `NonZero` integers, `bool`, `char`, strings, IP addresses, `Uuid` (feature `uuid`), and references, `Box`,
-/// `Rc`, `Arc` and `Cow` of those; `#[derive(LockKey)]` is for a struct around one of them and for an enum without fields. Not for floats
-/// (two that differ may print alike), collections or `Option` (what would `None` lock?).
+/// `Rc`, `Arc` and `Cow` of those. Use `#[derive(LockKey)]` for a struct around one of them and for an enum without fields. Floats are
+/// not supported, because different ones may print the same, and neither are collections and `Option` (what would `None` lock?).
 ///
-/// An implementation by hand writes the value's text, which the [`Segment`] escapes. Two values that should lock different things must
-/// write different texts, and none may write nothing.
+/// An implementation by hand writes the value's text, which the [`Segment`] escapes. Values that should lock different things must write
+/// different texts, and every value must write some text.
 ///
 /// ```
 /// use std::fmt::{self, Write};
@@ -44,11 +44,11 @@ pub trait LockKey {
     /// Writes the value's text.
     ///
     /// # Errors
-    /// Passes on what writing to `out` answers; an error of its own makes the name invalid.
+    /// Return the error of writing to `out`. Any error makes the name invalid.
     fn write(&self, out: &mut Segment<'_>) -> fmt::Result;
 }
 
-/// One segment of a name under construction: percent-encodes whatever is written to it outside `A-Z a-z 0-9 . _ ~ : @ = + -`.
+/// One segment of a name under construction. It percent-encodes everything outside `A-Z a-z 0-9 . _ ~ : @ = + -`.
 #[derive(Debug)]
 pub struct Segment<'a> {
     name: &'a mut String,
@@ -59,7 +59,7 @@ impl Write for Segment<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.empty &= text.is_empty();
         for byte in text.bytes() {
-            // A name this long is refused in any case: no use in rendering a megabyte of it.
+            // A longer name is refused in any case, so the rest of a long value is not rendered.
             if self.name.len() > LONGEST {
                 return Ok(());
             }
@@ -77,34 +77,33 @@ fn is_literal(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._~:@=+-".contains(&byte)
 }
 
-/// A rendered lock name, or why it is none.
+/// A rendered lock name, or the reason why it is invalid.
 ///
-/// A name is its text: two names are equal as their texts are, whatever they were made from; invalid ones if the reason is the same.
+/// Names are compared by their texts alone, wherever they come from; invalid names by their reasons.
 ///
-/// `Display` prints the template; of a name without one `(run-time name)`, or with [`Config::show_names`](crate::Config::show_names) its
-/// text. A text may be personal data. `Debug` prints it.
+/// `Display` prints the template. For a name without one, it prints `(run-time name)`, or the text if
+/// [`Config::show_names`](crate::Config::show_names) is set. A text may be personal data. `Debug` prints it.
 #[derive(Clone)]
 pub struct Name {
     text: Result<Arc<str>, Cow<'static, str>>,
     template: Option<&'static str>,
-    /// `Display` prints the text where there is no template.
+    /// True if `Display` prints the text of a name without a template.
     shows: bool,
 }
 
-/// What stands for a name without a template.
+/// Shown for a name without a template.
 pub(crate) const RUN_TIME: &str = "(run-time name)";
 
 impl Name {
     getters! { self:
-        /// The rendered text, as it stands in etcd between prefix and lease id.
-        ///
-        /// `None` if the name is invalid: then taking the lock fails with [`LockError::InvalidName`](crate::LockError::InvalidName).
+        /// Returns the rendered text, as it appears in etcd between prefix and lease id. `None` if the name is invalid: taking the lock
+        /// then fails with [`LockError::InvalidName`](crate::LockError::InvalidName).
         text: Option<&str> = self.text.as_deref().ok();
-        /// The template it was rendered from, if any.
+        /// Returns the template from which it was rendered, if any.
         template: Option<&'static str> = self.template;
     }
 
-    /// Gives a name a template to be shown by, unless it has one.
+    /// Sets the template that stands for the name, unless it has one.
     pub(crate) fn show_as(&mut self, template: &'static str) {
         self.template.get_or_insert(template);
     }
@@ -113,13 +112,11 @@ impl Name {
         Self { shows, ..self }
     }
 
-    /// Returns the text, or why it cannot be locked.
+    /// Returns the text, or the error if it is invalid.
     pub(crate) fn checked(&self) -> Result<&Arc<str>, LockError> {
         self.text.as_ref().map_err(|reason| match reason == UNFILLED {
-            // A mistake of the program, and not of a value.
-            true => LockError::config(format!(
-                "a lock name that was given as a text is invalid: {reason}"
-            )),
+            // A mistake in the program, not in a value.
+            true => LockError::config(format!("a lock name given as text is invalid: {reason}")),
             false => LockError::InvalidName { name: self.clone(), reason: reason.to_string() },
         })
     }
@@ -130,13 +127,13 @@ impl Name {
     }
 }
 
-/// Fills the placeholders of a template, which the macro has checked, with these values.
+/// Fills the placeholders of a template with these values. The macro has checked the template.
 pub fn render(template: &'static str, values: &[&dyn LockKey]) -> Name {
     let text = fill(template, values).map(Into::into);
     Name { text, template: Some(template), shows: false }
 }
 
-/// The name a user's expression stands for.
+/// Returns the name that a user's expression stands for.
 pub fn name_of(name: &dyn LockName) -> Name {
     name.lock_name()
 }
@@ -197,8 +194,8 @@ fn fill(template: &str, values: &[&dyn LockKey]) -> Result<String, Cow<'static, 
     Ok(name)
 }
 
-const UNFILLED: &str = "`<` begins a placeholder, and a template is a lone string literal of `#[etcd_locked(..)]`; \
-     write the text with `format!`, or declare the name by `lock_names!`";
+const UNFILLED: &str = "`<` begins a placeholder, but only a lone string literal in `#[etcd_locked(..)]` is a template: \
+     render the text with `format!`, or declare the name with `lock_names!`";
 const TOO_LONG: &str = "it is longer than 1024 bytes; lock a digest of the value instead";
 
 fn check(text: &str) -> Result<(), &'static str> {
@@ -214,7 +211,7 @@ fn check(text: &str) -> Result<(), &'static str> {
     for segment in text.split('/') {
         if segment.is_empty() {
             return Err(
-                "it has an empty segment: no `/` at the beginning, at the end or twice in a row",
+                "it has an empty segment: a `/` is at its beginning, at its end or doubled",
             );
         }
         let mut bytes = segment.bytes();
@@ -223,7 +220,7 @@ fn check(text: &str) -> Result<(), &'static str> {
             if !(is_literal(byte) || byte == b'%' && escaped(bytes.next()) && escaped(bytes.next()))
             {
                 return Err(
-                    "only letters, digits, `._~:@=+-`, `/` and upper-case `%XX` may stand in it",
+                    "it may contain only letters, digits, `._~:@=+-`, `/` and upper-case `%XX`",
                 );
             }
         }
@@ -231,10 +228,10 @@ fn check(text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// What can be locked: anything that gives a [`Name`].
+/// A value that names a lock: anything that can be turned into a [`Name`].
 ///
-/// Implemented for what [`lock_names!`](crate::lock_names!) declares, [`Name`], `str` and `String` (checked when the lock is
-/// taken), and references to those. By hand:
+/// Implemented for the names of [`lock_names!`](crate::lock_names!), [`Name`], `str` and `String` (checked when the lock is taken), and
+/// references to those. By hand:
 ///
 /// ```
 /// use etcd_locked::{LockName, Name};
@@ -242,8 +239,8 @@ fn check(text: &str) -> Result<(), &'static str> {
 /// struct Tenant(String);
 ///
 /// impl LockName for Tenant {
-///     type Held = Self; // lock(tenant) is a LockGuard<Tenant>
-///     type Kept = Self; // whose proof gives the Tenant back
+///     type Held = Self; // `lock(tenant)` returns a LockGuard<Tenant>
+///     type Kept = Self; // the proof returns the Tenant
 ///
 ///     fn lock_name(&self) -> Name {
 ///         format!("tenants/{}", self.0).lock_name()
@@ -261,27 +258,27 @@ fn check(text: &str) -> Result<(), &'static str> {
     note = "to lock the value of an argument, write a template, such as `\"orders/<id>\"`"
 )]
 pub trait LockName {
-    /// The type by which a [`LockGuard`](crate::LockGuard) and a [`Locked`](crate::Locked) of this name are known: `Self` with
-    /// `'static` in place of each lifetime, or [`Name`] for a name that is a text or a reference.
+    /// The type of the name in [`LockGuard`](crate::LockGuard) and [`Locked`](crate::Locked): `Self` with `'static` in place of each
+    /// lifetime, or [`Name`] for a text or a reference.
     type Held: LockName<Held = Self::Held, Kept = Self::Kept> + 'static
     where
         Self: Sized;
 
-    /// What [`Locked::name`](crate::Locked::name) gives: `Self`, or [`Name`] where the name borrows, as the proof must not.
+    /// The type that [`Locked::name`](crate::Locked::name) returns: `Self`, or [`Name`] if the name borrows, which a proof must not.
     type Kept: 'static
     where
         Self: Sized;
 
-    /// The name to lock.
+    /// Returns the name to lock.
     fn lock_name(&self) -> Name;
 
-    /// Keeps what the proof gives; `name` is what [`lock_name`](Self::lock_name) answered.
+    /// Returns what the proof keeps; `name` is the result of [`lock_name`](Self::lock_name).
     fn keep(self, name: &Name) -> Self::Kept
     where
         Self: Sized;
 }
 
-#[diagnostic::do_not_recommend] // the message has the list
+#[diagnostic::do_not_recommend] // the message lists the types
 impl LockName for Name {
     type Held = Self;
     type Kept = Self;
@@ -332,7 +329,7 @@ impl<T: LockName + ?Sized> LockName for &T {
 
 macro_rules! printed {
     ($($type:ty)*) => {$(
-        #[diagnostic::do_not_recommend] // the message has the list
+        #[diagnostic::do_not_recommend] // the message lists the types
         impl LockKey for $type {
             fn write(&self, out: &mut Segment<'_>) -> fmt::Result {
                 write!(out, "{self}")
@@ -371,7 +368,7 @@ impl<T: LockKey + ToOwned + ?Sized> LockKey for Cow<'_, T> {
     }
 }
 
-/// The templates of these names, as the holder record has them; `None` if all were given at run time.
+/// Returns the templates of these names, as in the holder record; `None` if all are run-time names.
 pub(crate) fn templates<'a>(names: impl Iterator<Item = &'a Name>) -> Option<Cow<'static, str>> {
     names
         .filter_map(Name::template)

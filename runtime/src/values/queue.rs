@@ -1,4 +1,4 @@
-//! Queue of one name as etcd has it: which contenders hold it and which wait, in their order.
+//! Queue of one name in etcd: the contenders that hold it and those that wait, in order.
 
 use std::mem::{discriminant, take};
 
@@ -6,9 +6,9 @@ use etcd_locked_core::{Kv, LeaseId, Mode, Seat, listed_by};
 
 use super::{Holder, KEY, getters, shown};
 
-/// A name's contenders at one revision of etcd: those that hold it and those that wait, oldest first.
+/// The contenders of a name at one revision of etcd: those that hold it and those that wait, oldest first.
 ///
-/// A process queues once for all its calls of a name that are alike, so a contender may stand for many calls.
+/// A process queues once for all its similar calls of a name, so a contender may stand for many calls.
 #[derive(Debug, Clone)]
 pub struct Queue {
     name: String,
@@ -28,20 +28,20 @@ pub struct Contender {
     standing: Standing,
 }
 
-/// How a contender takes part in its name.
+/// How a contender shares its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sharing {
-    /// Alone. So do the contenders of other etcd clients, such as `etcdctl lock`.
+    /// Alone. Contenders of other etcd clients, such as `etcdctl lock`, are exclusive too.
     Exclusive,
     /// With other readers.
     Shared,
-    /// With one of some permits. How many there are only its calls know.
+    /// With other holders of permits. Only its calls know how many permits there are.
     Permit,
 }
 
 impl Sharing {
-    /// One word for it: `exclusive`, `shared` or `permit`.
+    /// Returns one word for it: `exclusive`, `shared` or `permit`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
@@ -67,7 +67,7 @@ impl Sharing {
 pub enum Standing {
     /// It holds the name, or is about to.
     Holds,
-    /// A permit with older ones before it: it holds the name if there are enough of them.
+    /// A permit behind older ones: it holds the name if there are enough permits.
     MayHold,
     /// It waits.
     Waits,
@@ -77,7 +77,7 @@ impl Queue {
     pub(crate) fn new(name: String, mut keys: Vec<Kv>) -> Self {
         keys.sort_by_key(|kv| kv.create_revision);
         let mut contenders = Vec::with_capacity(keys.len());
-        // One of each kind of seat that older contenders have.
+        // One seat of each kind among the older contenders.
         let mut older: Vec<Seat> = Vec::new();
         for kv in keys {
             let seat = Seat::of_key(&kv.key);
@@ -103,18 +103,18 @@ impl Queue {
     }
 
     getters! { self:
-        /// The name as it stands in etcd, without the prefix; what is not text is escaped.
+        /// Returns the name as in etcd, without the prefix. Bytes that are not text are escaped.
         name: &str = &self.name;
-        /// All contenders, oldest first.
+        /// Returns all contenders, oldest first.
         contenders: &[Contender] = &self.contenders;
     }
 
-    /// Those that hold the name, and permits that may.
+    /// Returns the contenders that hold the name, and permits that may hold it.
     pub fn holders(&self) -> impl Iterator<Item = &Contender> {
         self.contenders.iter().filter(|it| it.standing != Standing::Waits)
     }
 
-    /// Those that wait, in the order in which they will be served.
+    /// Returns the contenders that wait, in the order in which they will be served.
     pub fn waiters(&self) -> impl Iterator<Item = &Contender> {
         self.contenders.iter().filter(|it| it.standing == Standing::Waits)
     }
@@ -122,31 +122,31 @@ impl Queue {
 
 impl Contender {
     getters! { self:
-        /// Its key in etcd.
+        /// Returns its key in etcd.
         key: &[u8] = &self.key;
-        /// Its key as it may be shown: escaped and cut.
+        /// Returns its key in a printable form: escaped and cut.
         shown_key: String = shown(&String::from_utf8_lossy(&self.key), KEY);
-        /// The revision at which its key was created, which is its place in the queue. With the key it identifies the contender: keys
-        /// are used again.
+        /// Returns the revision at which its key was created, which is its place in the queue. Together with the key, it identifies the
+        /// contender, because keys are reused.
         created: i64 = self.created;
-        /// The revision at which its key was last written: a process hands a key on from one of its calls to the next without a write, and
-        /// writes it when a call has held it for a second.
+        /// Returns the revision at which its key was last written. A process hands a key from one of its calls to the next without a
+        /// write, and writes the key after a call has held it for a second.
         changed: i64 = self.changed;
-        /// The lease its key hangs on. `None`: the key never expires, and an operator has to delete it once its owner is known to be gone.
+        /// Returns the lease of its key. `None` means that the key never expires: delete it once its owner is known to be gone.
         lease: Option<i64> = self.lease;
-        /// How it takes part.
+        /// Returns how it shares the name.
         sharing: Sharing = Sharing::of(self.seat.mode());
-        /// Whether it holds the name.
+        /// Returns whether it holds the name.
         standing: Standing = self.standing;
-        /// What its process wrote of itself. `None`: it is a client of another kind, or something an operator put there.
+        /// Returns its process's record; `None` for another kind of client, or for a key that an operator put there.
         holder: Option<&Holder> = self.holder.as_ref();
-        /// The other keys of its call, if that asked for several names at once: they are lost together.
+        /// Returns the other keys of its call, if that requested several names at once: they are lost together.
         group: &[String] = &self.group;
     }
 }
 
 impl Standing {
-    /// That of a contender behind others, of whose kinds of seats this has one each.
+    /// Returns the standing of a contender behind others; `older` has one seat of each kind among them.
     fn of(seat: Seat, holder: Option<&Holder>, older: &[Seat]) -> Self {
         let mode = seat.mode();
         if older.iter().any(|older| mode.is_excluded_by(*older)) {
@@ -161,13 +161,13 @@ impl Standing {
     }
 }
 
-/// Queues made of the keys of many names, which come in the order of etcd: a name is whole once a key comes that is not below it.
+/// Queues built from the keys of many names, in etcd's order. A name is complete once a key arrives that is not below it.
 #[derive(Debug)]
 pub(crate) struct Queues {
     prefix: String,
-    /// The families that are not over: each is below the one before it.
+    /// Names that are not complete: each is below the one before it.
     open: Vec<(Vec<u8>, Vec<Kv>)>,
-    /// The keys directly below the prefix that have come, which are of no name.
+    /// Keys directly below the prefix, which belong to no name.
     strays: Vec<Kv>,
 }
 
@@ -176,7 +176,7 @@ impl Queues {
         Self { prefix, open: Vec::new(), strays: Vec::new() }
     }
 
-    /// Takes in the next key; returns the queues that it shows to be whole.
+    /// Adds the next key, and returns the queues that are now complete.
     pub(crate) fn take(&mut self, kv: Kv) -> Vec<Queue> {
         let end = kv.key.iter().rposition(|byte| *byte == b'/');
         let family = kv.key[..end.map_or(0, |at| at + 1)].to_vec();
@@ -195,7 +195,7 @@ impl Queues {
         Queue::new(String::new(), take(&mut self.strays)).contenders
     }
 
-    /// Takes out the families from the `first` on, which are over.
+    /// Removes the names from index `first` on, which are complete, and returns their queues.
     pub(crate) fn close(&mut self, first: usize) -> Vec<Queue> {
         let over = self.open.drain(first..).rev();
         over.filter_map(|(family, keys)| {

@@ -1,11 +1,11 @@
-//! Token for fencing: a number that only grows from one owner of a name to the next (invariant I3).
+//! Token for fencing: a number that grows with each owner of a name (invariant I3).
 
 use std::fmt;
 
-/// Proof of when a lock was taken, for stores that are to refuse the writes of an owner that was overtaken.
+/// Fencing token: shows when a lock was taken, so that a database can refuse the writes of an owner that was overtaken.
 ///
-/// Tokens of one name strictly increase in the order of ownership; tokens of different names are not comparable. Store
-/// [`as_i64`](Self::as_i64) with the data and write only `where token <= $1`.
+/// Tokens of one name strictly increase in the order of ownership. Tokens of different names are not comparable. Store
+/// [`as_i64`](Self::as_i64) with the data, and write only `where token <= $1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
     revision: i64,
@@ -17,17 +17,17 @@ impl Token {
         Self { revision, handover }
     }
 
-    /// One number for a database column: `revision << 16 | handover`.
+    /// Returns the token as one number for a database column: `revision << 16 | handover`.
     pub fn as_i64(self) -> i64 {
         self.revision << 16 | i64::from(self.handover)
     }
 
-    /// The etcd revision at which the lock was owned: comparable with what Go's clients publish.
+    /// Returns the etcd revision at which the lock was acquired. It is comparable with what Go's clients publish.
     pub fn revision(self) -> i64 {
         self.revision
     }
 
-    /// How often the lock was handed on inside this process since that revision.
+    /// Returns how often the lock was handed over inside this process since that revision.
     pub fn handover(self) -> u16 {
         self.handover
     }

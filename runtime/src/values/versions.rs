@@ -1,6 +1,6 @@
 //! Versions of etcd with known bugs, and the versions that fix them.
 
-/// Versions of etcd that have none of the bugs that [`etcd_bugs`] knows.
+/// Versions of etcd without any of the bugs that [`etcd_bugs`] knows.
 pub const RECOMMENDED_ETCD: &str = "3.5.33, 3.6.14, 3.7.1 or later";
 
 /// A bug, and for each minor version of etcd 3 that has it the first patch without it.
@@ -9,7 +9,7 @@ type Bug = (&'static str, &'static [(u32, u32)]);
 /// Marks a bug that no patch fixes, because support for etcd 3.4 has ended.
 const NEVER: u32 = u32::MAX;
 
-/// From etcd's change logs, the worst first. The book's page `deploying` shows the same table.
+/// From etcd's change logs, the worst first. The book's page `deploying` has the same table.
 const BUGS: [Bug; 8] = [
     ("members may lose data after a crash, or diverge (etcd#13766)", &[(5, 3)]),
     ("a member that was paused may return stale reads (etcd#20418)", &[(4, 42), (5, 28), (6, 9)]),
@@ -33,15 +33,14 @@ const BUGS: [Bug; 8] = [
     ),
 ];
 
-/// Returns the known bugs of a version of etcd, the worst first. The version has the form that etcd's status reports (`3.5.16`).
-/// `None` if there are none, or if the text is not a version. An engine that connects to such an etcd warns of them once (code
-/// `etcd.version`).
+/// Returns the known bugs of a version of etcd, the worst first. The version has the form of etcd's status (`3.5.16`). `None` if no bug
+/// is known, or if the text is not a version. An engine that connects to such an etcd logs the bugs once (code `etcd.version`).
 #[must_use]
 pub fn etcd_bugs(version: &str) -> Option<String> {
     let mut parts = version.split('.').map(number);
     let (major, minor, patch) = (parts.next()??, parts.next()??, parts.next()??);
     if (major, minor) < (3, 4) {
-        return Some("it is older than what etcd-locked is tested with".to_owned());
+        return Some("it is older than the versions that etcd-locked is tested with".to_owned());
     }
     let has =
         |(_, fixes): &&Bug| major == 3 && fixes.iter().any(|fix| fix.0 == minor && patch < fix.1);
