@@ -1,4 +1,4 @@
-//! Config: where etcd is and how to lock by default.
+//! Config: where etcd is, and the defaults for locks.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use crate::values::{Wait, setters, shown};
 use super::credentials::Tls;
 use super::{Connector, Credentials, Endpoints, Provider, Source, url};
 
-/// How much of an error of the user's closure is shown, in characters.
+/// Length to which an error of the user's closure is cut, in characters.
 const MESSAGE: usize = 200;
 
-/// Where etcd is, who asks, and what locks do by default.
+/// Where etcd is, how to log in, and the defaults for locks.
 ///
-/// [`from_env`](Self::from_env) has the default of each setting, and its variable. The methods check nothing: [`init`](crate::init) and
-/// [`Locks::connect`](crate::Locks::connect) do, and return [`LockError::Config`](crate::LockError::Config) with what to write instead.
+/// [`from_env`](Self::from_env) lists the default of each setting, and its variable. The methods check nothing. [`init`](crate::init) and
+/// [`Locks::connect`](crate::Locks::connect) do, and return a [`LockError::Config`](crate::LockError::Config) that says what to write
+/// instead.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Config {
@@ -34,22 +35,22 @@ pub struct Config {
 }
 
 impl Config {
-    /// etcd at these endpoints, everything else by default.
+    /// Creates a configuration for an etcd at these endpoints, with defaults for everything else.
     ///
     /// An endpoint is `http://host:port`, `https://host:port` (feature `tls`) or `host:port`, which means `https` if `tls` is set and
-    /// `http` otherwise; without a port, 2379. Name all members of the cluster, in any order: when one fails, the next is asked. An
-    /// endpoint of another cluster than the others is refused: locks of two clusters do not exclude each other.
+    /// `http` otherwise. The default port is 2379. Name all members of the cluster, in any order: when one fails, the engine uses the
+    /// next. An endpoint of another cluster is refused, because locks of two clusters do not exclude each other.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::at(Endpoints(endpoints.into_iter().map(Into::into).collect()), None)
     }
 
-    /// Feature `etcd-client`: etcd as this closure reaches it, for what an endpoint cannot say: a proxy, a Unix socket, a TLS
-    /// library of your own. Everything else by default.
+    /// Creates a configuration for an etcd that this closure connects to, with defaults for everything else (feature `etcd-client`). It
+    /// is for what an endpoint cannot express: a proxy, a Unix socket, another TLS library.
     ///
-    /// The closure is called when the first lock is taken, and again whenever the client before has failed. It is given the options of a
-    /// client by endpoint. It may take [`connect_timeout`](Self::connect_timeout); its client is tried with one harmless request before it
-    /// is used. It runs on the engine's thread, which renews the leases: it must not block, and tasks it spawns run there. (Only for
-    /// [`Locks::client`](crate::Locks::client) it runs where that is awaited.)
+    /// The closure is called for the first lock, and again whenever the last client has failed. It receives the options that clients by
+    /// endpoint get, and may take up to [`connect_timeout`](Self::connect_timeout). Its client is tried with one harmless request before
+    /// it is used. The closure runs on the engine's thread, which renews the leases: it must not block, and tasks that it spawns run
+    /// there. (Only for [`Locks::client`](crate::Locks::client) it runs where that is awaited.)
     ///
     /// ```no_run
     /// # async fn start() -> Result<(), etcd_locked::LockError> {
@@ -60,7 +61,8 @@ impl Config {
     /// # Ok(()) }
     /// ```
     ///
-    /// An error of the closure is a [`LockError::Backend`](crate::LockError::Backend) that names `connect_with`; nothing was sent then.
+    /// An error of the closure becomes a [`LockError::Backend`](crate::LockError::Backend) that names `connect_with`; nothing was sent
+    /// then.
     #[cfg(feature = "etcd-client")]
     pub fn connect_with<F, C>(connect: F) -> Self
     where
@@ -70,19 +72,19 @@ impl Config {
         Self::by(Connector::new("connect_with", connect))
     }
 
-    /// A fresh etcd in the process (feature `embedded`), everything else by default: to run and to try out without a server.
+    /// Creates a configuration for a new etcd inside this process, with defaults for everything else (feature `embedded`): for trying out
+    /// without a server.
     ///
-    /// Each call makes one. Clones of the `Config` and all [`Locks`](crate::Locks) connected by them share it: calls of other processes
-    /// are not excluded. It is gone with the last of them. [`user`](Self::user) and `tls` mean nothing to it.
-    ///
-    /// For tests there is the feature `testing`.
+    /// Each call creates a separate etcd. Clones of the `Config`, and all [`Locks`](crate::Locks) connected with them, share it; calls of
+    /// other processes are not excluded. It ends with the last of them. [`user`](Self::user) and `tls` have no effect on it. For tests,
+    /// use the feature `testing`.
     #[cfg(feature = "embedded")]
     pub fn embedded() -> Self {
         Self::embedded_in(&etcd_locked_embedded::Etcd::new())
     }
 
-    /// [`embedded`](Self::embedded) in an etcd of the caller's own (crate `etcd-locked-embedded`, in exactly the version of this one), who may
-    /// serve it on TCP too, or read what is in it.
+    /// Like [`embedded`](Self::embedded), in an etcd that the caller created (crate `etcd-locked-embedded`, in exactly the version of
+    /// this one). The caller may also serve it on TCP, or read its contents.
     #[cfg(feature = "embedded")]
     pub fn embedded_in(etcd: &etcd_locked_embedded::Etcd) -> Self {
         let etcd = etcd.clone();
@@ -116,50 +118,51 @@ impl Config {
     }
 
     setters! { self:
-        /// What every key begins with: letters, digits, `._~:@=+-` and `/`, with a `/` at the end, at most 256 bytes. Processes exclude each
-        /// other only if their prefixes are equal.
+        /// Sets the beginning of every key: letters, digits, `._~:@=+-` and `/`, with a `/` at the end, at most 256 bytes. Processes
+        /// exclude each other only if their prefixes are equal.
         prefix(prefix: impl Into<String>) { self.prefix = prefix.into(); }
-        /// The lease's time to live, where the call gives none: see the option [`ttl`](crate::options#ttl).
+        /// Sets the lease's time to live for calls that do not set it: see the option [`ttl`](crate::options#ttl).
         ttl(ttl: Duration) { self.ttl = ttl; }
-        /// How long to queue for a lock, where the call does not say: see the option [`wait`](crate::options#wait).
+        /// Sets how long calls queue that do not set it: see the option [`wait`](crate::options#wait).
         wait(wait: Duration) { self.wait = Wait::For(wait); }
-        /// Queue for as long as others hold the lock.
+        /// Makes calls queue for as long as others hold the lock.
         wait_forever() { self.wait = Wait::Forever; }
-        /// Do not queue: a lock that is held answers [`LockError::Held`](crate::LockError::Held).
+        /// Makes calls try only once: if the lock is held, they return [`LockError::Held`](crate::LockError::Held).
         try_once() { self.wait = Wait::Once; }
-        /// How many calls may wait at a time in this process, on this engine, at least 1: one more is refused at once with
-        /// [`LockError::Overloaded`](crate::LockError::Overloaded), so that a name that is held for long does not fill the process with
+        /// Sets how many calls may wait at a time on this engine, at least 1. One more call is refused at once with
+        /// [`LockError::Overloaded`](crate::LockError::Overloaded), so that a lock that is held for long does not fill the process with
         /// requests that will all time out.
         ///
-        /// A call waits from when it is awaited until it has its lock or is refused, whether for others or for etcd: leave room for those
-        /// that begin within one round trip. A single try does not wait. A call of a task that holds a lock counts, but is not refused:
-        /// others wait for that task.
+        /// A call waits from when it is awaited until it is granted or refused, whether for other holders or for etcd. So leave room for
+        /// calls that begin within one round trip. A single try does not wait. Calls of a task that holds a lock count, but are never
+        /// refused, because others wait for that task.
         max_waiters(max: usize) { self.max_waiters = Some(max); }
-        /// Whether to use the client URLs of the cluster's member list too, so that members may be replaced by others with new addresses
-        /// while the process runs. Off by default, because many clusters advertise URLs that their clients cannot reach.
+        /// Also uses the client URLs of the cluster's member list, so that members can be replaced by new addresses while the process
+        /// runs. Off by default, because many clusters advertise URLs that their clients cannot reach.
         ///
-        /// The list is read every 15 seconds, and after an endpoint has failed. The configured endpoints stay in use. Of the members' URLs
-        /// those are used that have the same scheme, and those on `localhost` only if the configuration names one too; learners and members
-        /// of another cluster are left out. [`Locks::client`](crate::Locks::client) knows the configured endpoints only. It needs endpoints:
-        /// [`connect_with`](Self::connect_with) and `embedded` refuse it.
+        /// The list is read every 15 seconds, and after an endpoint has failed. The configured endpoints stay in use. Only member URLs
+        /// with the same scheme are used, and those on `localhost` only if the configuration names one too. Learners and members of
+        /// another cluster are skipped. [`Locks::client`](crate::Locks::client) uses only the configured endpoints.
+        /// [`connect_with`](Self::connect_with) and `embedded` reject this setting.
         follow_members(follow: bool) { self.follow_members = follow; }
-        /// Shows names themselves: in [spans](crate::telemetry#spans-and-traces), as `lock.name`, and in errors and log lines where a name has no
-        /// template and is shown as `(run-time name)` otherwise. Off by default, because a name may have personal data in it.
+        /// Shows the text of names: as `lock.name` in [spans](crate::telemetry#spans-and-traces), and instead of `(run-time name)` in
+        /// errors and log lines of names without a template. Off by default, because a name may contain personal data.
         show_names(shown: bool) { self.show_names = shown; }
-        /// How long opening a connection may take, TLS and authentication included; several endpoints share it, and each gets at most 2 s. 5 s
-        /// by default.
+        /// Limits how long opening a connection may take, TLS and authentication included. 5 s by default. Several endpoints share this
+        /// time, and each gets at most 2 s.
         ///
-        /// It is also how long a call waits for an etcd that cannot be reached: after about this time it is refused with
+        /// It also limits how long a call waits for an etcd that is out of reach: after about this time it is refused with
         /// [`LockError::Backend`](crate::LockError::Backend), whatever its wait.
         connect_timeout(timeout: Duration) { self.connect_timeout = timeout; }
-        /// The service's name in the holder record, which says who holds a lock.
+        /// Sets the service's name in the holder record, which shows who holds a lock.
         service(service: impl Into<String>) { self.service = service.into(); }
-        /// The etcd user to authenticate as. For a password that changes while the process runs: [`credentials`](Self::credentials).
+        /// Sets the etcd user and password. For a password that changes while the process runs: [`credentials`](Self::credentials).
         user(name: impl Into<String>, password: impl Into<String>) {
             self.source.files.user = None;
             self.source.configured = self.source.configured.user(name, password);
         }
-        /// Certificates for `https` endpoints. For certificates that change while the process runs: [`credentials`](Self::credentials).
+        /// Sets certificates for `https` endpoints. For certificates that change while the process runs:
+        /// [`credentials`](Self::credentials).
         #[cfg(feature = "tls")]
         tls(tls: Tls) {
             (self.source.files.authorities, self.source.files.identity) = (None, None);
@@ -167,17 +170,17 @@ impl Config {
         }
     }
 
-    /// User, password and certificates as this closure has them at the time, for those that change while the process runs. What it leaves
-    /// out is as [`user`](Self::user) and `tls` say.
+    /// Sets a closure that provides user, password and certificates, if these change while the process runs. [`user`](Self::user) and
+    /// `tls` apply to whatever it leaves out.
     ///
-    /// The closure is called for every new connection, and when etcd refuses a login: its credentials are then tried at once. Open
-    /// connections go on, so held locks survive a change, if etcd takes the old credentials or the new ones at any time. Where it fails,
-    /// returns incomplete certificates, or takes longer than half of [`connect_timeout`](Self::connect_timeout), the last good credentials
-    /// stay in use, a warning says so (`credentials.unreadable`), and the next connection asks again. Where the first connection gets
-    /// none, the call is refused with a retryable [`LockError::Backend`](crate::LockError::Backend).
+    /// The closure is called for each new connection, and when etcd refuses a login: the new credentials are then tried at once. Open
+    /// connections continue, so held locks survive a change, provided that etcd accepts the old or the new credentials at any time. The
+    /// closure may fail, return incomplete certificates, or take longer than half of [`connect_timeout`](Self::connect_timeout). Then the
+    /// last good credentials stay in use, a warning is logged (`credentials.unreadable`), and the next connection calls it again. If the
+    /// first connection has no credentials yet, the call is refused with a retryable [`LockError::Backend`](crate::LockError::Backend).
     ///
-    /// It runs on the engine's thread, which renews the leases: it must not block. It is dropped when it takes too long, and when the
-    /// engine ends.
+    /// The closure runs on the engine's thread, which renews the leases: it must not block. Its future is dropped if it takes too long,
+    /// and when the engine ends.
     ///
     /// ```no_run
     /// # async fn start() -> Result<(), etcd_locked::LockError> {
@@ -192,7 +195,8 @@ impl Config {
     /// # Ok(()) }
     /// ```
     ///
-    /// Endpoints must have their schemes. A client of [`Locks::client`](crate::Locks::client) keeps the credentials it was made with.
+    /// Endpoints must include their schemes. A client from [`Locks::client`](crate::Locks::client) keeps the credentials with which it
+    /// was created.
     pub fn credentials<F, C, E>(mut self, provide: F) -> Self
     where
         F: Fn() -> C + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Checks of a configuration: what is wrong with it, and what to write instead.
+//! Checks of a configuration, whose errors say what is wrong and what to write instead.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::credentials::Tls;
 use super::{Config, check_endpoint};
 
-/// The shortest and the longest TTL: etcd's floor, and the longest a crashed holder may block others.
+/// Allowed TTLs: from etcd's minimum to the longest time for which a crashed holder may block others.
 const TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(300);
 
 impl Config {
-    /// What is wrong with this configuration, and what to write instead.
+    /// Checks this configuration. The error says what is wrong, and what to write instead.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.endpoints.0.is_empty() && self.connector.is_none() {
             return Err("no endpoint: name at least one, e.g. `http://127.0.0.1:2379`".into());
@@ -23,23 +23,23 @@ impl Config {
             && self.endpoints.0.iter().any(|it| !it.contains("://"))
         {
             return Err(
-                "`credentials` may have certificates, so endpoints need their schemes: write `https://` or `http://`".into(),
+                "`credentials` may return certificates, so endpoints need their schemes: write `https://` or `http://`".into(),
             );
         }
         self.check_scheme()?;
         check_prefix(&self.prefix).map_err(|wrong| format!("prefix `{}`: {wrong}", self.prefix))?;
         check_ttl(self.ttl).map_err(|wrong| format!("ttl {:?}: {wrong}", self.ttl))?;
         if self.connect_timeout.is_zero() {
-            return Err("connect_timeout is zero: nothing can be reached in no time".into());
+            return Err("connect_timeout is zero: set a positive time, e.g. 5 s".into());
         }
         if self.max_waiters == Some(0) {
             return Err(
-                "max_waiters is zero: no call could wait, not even for etcd's answer; leave it out, or set at least 1".into(),
+                "max_waiters is zero, so no call could wait, not even for etcd's response: leave it out, or set at least 1".into(),
             );
         }
         if self.follow_members && self.connector.is_some() {
             return Err(
-                "follow_members needs endpoints: without them nothing says how a member is reached; leave it out".into(),
+                "follow_members needs endpoints, which say how members are reached: set endpoints, or leave it out".into(),
             );
         }
         if let Some((name, _)) = &self.source.configured.user
@@ -52,7 +52,7 @@ impl Config {
         Ok(())
     }
 
-    /// One scheme for all: a client with half its endpoints in the clear is a mistake.
+    /// Requires one scheme for all endpoints: a client with half of its endpoints unencrypted is a mistake.
     fn check_scheme(&self) -> Result<(), String> {
         let urls = self.urls();
         let https = urls.iter().find(|url| url.starts_with("https://"));
@@ -80,11 +80,11 @@ pub(super) fn check_prefix(prefix: &str) -> Result<(), String> {
     if let Some(other) =
         prefix.chars().find(|c| !(c.is_ascii_alphanumeric() || "._~:@=+-/".contains(*c)))
     {
-        return Err(format!("{other:?} cannot be in it: only letters, digits, `._~:@=+-` and `/`"));
+        return Err(format!("{other:?} is not allowed: use letters, digits, `._~:@=+-` and `/`"));
     }
     match prefix {
         "" => Err("empty: write e.g. `locks/`".into()),
-        // With a name, 1,280: what a row of `Dialect::migration` has room for.
+        // With a name, it has up to 1,280 bytes: the size of the column in `Dialect::migration`.
         _ if prefix.len() > 256 => Err("longer than 256 bytes: shorten it".into()),
         _ if prefix.ends_with('/') => Ok(()),
         _ => Err("must end in `/`, as `locks/` does".into()),
@@ -98,7 +98,7 @@ pub(crate) fn check_ttl(ttl: Duration) -> Result<(), String> {
     Err(format!("must be from {:?} to {:?}", TTL.start(), TTL.end()))
 }
 
-/// How long a name may be kept at most: what was meant for longer is no lock.
+/// Maximum time for which `min_hold` may keep a name: longer values are mistakes.
 const KEPT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub(crate) fn check_min_hold(

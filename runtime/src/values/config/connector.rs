@@ -1,4 +1,4 @@
-//! Connector: makes clients of etcd in a way of its own, by the user's code or in memory.
+//! Connector: creates etcd clients by the user's code, or in memory.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,11 +8,11 @@ use etcd_client::{Client, ConnectOptions, Error};
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Client, Error>> + Send>>;
 
-/// How a client is made; clones make clients of the same etcd.
+/// A way to create a client. Clones create clients of the same etcd.
 #[derive(Clone)]
 pub(crate) struct Connector {
     pub(crate) name: &'static str,
-    /// Its etcd is in the process, and answers as soon as it is asked.
+    /// True if its etcd runs in this process, and responds at once.
     pub(crate) is_at_hand: bool,
     make: Arc<dyn Fn(ConnectOptions) -> Connecting + Send + Sync>,
 }
@@ -27,7 +27,7 @@ impl Connector {
         Self { name, is_at_hand: false, make: Arc::new(move |options| Box::pin(make(options))) }
     }
 
-    /// Makes a client; `options` are those of a client by URL.
+    /// Creates a client. `options` are those of a client by URL.
     pub(crate) async fn connect(&self, options: ConnectOptions) -> Result<Client, Error> {
         (self.make)(options).await
     }

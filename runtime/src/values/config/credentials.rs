@@ -1,11 +1,11 @@
-//! Credentials: what a connection logs in with.
+//! Credentials: the login of a connection.
 
 use std::fmt;
 
 use super::HIDDEN;
 use crate::values::setters;
 
-/// User, password and certificates, as a closure given to [`Config::credentials`](crate::Config::credentials) provides them.
+/// User, password and certificates, from a closure given to [`Config::credentials`](crate::Config::credentials).
 #[derive(Clone, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Credentials {
@@ -15,22 +15,22 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Nothing but what the [`Config`](crate::Config) has.
+    /// Creates credentials that change nothing: those of the [`Config`](crate::Config) apply.
     pub fn new() -> Self {
         Self::default()
     }
 
     setters! { self:
-        /// The etcd user to authenticate as, in place of [`Config::user`](crate::Config::user).
+        /// Sets the etcd user and password, in place of [`Config::user`](crate::Config::user).
         user(name: impl Into<String>, password: impl Into<String>) {
             self.user = Some((name.into(), password.into()));
         }
-        /// Certificates for `https` endpoints, in place of all of [`Config::tls`](crate::Config::tls).
+        /// Sets certificates for `https` endpoints, in place of all of [`Config::tls`](crate::Config::tls).
         #[cfg(feature = "tls")]
         tls(tls: Tls) { self.tls = Some(tls); }
     }
 
-    /// Tells whether there is a certificate of the client.
+    /// Returns true if there is a client certificate.
     pub(super) fn has_identity(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
@@ -38,7 +38,7 @@ impl Credentials {
         false
     }
 
-    /// These credentials, where they have any, and else the others.
+    /// Returns these credentials, completed by the others.
     pub(super) fn or(self, others: &Self) -> Self {
         Self {
             user: self.user.or_else(|| others.user.clone()),
@@ -58,7 +58,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Certificates for `https` endpoints, all of them PEM texts (not file names).
+/// Certificates for `https` endpoints, all of them as PEM texts (not file names).
 #[cfg(feature = "tls")]
 #[derive(Clone, Default, PartialEq, Eq)]
 #[must_use]
@@ -70,24 +70,23 @@ pub struct Tls {
 
 #[cfg(feature = "tls")]
 impl Tls {
-    /// The system's authorities, no certificate of one's own, each endpoint's own host name.
+    /// Trusts the system's authorities, has no client certificate, and expects each endpoint's host name.
     pub fn new() -> Self {
         Self::default()
     }
 
     setters! { self:
-        /// Trust these authorities' certificates, and only these. Variable: `ETCD_LOCKED_CACERT` (a file, read again
-        /// for each connection).
+        /// Trusts only these authorities' certificates. Variable: `ETCD_LOCKED_CACERT` (a file, read again for each connection).
         ca_pem(certificates: impl Into<Vec<u8>>) { self.authorities = Some(certificates.into()); }
-        /// Show this certificate to an etcd with `--client-cert-auth`. Variables: `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY`
-        /// (files, read again for each connection).
+        /// Sets the client certificate, for an etcd with `--client-cert-auth`. Variables: `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY` (files,
+        /// read again for each connection).
         ///
-        /// From two weeks before its end, a warning (`certificate.ends`) is logged once a day; for a certificate that lives for less than six
-        /// weeks, in the last third of that time.
+        /// A warning (`certificate.ends`) is logged once a day during the last two weeks before its end. If it is valid for less than six
+        /// weeks, that is the last third of this time.
         identity_pem(certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) {
             self.identity = Some((certificate.into(), key.into()));
         }
-        /// The name the server's certificate must be for, where it is not the endpoint's host.
+        /// Sets the name in the server's certificate, if it is not the endpoint's host.
         domain(name: impl Into<String>) { self.domain = Some(name.into()); }
     }
 
@@ -95,18 +94,18 @@ impl Tls {
         self.identity.as_ref().map(|(certificate, _)| &**certificate)
     }
 
-    /// What rustls would take for an empty list, or refuse without saying which text it was.
+    /// Checks for texts that rustls would take for an empty list, or refuse without naming them.
     pub(crate) fn check(&self) -> Result<(), String> {
         let certificate = |pem: &[u8]| contains(pem, b"-----BEGIN CERTIFICATE-----");
         if self.authorities.as_deref().is_some_and(|pem| !certificate(pem)) {
-            return Err("tls: the authorities' PEM has no `BEGIN CERTIFICATE`".into());
+            return Err("tls: the authorities' PEM lacks `BEGIN CERTIFICATE`".into());
         }
         if let Some((cert, key)) = &self.identity {
             if !certificate(cert) {
-                return Err("tls: the client certificate's PEM has no `BEGIN CERTIFICATE`".into());
+                return Err("tls: the client certificate's PEM lacks `BEGIN CERTIFICATE`".into());
             }
             if !contains(key, b"PRIVATE KEY-----") {
-                return Err("tls: the client key's PEM has no `PRIVATE KEY`".into());
+                return Err("tls: the client key's PEM lacks `PRIVATE KEY`".into());
             }
             if contains(key, b"ENCRYPTED") {
                 return Err(

@@ -1,14 +1,14 @@
-//! Endpoint of etcd, as the configuration has it: checked, completed, and shown without secrets.
+//! Endpoint of etcd in the configuration: checked, completed, and shown without secrets.
 
 use std::fmt;
 
-/// The port of an endpoint that names none, as etcd listens for clients.
+/// Default port of an endpoint: etcd's port for clients.
 const ETCD_PORT: u16 = 2379;
 
-/// What `Debug` shows for a secret that is set.
+/// Shown by `Debug` for a secret that is set.
 pub(super) const HIDDEN: &str = "***";
 
-/// The endpoint with its scheme, or this one, and its port.
+/// Completes an endpoint by its port, and by this scheme if it lacks one.
 pub(super) fn url(endpoint: &str, scheme: &str) -> String {
     let endpoint = endpoint.trim_end_matches('/');
     let (scheme, host) = endpoint.split_once("://").unwrap_or((scheme, endpoint));
@@ -18,13 +18,13 @@ pub(super) fn url(endpoint: &str, scheme: &str) -> String {
     }
 }
 
-/// The port of a host, as it is written; an IPv6 address in brackets has colons of its own.
+/// Returns the port of a host, as written. An IPv6 address in brackets has its own colons.
 fn port(host: &str) -> Option<&str> {
     let (_, port) = host.rsplit_once(':')?;
     (!port.ends_with(']')).then_some(port)
 }
 
-/// What is wrong with an endpoint, without its text: that may have a password in it.
+/// Checks an endpoint. The error does not show its text, which may contain a password.
 pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
     let example = "write `http://host:port` or `https://host:port`";
     let host = match endpoint.split_once("://") {
@@ -37,26 +37,24 @@ pub(super) fn check_endpoint(endpoint: &str) -> Result<(), String> {
         return Err(format!("an endpoint is empty: {example}"));
     }
     if host.contains('@') {
-        return Err(
-            "a user does not belong into an endpoint: use `user` (`ETCD_LOCKED_USER`)".into()
-        );
+        return Err("it contains a user: remove it, and use `user` (`ETCD_LOCKED_USER`)".into());
     }
     if host.contains(',') {
-        return Err("several endpoints in one string: give each one its own".into());
+        return Err("several endpoints in one string: give each one its own string".into());
     }
     if let Some(separator) = host.chars().find(|c| ";|".contains(*c) || c.is_whitespace()) {
         return Err(format!(
-            "{separator:?} is in it: separate endpoints by `,` in a variable, and in code give each one a string of its own"
+            "{separator:?} is in it: separate endpoints by `,` in a variable, and give each one its own string in code"
         ));
     }
     if host.matches(':').count() > 1 && !host.starts_with('[') {
-        return Err("an IPv6 address stands in brackets: write `http://[::1]:2379`".into());
+        return Err("an IPv6 address needs to be in brackets: write `http://[::1]:2379`".into());
     }
     if !host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]%".contains(c)) {
-        return Err(format!("no path or query, only host and port: {example}"));
+        return Err(format!("a path or query is not allowed, only host and port: {example}"));
     }
     if port(host).is_some_and(|port| port.parse::<u16>().is_err()) {
-        return Err(format!("the port is no number up to 65535: {example}"));
+        return Err(format!("the port is not a number up to 65535: {example}"));
     }
     Ok(())
 }
@@ -65,13 +63,13 @@ pub(crate) fn is_endpoint(url: &str) -> bool {
     check_endpoint(url).is_ok()
 }
 
-/// Endpoints as they are configured. `Debug` shows them [without secrets](Self::shown).
+/// Endpoints as configured. `Debug` shows them [without secrets](Self::shown).
 #[derive(Clone, Default)]
 pub(crate) struct Endpoints(pub(crate) Vec<String>);
 
 impl Endpoints {
-    /// Hides users and passwords of endpoints, which are refused if they have any. A list that was split at the comma of a password
-    /// shows nothing of its parts before the host.
+    /// Returns the endpoints without users and passwords; an endpoint that has any is refused. If a list was split at a comma inside a
+    /// password, the parts before the host are hidden.
     pub(super) fn shown(&self) -> Vec<String> {
         let of_a_user = self.0.iter().rposition(|it| it.contains('@'));
         let shown = self.0.iter().enumerate();
@@ -91,7 +89,7 @@ impl fmt::Debug for Endpoints {
     }
 }
 
-/// Hides what stands in the place of a port and is no number: it may be a password whose host is missing.
+/// Hides a port that is not a number, because it may be a password whose host is missing.
 fn without_word_as_port(endpoint: &str) -> String {
     let host = endpoint.find("://").map_or(0, |at| at + 3);
     let (scheme, rest) = endpoint.split_at(host);

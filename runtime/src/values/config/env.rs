@@ -1,4 +1,4 @@
-//! Environment variables that make a configuration.
+//! Environment variables of a configuration.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -9,7 +9,7 @@ use super::{Config, File, Files, check_endpoint, check_prefix, check_ttl};
 use crate::values::{LockError, Wait};
 
 impl Config {
-    /// The configuration the environment gives, which is also what the first lock uses without [`init`](crate::init).
+    /// Reads the configuration from the environment, as the first lock does if [`init`](crate::init) was not called.
     ///
     /// | variable | meaning | where unset |
     /// |---|---|---|
@@ -27,11 +27,11 @@ impl Config {
     /// | `ETCD_LOCKED_CACERT` | file with the authorities' certificates (PEM) | those of the system |
     /// | `ETCD_LOCKED_CERT`, `ETCD_LOCKED_KEY` | files with the client's certificate and key (PEM) | none |
     ///
-    /// Durations are written as `500ms`, `15s` or `1m 30s`. An empty variable counts as unset. Variables of `etcdctl` mean nothing here:
-    /// a shell that is pointed at production for `etcdctl` would lock production.
+    /// Write durations as `500ms`, `15s` or `1m 30s`. An empty variable counts as unset. Variables of `etcdctl` are ignored, because a
+    /// shell that is set up to run `etcdctl` on production would lock production.
     ///
-    /// Files are read now, and again for each new connection and when etcd refuses a login: a certificate or a password that is replaced
-    /// needs no restart. While a file cannot be read or is incomplete, the last good credentials stay in use, and a warning says so
+    /// Files are read now, and again for each new connection and when etcd refuses a login, so a replaced certificate or password needs
+    /// no restart. While a file cannot be read or is incomplete, the last good credentials stay in use, and a warning is logged
     /// (`credentials.unreadable`).
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Config {
         Self::from_lookup(|variable| std::env::var_os(variable).map(text))
     }
 
-    /// Refuses an unknown `ETCD_LOCKED_…` of the process's environment, as [`from_env`](Self::from_env) does: for programs that use
+    /// Rejects unknown `ETCD_LOCKED_…` variables of the process, as [`from_env`](Self::from_env) does: for programs that use
     /// [`from_lookup`](Self::from_lookup).
     ///
     /// # Errors
@@ -50,13 +50,13 @@ impl Config {
         check_variables(std::env::vars_os().map(|(variable, _)| text(variable)))
     }
 
-    /// [`from_env`](Self::from_env) over any environment: for programs that have options for some of the variables.
+    /// Like [`from_env`](Self::from_env), with any environment: for programs that have options for some of the variables.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, LockError> {
         let env = Environment(&lookup);
         let Some(endpoints) = env.get("ETCD_LOCKED_ENDPOINTS") else {
             return Err(LockError::NotInitialized {
-                reason: "no etcd endpoint is known: set `ETCD_LOCKED_ENDPOINTS`, e.g. to `http://127.0.0.1:2379`, \
-                         or give it in code first: `etcd_locked::init(Config::new([..]))`"
+                reason: "the etcd endpoint is not set: set `ETCD_LOCKED_ENDPOINTS`, e.g. to `http://127.0.0.1:2379`, \
+                         or call `etcd_locked::init(Config::new([..]))` before the first lock"
                     .into(),
             });
         };
@@ -120,7 +120,7 @@ const EMBEDDED: &str = "embedded";
 
 const USER: &str = "ETCD_LOCKED_USER";
 
-/// What all variables begin with, and what follows that.
+/// Prefix of all variables, and the rest of each.
 const OURS: &str = "ETCD_LOCKED_";
 const KNOWN: &str = "ENDPOINTS PREFIX TTL WAIT CONNECT_TIMEOUT MAX_WAITERS FOLLOW_MEMBERS SHOW_NAMES SERVICE USER PASSWORD_FILE \
                      CACERT CERT KEY";
@@ -129,10 +129,10 @@ fn text(given: OsString) -> String {
     given.to_string_lossy().into_owned()
 }
 
-/// Refuses a misspelt variable, which would be ignored. The error names the known one that begins and ends most like it.
+/// Refuses a misspelt variable, which would be ignored. The error suggests the known variable with the most similar beginning and end.
 fn check_variables(all: impl Iterator<Item = String>) -> Result<(), LockError> {
     let known = || KNOWN.split(' ');
-    // `etcd-locked exec` sets two others, and Kubernetes some for a service whose name begins like ours.
+    // `etcd-locked exec` sets two others, and Kubernetes sets some for a service named like this library.
     let is_others = |it: &str| {
         ["NAME", "TOKEN"].contains(&it) || it.contains("PORT") || it.ends_with("SERVICE_HOST")
     };
@@ -145,11 +145,11 @@ fn check_variables(all: impl Iterator<Item = String>) -> Result<(), LockError> {
         begin + end.count()
     };
     let nearest = OURS.to_owned() + known().max_by_key(alike).unwrap_or_default();
-    let message = format!("`{OURS}{unknown}` is not known: write `{nearest}`, or unset it");
+    let message = format!("`{OURS}{unknown}` is unknown: write `{nearest}`, or unset it");
     Err(LockError::config(message))
 }
 
-/// The environment's variables; an empty one counts as unset.
+/// Environment variables; an empty one counts as unset.
 struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
 
 struct Variable {
@@ -163,7 +163,7 @@ impl Environment<'_> {
         Some(Variable { name, value })
     }
 
-    /// Hands the value of a variable that is set to `setting`, whose error says what is wrong with it.
+    /// Passes the value of a variable, if set, to `setting`, whose error says what is wrong.
     fn set(
         &self,
         name: &'static str,
@@ -179,7 +179,7 @@ impl Environment<'_> {
         let Some(user) = self.get(USER) else { return Ok(None) };
         match user.value.split_once(':') {
             Some((name, password)) => Ok(Some((name.to_owned(), password.to_owned()))),
-            None => Err(user.wrong("has no `:`: write `name:password`")),
+            None => Err(user.wrong("the `:` is missing: write `name:password`")),
         }
     }
 
@@ -214,7 +214,7 @@ impl Environment<'_> {
 }
 
 impl Variable {
-    /// Names the variable and never shows its value: a key or a password may stand in any of them by mistake.
+    /// Creates an error that names the variable and never shows its value, which may be a key or a password by mistake.
     fn wrong(&self, what: impl fmt::Display) -> LockError {
         LockError::config(format!("`{}`: {what}", self.name))
     }
@@ -227,12 +227,12 @@ impl Variable {
                 return Ok(Config::embedded());
                 #[cfg(not(feature = "embedded"))]
                 Err(self.wrong(
-                    "the embedded etcd comes with the feature `embedded` of etcd-locked: enable it, or name an endpoint, \
+                    "`embedded` needs the feature `embedded` of etcd-locked: enable it, or name an endpoint, \
                      e.g. `http://127.0.0.1:2379`",
                 ))
             }
             parts if parts.contains(&EMBEDDED) => Err(self.wrong(
-                "the embedded etcd is a whole cluster of its own: write `embedded` alone, or leave it out",
+                "`embedded` cannot be combined with endpoints: write `embedded` alone, or leave it out",
             )),
             parts => Ok(Config::new(parts.iter().copied())),
         }

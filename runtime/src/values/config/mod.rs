@@ -1,4 +1,4 @@
-//! Configuration: where etcd is and how to lock by default.
+//! Configuration: where etcd is, and the defaults for locks.
 
 mod builder;
 mod check;

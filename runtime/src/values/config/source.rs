@@ -1,5 +1,5 @@
-//! Source of credentials: the configuration, files that environment variables name, and a closure of the user's. Files and closure are
-//! read anew for each connection.
+//! Source of credentials: the configuration, files named by environment variables, and the user's closure. Files and closure are read
+//! again for each connection.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,24 +24,24 @@ impl fmt::Debug for Provider {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Source {
-    /// As the configuration has them; those in files as they were when it was made.
+    /// From the configuration, with the contents that the files had at that time.
     pub(super) configured: Credentials,
     pub(super) files: Files,
     pub(super) provider: Option<Provider>,
 }
 
 impl Source {
-    /// Tells whether the next read may have other credentials.
+    /// Returns true if the next read may return other credentials.
     pub(crate) fn may_change(&self) -> bool {
         self.provider.is_some() || !self.files.is_empty()
     }
 
-    /// Tells whether there is a user, or may be one.
+    /// Returns true if there is a user, or may be one.
     pub(crate) fn authenticates(&self) -> bool {
         self.provider.is_some() || self.configured.user.is_some()
     }
 
-    /// Tells whether etcd may check rights for each key: those of a user other than root, or of the one that a certificate names.
+    /// Returns true if etcd may check permissions for each key: if the user is not root, or is named by a certificate.
     pub(crate) fn has_limits(&self) -> bool {
         match &self.configured.user {
             Some((name, _)) => name != "root",
@@ -49,13 +49,13 @@ impl Source {
         }
     }
 
-    /// The credentials that are known without being read; `None` if a closure has to be asked first.
+    /// Returns the credentials that need no reading; `None` if the closure must be called first.
     pub(crate) fn at_first(&self) -> Option<&Credentials> {
         self.provider.is_none().then_some(&self.configured)
     }
 
-    /// Reads the files, off the engine's thread, and asks the closure. An error says what is wrong, and shows no secret of the files.
-    /// What the closure says of its own error is shown, escaped and cut.
+    /// Reads the files, off the engine's thread, and calls the closure. An error says what is wrong without showing secrets of the files.
+    /// The error of the closure is shown, escaped and cut.
     pub(crate) async fn read(&self) -> Result<Credentials, String> {
         let mut credentials = Credentials::default();
         if let Some(Provider(provide)) = &self.provider {
@@ -72,13 +72,13 @@ impl Source {
     }
 }
 
-/// The files that are configured.
+/// The configured files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
-    /// Of a password, and whose it is; `None` if the file has `name:password`.
+    /// The password's file, with its user; `None` if the file contains `name:password`.
     pub(super) user: Option<(Option<String>, File)>,
     pub(super) authorities: Option<File>,
-    /// Of the client's certificate and of its key.
+    /// The files of the client's certificate and of its key.
     pub(super) identity: Option<(File, File)>,
 }
 
@@ -91,7 +91,7 @@ impl Files {
         self.authorities.is_some() || self.identity.is_some()
     }
 
-    /// Reads all files; blocks. An error names the variable and shows neither its value nor what the file has.
+    /// Reads all files; blocks. An error names the variable, and shows neither its value nor contents of the file.
     pub(super) fn read(&self) -> Result<Credentials, String> {
         let mut credentials = Credentials::new();
         if let Some((name, file)) = &self.user {
@@ -113,7 +113,7 @@ impl Files {
     }
 }
 
-/// A file that a variable names.
+/// A file named by a variable.
 #[derive(Clone)]
 pub(super) struct File {
     pub(super) variable: &'static str,
@@ -123,10 +123,10 @@ pub(super) struct File {
 impl File {
     fn read(&self) -> Result<Vec<u8>, String> {
         std::fs::read(&self.path)
-            .map_err(|error| self.wrong(format_args!("cannot read the file of this name: {error}")))
+            .map_err(|error| self.wrong(format_args!("cannot read the file: {error}")))
     }
 
-    /// Reads a password, and the user's name before it if `name` is not given. Line ends behind it do not count.
+    /// Reads a password, preceded by the user's name if `name` is `None`. Trailing line ends are ignored.
     fn read_user(&self, name: Option<&str>) -> Result<(String, String), String> {
         let text = String::from_utf8(self.read()?);
         let text = text.map_err(|_| self.wrong("the file is not UTF-8"))?;
@@ -137,7 +137,7 @@ impl File {
         let user = name.map(|name| (name, text)).or_else(|| text.split_once(':'));
         let user = user.map(|(name, password)| (name.to_owned(), password.to_owned()));
         user.ok_or_else(|| {
-            self.wrong("the file has no `:`: write `name:password`, or name the user in `ETCD_LOCKED_USER`")
+            self.wrong("the `:` is missing in the file: write `name:password`, or set the user in `ETCD_LOCKED_USER`")
         })
     }
 
@@ -146,7 +146,7 @@ impl File {
     }
 }
 
-/// The value is not shown: a key or a password may stand there by mistake.
+/// Hides the value, which may be a key or a password by mistake.
 impl fmt::Debug for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.variable)
