@@ -24,7 +24,7 @@ async fn lose_refuses_a_name_that_is_not_held() {
     let one = etcd.locks().lock("orders/8").await.unwrap();
     let two = etcd.locks().lock("orders/9").await.unwrap();
     let wrong = etcd.lose("orders/7").await.unwrap_err().to_string();
-    assert_eq!(wrong, "`orders/7` is not held; held is `orders/8`, `orders/9`");
+    assert_eq!(wrong, "`orders/7` is not held; these are: `orders/8`, `orders/9`");
     assert!(etcd.lose("orders//7").await.is_err());
     assert!(one.is_held() && two.is_held());
 }

@@ -7,12 +7,12 @@ use actix_web::{HttpResponse, ResponseError};
 use crate::answer::{Answer, Row};
 use crate::values::LockError;
 
-/// Feature `actix`. Status, `Retry-After` and text are those of the table on [`LockError`]'s page. actix-web keeps the error
-/// with the response, for middleware that logs: `response.error()`. Its own `Logger` prints that at debug level as `Debug` does,
-/// with the names' values in it.
+/// Feature `actix`. Status, `Retry-After` and text are those of the table on [`LockError`]'s page. actix-web keeps the error with the
+/// response, for middleware that logs: `response.error()`. At debug level, its own `Logger` prints the error by `Debug`, which includes
+/// the values in names.
 impl ResponseError for LockError {
     fn status_code(&self) -> StatusCode {
-        // The table has no number that is no status.
+        // Never fails: the table contains only valid status codes.
         StatusCode::from_u16(Row::of(self).http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 

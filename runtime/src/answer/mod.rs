@@ -1,7 +1,7 @@
-//! Answers of a service to its clients for a [`LockError`]: one table, which every framework's answer is made from.
+//! Answers of a service to its clients for a [`LockError`]: one table for all frameworks.
 //!
-//! A client gets less than the log: no host, no process, no endpoint, and of a name the template only. `docs/answers.md` shows the
-//! table, with the reason for each row.
+//! A client receives less than the log: no host, process or endpoint, and of a name only the template. `docs/answers.md` shows the table,
+//! with the reason for each row.
 
 #[cfg(feature = "actix")]
 mod actix;
@@ -18,19 +18,19 @@ use crate::values::{LockError, RUN_TIME, chain};
 #[derive(Debug)]
 #[allow(dead_code)] // each framework reads its own part; the page's test all of it
 struct Row {
-    /// The first word of the text, for programs.
+    /// First word of the text, for programs.
     reason: &'static str,
     http: u16,
     grpc: Code,
-    /// When the same request may be worth another try, in seconds.
+    /// Seconds after which the same request may be worth another try.
     retry_after: Option<u8>,
-    /// Half of the work may be done, so nothing but the caller knows whether it may be done again.
+    /// True if half of the work may be done, so only the caller knows whether it may be done again.
     half_done: bool,
-    /// What is said of the lock, or, where there is none, altogether.
+    /// Text after the lock's name, or the whole text if there is no name.
     says: &'static str,
 }
 
-/// Whatever the client asks, it will be so until an operator mends the service.
+/// Reason of errors that last until an operator fixes the service, whatever the client requests.
 const FAULT: &str = "LOCK_FAULT";
 
 impl Row {
@@ -41,19 +41,19 @@ impl Row {
                 ("LOCK_TIMEOUT", 423, Code::Aborted, None, "was not free in time")
             }
             LockError::Lost { .. } => {
-                let says = "was lost while the request was served, part of which may be done";
+                let says = "was lost during the request, part of which may be done";
                 ("LOCK_LOST", 500, Code::Aborted, None, says)
             }
             LockError::HoldLimit { .. } => {
-                let says = "was held for as long as it may be, and part of the request may be done";
+                let says = "reached its hold limit, and part of the request may be done";
                 ("LOCK_HOLD_LIMIT", 500, Code::Aborted, None, says)
             }
             LockError::Deadlock { .. } => {
-                let says = "could not be had without a deadlock";
+                let says = "was refused to end a deadlock";
                 ("LOCK_DEADLOCK", 503, Code::Aborted, Some(1), says)
             }
             LockError::Overloaded { .. } => {
-                let says = "was not queued for, as too many requests wait";
+                let says = "was refused because too many requests wait";
                 ("LOCK_OVERLOADED", 503, Code::ResourceExhausted, Some(1), says)
             }
             LockError::ShuttingDown => {
@@ -76,7 +76,7 @@ impl Row {
             | LockError::OrderInversion { .. }
             | LockError::RuntimeEnded { .. }
             | LockError::PermissionDenied { .. } => {
-                (FAULT, 500, Code::Internal, None, "failed for a reason that is in the log")
+                (FAULT, 500, Code::Internal, None, "failed: see the server's log")
             }
         };
         use LockError::{HoldLimit, Lost, RuntimeEnded};
@@ -85,15 +85,15 @@ impl Row {
     }
 }
 
-/// What a client gets for an error, in every framework's words.
+/// Response for an error, before it is put into a framework's form.
 struct Answer {
     row: Row,
-    /// Body, or message.
+    /// Body or message.
     text: String,
 }
 
 impl Answer {
-    /// Logs what the client does not get and an operator has to mend.
+    /// Builds the response. Logs errors that an operator has to fix, because the client does not receive them.
     fn to(error: &LockError) -> Self {
         let row = Row::of(error);
         if row.reason == FAULT {
@@ -101,15 +101,15 @@ impl Answer {
             tracing::error!(
                 code = "request.failed",
                 error,
-                "a request failed: its lock could not be used"
+                "a request failed because its lock could not be used: see the error"
             );
         } else if let LockError::Backend { .. } = error {
-            // The engine has one warning for all of them.
-            tracing::debug!(error = chain(error), "a request was refused: etcd does not serve it");
+            // The engine logs one warning for all of them.
+            tracing::debug!(error = chain(error), "a request was refused because etcd failed");
         }
         let Row { reason, says, .. } = row;
         let text = match error.name() {
-            // `show_names` is for operators.
+            // `show_names` is for operators only.
             Some(name) => {
                 format!("{reason}: lock `{}` {says}", name.template().unwrap_or(RUN_TIME))
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::answer::*;
 use crate::values::{Author, BackendError, Cycle, Holder, LockName as _, LossCause, render};
 
-/// One of every kind in the order of the page, each full of what no client may see.
+/// Returns one error of each kind, in the order of the page, filled with secrets that no client may see.
 fn every_error() -> Vec<LockError> {
     let name = || render("orders/<id>", &[&"secret"]);
     let record = Author::here("secret", "secret").record(None, None, None, None, 1.into());
@@ -35,7 +35,7 @@ fn every_error() -> Vec<LockError> {
     ]
 }
 
-/// The variant, as it is written.
+/// Returns the variant's name.
 fn variant(error: &LockError) -> String {
     let shown = format!("{error:?}");
     shown.split([' ', '{']).next().unwrap_or_default().to_owned()

@@ -1,8 +1,8 @@
-//! A clock that a test can move: boot time, and what was added to it.
+//! Clock that a test can move: boot time plus an offset.
 //!
 //! Invariants:
-//! - It never goes back, and it goes on by itself: what a test does not move takes the time it takes.
-//! - A timer that waits is in the table, so that a test that moves the clock can stop where each one is due.
+//! - It never goes back, and it runs by itself: without moves, time passes as usual.
+//! - Every waiting timer is in the table, so that a move can stop at each timer that is due.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -14,46 +14,47 @@ use std::time::Duration;
 use crate::clock::{BootClock, Clock, Moment, Sleep};
 use crate::mutex::lock;
 
-/// Clones are the same clock.
+/// Clones share one clock.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TestClock(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// What was added to boot time, in nanoseconds.
+    /// Offset to boot time, in nanoseconds.
     added: AtomicU64,
-    /// How often the time was asked for.
+    /// How often the time was read.
     asked: AtomicU64,
-    /// How many timers were made.
+    /// How many timers were created.
     made: AtomicU64,
-    /// The timers that wait, by when they are due.
+    /// Waiting timers, by when they are due.
     waiting: Mutex<BTreeMap<(Moment, u64), Waker>>,
 }
 
 impl TestClock {
-    /// How often the library or etcd has asked for the time: while neither does, nothing happens there.
+    /// Returns how often the library or etcd has read the time. While neither does, nothing happens there.
     pub(super) fn asked(&self) -> u64 {
         self.0.asked.load(Ordering::Acquire)
     }
 
-    /// The same as [`Clock::now`], not counted.
+    /// Returns the time like [`Clock::now`], without counting the read.
     pub(super) fn time(&self) -> Moment {
         BootClock.now() + self.added()
     }
 
-    /// When the first timer is due. That may have been a moment ago: time goes on, and the executor's timers are coarse.
+    /// Returns when the first timer is due. This may be slightly in the past: time passes, and the executor's timers are coarse.
     pub(super) fn next(&self) -> Option<Moment> {
         lock(&self.0.waiting).keys().next().map(|(at, _)| *at)
     }
 
-    /// Makes it this late, unless it is later already, and wakes all timers: those that are not due wait on, for less.
+    /// Moves the clock to this moment, unless it is already later, and wakes all timers. Those that are not due continue to wait, for a
+    /// shorter time.
     pub(super) fn move_to(&self, when: Moment) {
         let woken = {
             let mut waiting = lock(&self.0.waiting);
             let step = when - self.time();
             let nanos = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
             self.0.added.fetch_add(nanos, Ordering::AcqRel);
-            // All of them: what is not due yet has less time left.
+            // All of them, because timers that are not due have less time left.
             std::mem::take(&mut *waiting)
         };
         for waker in woken.into_values() {
@@ -78,7 +79,7 @@ impl Clock for TestClock {
     }
 }
 
-/// etcd's time is the same.
+/// etcd uses the same time.
 impl etcd_locked_embedded::Clock for TestClock {
     fn now(&self) -> Duration {
         Clock::now(self).since_boot()
@@ -92,7 +93,7 @@ impl etcd_locked_embedded::Clock for TestClock {
 struct Timer {
     clock: TestClock,
     key: (Moment, u64),
-    /// The time that passes by itself, and what had been added when this was set.
+    /// Timer of real time, and the offset when it was set.
     real: Option<(Duration, Sleep)>,
 }
 
@@ -103,7 +104,7 @@ impl Future for Timer {
         let (clock, key) = (self.clock.clone(), self.key);
         loop {
             let added = {
-                // Reads and registers in one: no move falls between.
+                // Reads and registers under one lock, so that no move falls in between.
                 let mut waiting = lock(&clock.0.waiting);
                 if clock.time() >= key.0 {
                     waiting.remove(&key);

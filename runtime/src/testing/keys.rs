@@ -1,4 +1,4 @@
-//! What an operator sees of locks at etcd, and does to them.
+//! Keys of locks in etcd, as an operator sees and changes them.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -25,7 +25,7 @@ pub(super) fn delete_owner(etcd: &Etcd, prefix: &str, name: &str) -> bool {
 pub(super) fn revoke_all(etcd: &Etcd) {
     etcd.with_store(|store| {
         for lease in store.lease_leases().leases {
-            // Refused only if there is no such lease.
+            // Fails only if the lease is gone.
             let _ = store.lease_revoke(&PbLeaseRevokeRequest { id: lease.id });
         }
     });
@@ -34,13 +34,13 @@ pub(super) fn revoke_all(etcd: &Etcd) {
 pub(super) fn compact(etcd: &Etcd) {
     etcd.with_store(|store| {
         let request = PbCompactionRequest { revision: store.revision(), physical: true };
-        // Refused if nothing has happened since the last time.
+        // Fails only if nothing has happened since the last time.
         let _ = store.compact(&request);
     });
 }
 
-/// The names that clients of other kinds hold and wait for, and those that `min_hold` keeps after a shutdown: an engine of ours has a
-/// session key on its lease, they have not.
+/// Returns the names that other kinds of clients hold and wait for, and those that `min_hold` keeps after a shutdown. Their leases lack
+/// the session key that our engines have.
 pub(super) fn foreign(etcd: &Etcd, prefix: &str) -> Names {
     etcd.with_store(|store| {
         let sessions = below(store, &session_root(prefix));
@@ -61,7 +61,7 @@ pub(super) fn foreign(etcd: &Etcd, prefix: &str) -> Names {
     })
 }
 
-/// The keys that contend for each name, oldest first (rules P1, P2).
+/// Returns the keys that contend for each name, oldest first (rules P1, P2).
 fn contenders(store: &Store, prefix: &str) -> BTreeMap<String, Vec<PbKeyValue>> {
     let mut names: BTreeMap<String, Vec<PbKeyValue>> = BTreeMap::new();
     for kv in below(store, prefix) {

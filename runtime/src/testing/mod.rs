@@ -1,7 +1,7 @@
-//! Tests of annotated functions: without a server, in milliseconds, and with whatever can happen to a lock.
+//! Test kit: tests annotated functions without a server, in milliseconds, and simulates what can happen to a lock.
 //!
-//! [`start`] starts an etcd in the process and an engine on it, for one test; annotated functions of the calling thread use
-//! it, and the process's own engine is never touched. So tests run in parallel, each alone in the world.
+//! [`start`] starts an etcd and an engine inside the process, for one test. Annotated functions on the calling thread use them, and never
+//! the process's own engine. So tests run in parallel, without affecting each other.
 //!
 //! ```
 //! use std::time::Duration;
@@ -35,17 +35,17 @@
 //!
 //! # Time
 //!
-//! The engine, its timers and the leases at etcd share a clock of the test's: it goes on by itself, and [`advance`](Etcd::advance)
-//! moves it. Time in the functions under test is tokio's: `tokio::time::sleep` in a body is not moved. Do not pause it
-//! (`start_paused`): tokio would take the time in which it waits for the engine's thread for idle, and leap over every time-out.
+//! The engine, its timers and the leases in etcd share a test clock. It runs by itself, and [`advance`](Etcd::advance) moves it forward.
+//! Code under test uses tokio's clock: `advance` does not move a `tokio::time::sleep` in a body. Do not pause tokio's clock
+//! (`start_paused`). tokio would mistake the time in which it waits for the engine's thread for idle time, and skip over every time-out.
 //!
 //! # Which calls use it
 //!
-//! Those of the thread that called [`start`]: under `#[tokio::test]` all of them, spawned tasks and `tokio::join!` included. On a
-//! multi-threaded runtime, run them in [`etcd.locks().scope(..)`](crate::Locks::scope), in spawned tasks too, or hand out
-//! [`Etcd::locks`]. While any kit of the process lives, a call in no scope of a kit is refused with [`LockError::Config`] and never
-//! reaches a real etcd, so tests of the process's own engine are a test target of their own. [`advance`](Etcd::advance),
-//! [`held`](Etcd::held) and [`waiting`](Etcd::waiting) wait for tasks of their own thread only.
+//! Calls on the thread that called [`start`]. Under `#[tokio::test]` these are all calls, including spawned tasks and `tokio::join!`. On
+//! a multi-threaded runtime, run the calls in [`etcd.locks().scope(..)`](crate::Locks::scope), in spawned tasks too, or pass
+//! [`Etcd::locks`] to them. While any kit is alive in the process, calls outside a kit's scope are refused with [`LockError::Config`] and
+//! never reach a real etcd. So put tests of the process's own engine into a separate test target. [`advance`](Etcd::advance),
+//! [`held`](Etcd::held) and [`waiting`](Etcd::waiting) wait only for tasks of their own thread.
 
 use std::error::Error;
 use std::fmt;
@@ -72,21 +72,21 @@ pub use etcd_locked_embedded::{Code, Fault};
 /// # Errors
 /// [`LockError::Config`] if no thread can be started.
 ///
-/// Cancel safe: dropped, it ends both.
+/// Cancel safe: dropping the future ends both.
 pub async fn start() -> Result<Etcd, LockError> {
     start_with(|config| config).await
 }
 
-/// [`start`] with a configuration made from the default one, such as `start_with(|config| config.ttl(Duration::from_secs(5)))`.
+/// Like [`start`], with changes to the default configuration, such as `start_with(|config| config.ttl(Duration::from_secs(5)))`.
 ///
 /// # Errors
-/// [`LockError::Config`] for what can be seen in the configuration, or if no thread can be started. Cancel safe.
+/// [`LockError::Config`] if the configuration is wrong, or if no thread can be started. Cancel safe.
 pub async fn start_with(configure: impl FnOnce(Config) -> Config) -> Result<Etcd, LockError> {
     let reserved = Arc::clone(&KITS);
     let clock = TestClock::default();
     let etcd = etcd_locked_embedded::Etcd::with_clock(Arc::new(clock.clone()));
     let link = etcd.link();
-    // Where the client comes from is the kit's to say, whatever the closure says.
+    // The kit decides where the client comes from, whatever the closure sets.
     let config = configure(Config::by(connector(&link)));
     let engines = Mutex::default();
     let locks = engine(&engines, &clock, &config, &link).await?;
@@ -94,27 +94,27 @@ pub async fn start_with(configure: impl FnOnce(Config) -> Config) -> Result<Etcd
     Ok(Etcd { _default, _reserved, locks, etcd, link, clock, config, engines })
 }
 
-/// An etcd in the process and an engine on it, for one test; made by [`start`].
+/// An etcd and an engine inside the process, for one test; created by [`start`].
 ///
-/// Dropped, it ends both, and what was the thread's default engine before is so again. Bound to its thread; its methods take
-/// `&self`, so that `tokio::join!` may use it together with the functions under test.
+/// Dropping it ends both, and restores the thread's previous default engine. It cannot leave its thread. Its methods take `&self`, so
+/// that `tokio::join!` can use it together with the functions under test.
 #[derive(Debug)]
-#[must_use = "dropped, it ends"]
+#[must_use = "dropping it ends the etcd and its engine"]
 pub struct Etcd {
     /// Keeps it on its thread.
     _default: DefaultGuard,
-    /// Keeps calls that are in no scope of a kit away from a real etcd.
+    /// Keeps calls outside a kit's scope away from a real etcd.
     _reserved: Arc<()>,
     locks: Locks,
     etcd: etcd_locked_embedded::Etcd,
-    /// The way of the first engine; the others have ways without faults.
+    /// Connection of the first engine, with the faults; the other engines have connections without faults.
     link: etcd_locked_embedded::Link,
     clock: TestClock,
     config: Config,
     engines: Mutex<Vec<Running>>,
 }
 
-/// An engine that the kit has started, and that may have ended.
+/// An engine that the kit has started. It may have ended.
 #[derive(Debug, Clone)]
 struct Running {
     pulse: Arc<Pulse>,
@@ -122,7 +122,7 @@ struct Running {
     orders: Arc<Orders>,
 }
 
-/// No call holds the lock that was to be lost.
+/// Error of [`Etcd::lose`]: no call holds the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotHeld {
     name: String,
@@ -133,7 +133,7 @@ impl fmt::Display for NotHeld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.held.join("`, `") {
             "" => write!(f, "`{}` is not held, and nothing else is", self.name),
-            held => write!(f, "`{}` is not held; held is `{held}`", self.name),
+            held => write!(f, "`{}` is not held; these are: `{held}`", self.name),
         }
     }
 }
@@ -146,8 +146,8 @@ impl Etcd {
         locks: &Locks = &self.locks;
     }
 
-    /// Another engine on the same etcd, as if in another process, with leases and queues of its own. The faults below are
-    /// those of the first one's connection: they do not reach it.
+    /// Starts another engine on the same etcd, as if in another process, with its own leases and queues. The faults below apply only to
+    /// the first engine's connection.
     ///
     /// # Errors
     /// [`LockError::Config`] if no thread can be started. Cancel safe.
@@ -155,15 +155,16 @@ impl Etcd {
         engine(&self.engines, &self.clock, &self.config, &self.etcd.link()).await
     }
 
-    /// A client of the same etcd, without faults, to play a foreign process or an operator. Its leases go by the test's clock. Cancel safe.
+    /// Returns a client of the same etcd, without faults, to act as another process or an operator. Its leases use the test clock. Cancel
+    /// safe.
     #[cfg(feature = "etcd-client")]
     pub async fn client(&self) -> etcd_client::Client {
         self.etcd.client().await
     }
 
-    /// Moves the test's clock, from timer to timer, and lets everything happen on the way that would: renewals, time-outs, losses, and
-    /// what the tasks of this thread make of them. Calls made before are under way when it begins. `Duration::ZERO` only lets happen
-    /// what can happen now. Cancel safe: the clock stays where it is.
+    /// Moves the test clock from timer to timer. On the way, everything happens that is due: renewals, time-outs, losses, and reactions
+    /// to them in this thread's tasks. Calls made before have begun by then. `Duration::ZERO` runs only what can run now. Cancel safe:
+    /// the clock stays where it is.
     pub async fn advance(&self, by: Duration) {
         self.settle().await;
         let end = self.clock.time() + by;
@@ -175,12 +176,12 @@ impl Etcd {
         self.settle().await;
     }
 
-    /// Takes a lock away as an operator would, by deleting its key: its holder loses it, the next waiter has it.
+    /// Takes a lock away as an operator would, by deleting its key: the holder loses it, and the next waiter gets it.
     ///
-    /// While its holder is cut off ([`partition`](Self::partition)) it learns nothing, and finds out once healed.
+    /// A holder that is cut off ([`partition`](Self::partition)) notices only after [`heal`](Self::heal).
     ///
     /// # Errors
-    /// [`NotHeld`], which lists what is held. Cancel safe, but the lock may be lost.
+    /// [`NotHeld`], which lists the locks that are held. Cancel safe, but the lock may be lost.
     pub async fn lose(&self, name: impl LockName) -> Result<(), NotHeld> {
         let name = name.lock_name();
         self.settle().await;
@@ -195,27 +196,25 @@ impl Etcd {
         Ok(())
     }
 
-    /// Revokes all leases at etcd, as an operator would: every lock is lost, and taken anew under another lease by the calls that
-    /// wait. Cancel safe, but they may be lost.
+    /// Revokes all leases in etcd, as an operator would. Every lock is lost; calls that wait take it under another lease. Cancel safe,
+    /// but the locks may be lost.
     pub async fn revoke_all(&self) {
         self.settle().await;
         keys::revoke_all(&self.etcd);
         self.see().await;
     }
 
-    /// From now on nothing gets from the first engine to etcd or back: requests hang, renewals too, and after the TTL its
-    /// locks are lost.
+    /// Cuts the first engine off from etcd. Its requests hang, renewals too, and its locks are lost after the TTL.
     pub fn partition(&self) {
         self.link.cut();
     }
 
-    /// Ends a [`partition`](Self::partition): what was under way gets through, unless it has been given up.
+    /// Ends a [`partition`](Self::partition): delayed requests arrive, unless they were given up.
     pub fn heal(&self) {
         self.link.heal();
     }
 
-    /// From now on the first engine's renewals get no answer, though everything else does: its locks last until their lease
-    /// is over.
+    /// Stops responses to the first engine's renewals, and only these: its locks last until their lease is over.
     pub fn freeze_keepalives(&self) {
         self.link.freeze_keepalives(true);
     }
@@ -225,40 +224,40 @@ impl Etcd {
         self.link.freeze_keepalives(false);
     }
 
-    /// How long everything between the first engine and etcd takes from now on, each way, on the test's clock. Zero at first.
+    /// Delays everything between the first engine and etcd by this time in each direction, on the test clock. Initially zero.
     pub fn delay(&self, each_way: Duration) {
         self.link.delay(each_way);
     }
 
-    /// What happens to the first engine's next request, whatever it is about (renewals and watches are streams, and not
-    /// counted). Several are used up in their order.
+    /// Makes the first engine's next request fail in this way, whatever it requests. (Renewals and watches are streams and do not count.)
+    /// Several faults apply to successive requests, in order.
     pub fn fail_next(&self, fault: Fault) {
         self.link.fail_next(fault);
     }
 
-    /// Compacts etcd's history up to now, as an operator or a timer of etcd's would. Cancel safe.
+    /// Compacts etcd's history, as an operator or etcd's own timer would. Cancel safe.
     pub async fn compact(&self) {
         self.settle().await;
         keys::compact(&self.etcd);
         self.settle().await;
     }
 
-    /// Lets functions of this test take locks in opposite order on the engines there are now, as in production, where that is only a
-    /// warning. Otherwise such a call is refused with [`LockError::OrderInversion`], before it ever hangs.
+    /// Allows functions of this test to take locks in opposite order on the engines started so far, as in production, where that is only
+    /// a warning. Otherwise such a call is refused with [`LockError::OrderInversion`] before it can hang.
     pub fn allow_order_inversions(&self) {
         for engine in self.engines() {
             engine.orders.refuse(false);
         }
     }
 
-    /// The names that are held, sorted: by calls of the engines started here, as they see it, and by foreign clients; and those that
-    /// [`min_hold`](crate::Acquire::min_hold) keeps. Cancel safe.
+    /// Returns the names that are held, sorted: by calls of the engines started here, by foreign clients, or by
+    /// [`min_hold`](crate::Acquire::min_hold). Cancel safe.
     pub async fn held(&self) -> Vec<String> {
         self.names().await.held
     }
 
-    /// The names that are waited for, sorted, each as often as it is: by calls of the engines started here, also behind
-    /// another call of the same process, and by foreign clients. Cancel safe.
+    /// Returns the names that are waited for, sorted, each once for every waiter: calls of the engines started here, also behind another
+    /// call of the same process, and foreign clients. Cancel safe.
     pub async fn waiting(&self) -> Vec<String> {
         self.names().await.waiting
     }
@@ -276,16 +275,16 @@ impl Etcd {
         names
     }
 
-    /// Has all engines see what an operator did, and what comes of it happen.
+    /// Makes all engines see what an operator did, and runs what follows from it.
     async fn see(&self) {
         self.running().for_each(|engine| engine.read_held());
         self.settle().await;
     }
 
-    /// Lets everything happen that can happen now, in the engines and in the tasks of this thread.
+    /// Runs everything that can run now, in the engines and in the tasks of this thread.
     async fn settle(&self) {
-        // What one does may give another something to do: all must have been quiet, twice in a row. A test in which
-        // something always happens must end, too.
+        // One engine or task may give work to another, so all must have been quiet twice in a row. The limit ends a test in which
+        // something always happens.
         let mut quiet = 0;
         for _ in 0..ROUNDS {
             let asked = self.clock.asked();
@@ -315,17 +314,17 @@ impl Etcd {
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        // The engine gives back what it has; it need not wait for what the test has cut off.
+        // The engine releases its locks, and must not wait behind the test's faults.
         self.link.heal();
         self.link.freeze_keepalives(false);
         self.link.delay(Duration::ZERO);
     }
 }
 
-/// How often all are asked whether they are quiet.
+/// Maximum number of rounds in which all are checked for quiet.
 const ROUNDS: usize = 200;
 
-/// How often the thread's other tasks run each time: one may wake the next.
+/// How often the thread's other tasks run in each round: one may wake the next.
 const YIELDS: usize = 16;
 
 async fn engine(

@@ -1,4 +1,4 @@
-//! Pulse of an engine's thread: shows when the thread has nothing left to do.
+//! Pulse of an engine's thread: shows when the thread is idle.
 
 use std::future::pending;
 use std::io;
@@ -7,13 +7,13 @@ use std::sync::{Arc, OnceLock};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
-/// Pulse of one engine's thread, which it outlives: the runtime's handle, and a channel that changes whenever the thread goes to sleep
-/// and ends with the runtime.
+/// Pulse of one engine's thread, which it outlives: the runtime's handle, and a channel. The channel changes whenever the thread goes to
+/// sleep, and closes with the runtime.
 #[derive(Debug, Default)]
 pub(super) struct Pulse(OnceLock<(Handle, watch::Receiver<()>)>);
 
 impl Pulse {
-    /// The runtime for an engine's thread.
+    /// Creates the runtime for an engine's thread.
     pub(super) fn runtime(&self) -> io::Result<Runtime> {
         let (sleeps, slept) = watch::channel(());
         let sleeps = Arc::new(sleeps);
@@ -32,17 +32,17 @@ impl Pulse {
         Ok(runtime)
     }
 
-    /// Completes once the thread has done all it can do now, and sleeps; or has ended.
+    /// Waits until the thread has done everything that it can do now and sleeps, or has ended.
     pub(super) async fn idle(&self) {
         let Some((thread, slept)) = self.0.get() else { return };
         let mut slept = slept.clone();
-        // A task of the thread comes after all that has happened there before.
+        // A task that is spawned on the thread runs after everything that has happened there before.
         let since = thread.spawn(async move {
             slept.mark_unchanged();
             slept
         });
         if let Ok(mut slept) = since.await {
-            let _ = slept.changed().await; // or the thread has ended, which is as idle as it gets
+            let _ = slept.changed().await; // an error means that the thread has ended, so it is idle too
         }
     }
 

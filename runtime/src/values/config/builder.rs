@@ -137,15 +137,15 @@ impl Config {
         /// calls that begin within one round trip. A single try does not wait. Calls of a task that holds a lock count, but are never
         /// refused, because others wait for that task.
         max_waiters(max: usize) { self.max_waiters = Some(max); }
-        /// Also uses the client URLs of the cluster's member list, so that members can be replaced by new addresses while the process
-        /// runs. Off by default, because many clusters advertise URLs that their clients cannot reach.
+        /// Sets whether the client URLs of the cluster's member list are used too, so that members can be replaced by new addresses while
+        /// the process runs. Off by default, because many clusters advertise URLs that their clients cannot reach.
         ///
         /// The list is read every 15 seconds, and after an endpoint has failed. The configured endpoints stay in use. Only member URLs
         /// with the same scheme are used, and those on `localhost` only if the configuration names one too. Learners and members of
         /// another cluster are skipped. [`Locks::client`](crate::Locks::client) uses only the configured endpoints.
         /// [`connect_with`](Self::connect_with) and `embedded` reject this setting.
         follow_members(follow: bool) { self.follow_members = follow; }
-        /// Shows the text of names: as `lock.name` in [spans](crate::telemetry#spans-and-traces), and instead of `(run-time name)` in
+        /// Sets whether names are shown: as `lock.name` in [spans](crate::telemetry#spans-and-traces), and instead of `(run-time name)` in
         /// errors and log lines of names without a template. Off by default, because a name may contain personal data.
         show_names(shown: bool) { self.show_names = shown; }
         /// Limits how long opening a connection may take, TLS and authentication included. 5 s by default. Several endpoints share this
