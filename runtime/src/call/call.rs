@@ -1,4 +1,4 @@
-//! Call of an annotated function: acquires its lock, polls the body under the gate, releases.
+//! Call of an annotated function: acquires its lock, polls the body behind the gate, releases.
 
 use std::marker::PhantomData;
 use std::mem;
@@ -15,22 +15,22 @@ use crate::clock::Deadline;
 use crate::engine::{Mode, Release};
 use crate::values::{LockError, LockName, Name, Wait, setters};
 
-/// What is constant in an annotation.
+/// Constant parts of an annotation.
 #[doc(hidden)]
 pub struct Site {
     pub function: &'static str,
-    /// How long to queue, if that is a literal; `None`: not given, or an expression, which [`Lock::wait`] brings.
+    /// How long to queue, if that is a literal; `None` if it is not given, or is an expression, which [`Lock::wait`] sets.
     pub wait: Option<Wait>,
-    /// Lease TTL, if that is a literal; `None`: likewise.
+    /// Lease TTL, if that is a literal; otherwise `None`, as for `wait`.
     pub ttl: Option<Duration>,
 }
 
-/// The lock of one annotated call. Boxed, because it lives in the user's future.
+/// Lock of one annotated call. Boxed, because it lives in the user's future.
 #[must_use]
 pub struct Lock(Box<dyn Erased>);
 
-/// [`State`] without its type. Else the proof that a user's future is `Send` goes down to etcd's client, 70 types deep, and rustc's
-/// recursion limit is 128.
+/// [`State`] behind a trait object. Otherwise the proof that a user's future is `Send` would reach etcd's client, 70 types deep, and
+/// rustc's recursion limit is 128.
 trait Erased: Send + Sync {
     fn state(&mut self) -> &mut State;
 }
@@ -50,19 +50,19 @@ struct State {
 enum Phase {
     Unlocked,
     Acquiring(Acquisition),
-    /// Held, before the body has begun.
+    /// The lock is held, and the body has not begun.
     Granted(Grant),
     Holding {
-        /// Boxed, because very many calls may wait, each with room for what comes then.
+        /// Boxed, because very many calls may wait, each with space reserved for the next phase.
         gate: Box<Gate>,
         grant: Grant,
     },
-    /// The body has ended, and its output waits for the release.
+    /// The body has ended; its output waits for the release.
     Releasing(oneshot::Receiver<Result<(), LockError>>),
     Done,
 }
 
-/// A lock on the engine of the scope, thread or process, unless the call says [`on`](Lock::on).
+/// Creates a lock on the engine of the scope, thread or process, unless [`on`](Lock::on) sets another.
 #[inline(never)]
 pub fn lock(names: &[Name], site: &'static Site) -> Lock {
     let mut wanted = Wanted::new(None, names.to_vec());
@@ -71,7 +71,7 @@ pub fn lock(names: &[Name], site: &'static Site) -> Lock {
     Lock::of(Phase::Acquiring(Acquisition::of(wanted)))
 }
 
-/// No lock: `when = false`.
+/// Creates no lock: `when = false`.
 pub fn unlocked() -> Lock {
     Lock::of(Phase::Unlocked)
 }
@@ -95,7 +95,8 @@ impl Lock {
         reentrant() { self.change(|wanted| wanted.reentrant = true); }
     }
 
-    /// This name too, and the proof of its lock. By value: what an expansion borrows stays in the user's future.
+    /// Adds a name, and returns the proof of its lock. Takes the name by value, because anything borrowed would stay in the user's
+    /// future.
     pub fn prove<T: LockName>(mut self, given: T) -> (Self, Proof<T::Held>) {
         let (proof, name) = prove(given);
         self.change(|wanted| wanted.names.push(name));
@@ -116,7 +117,7 @@ impl Lock {
         matches!(&self.0.state().phase, Phase::Granted(grant) if grant.is_again())
     }
 
-    /// One poll of an annotated call.
+    /// Polls an annotated call once.
     #[inline(never)]
     pub(crate) fn run<T>(
         &mut self,
@@ -138,13 +139,13 @@ impl Lock {
                 Ok(output) => body.as_mut().end(Some(output)),
                 Err(error) => {
                     body.end(None);
-                    state.phase = Phase::Done; // what it holds, if anything, is released in the background
+                    state.phase = Phase::Done; // locks that are held are released in the background
                     return Poll::Ready(Err(error));
                 }
             }
         }
         ready!(state.released(cx));
-        body.poll(cx).map(Ok) // takes the output; pending, if polled after it was done
+        body.poll(cx).map(Ok) // takes the output; pending if polled again after completion
     }
 }
 
@@ -159,7 +160,7 @@ impl State {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits for the grant, then makes the gate, under which the body may be polled.
+    /// Waits for the grant, then creates the gate through which the body is polled.
     #[inline(never)]
     fn acquired(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Gate, LockError>> {
         ready!(self.ready(cx))?;
@@ -171,23 +172,23 @@ impl State {
         }
         match &mut self.phase {
             Phase::Holding { gate, .. } => Poll::Ready(Ok(gate)),
-            _ => Poll::Pending, // polled after it was done
+            _ => Poll::Pending, // polled again after completion
         }
     }
 
-    /// The body is gone: releases, and waits for the confirmation unless the lock lingers.
+    /// Releases the locks once the body is dropped, and waits for the confirmation unless the lock lingers.
     #[inline(never)]
     fn released(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Phase::Holding { .. } = &self.phase
             && let Phase::Holding { gate, mut grant } = mem::replace(&mut self.phase, Phase::Done)
         {
-            drop(gate); // before the key goes (invariant I11): a release wakes the gate, and so this very task
+            drop(gate); // before the key goes (invariant I11): a release wakes the gate, and so this same task
             if let Some(confirmation) = grant.give_back(self.release) {
                 self.phase = Phase::Releasing(confirmation);
             }
         }
         if let Phase::Releasing(confirmation) = &mut self.phase {
-            // A release that fails is the engine's to finish; the body's result stands (invariant I10).
+            // The engine completes a failed release; the body's result stands (invariant I10).
             let _ = ready!(Pin::new(confirmation).poll(cx));
             self.phase = Phase::Done;
         }
@@ -195,17 +196,17 @@ impl State {
     }
 }
 
-/// An annotated call, being awaited.
+/// Future of an annotated call.
 ///
-/// The body is boxed because rustc's recursion limit of 128 counts each type inside another type, and a future inside a future as four.
-/// For layouts the count ends at a box. For the proof that a future is `Send` it does not: see `expand` in the macros.
+/// The body is boxed because of rustc's recursion limit of 128. It counts each type inside another type, and a future inside a future as
+/// four. For layouts, the count ends at a box. For the proof that a future is `Send`, it does not: see `expand` in the macros.
 pub struct Hold<F: Future> {
     /// Dropped before its lock.
     body: Pin<Box<Slot<F>>>,
     lock: Lock,
 }
 
-/// Acquires, runs the body, drops it in place, releases. The second value is for the caller to keep across that await.
+/// Acquires, runs the body, drops it in place, releases. The caller keeps the second value across that await.
 pub fn hold<F: Future>(lock: Lock, body: F) -> (Hold<F>, PhantomData<F>) {
     (Hold { body: Box::pin(Slot::Body { body }), lock }, PhantomData)
 }
@@ -213,7 +214,7 @@ pub fn hold<F: Future>(lock: Lock, body: F) -> (Hold<F>, PhantomData<F>) {
 impl<F: Future> Future for Hold<F> {
     type Output = Result<F::Output, LockError>;
 
-    // Compiled anew for each annotated function: the work is in `run`, which is not.
+    // Compiled for each annotated function; the work is in `run`, which is compiled once.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { body, lock } = &mut *self;
         lock.run(body.as_mut(), cx)

@@ -1,11 +1,11 @@
-//! Detached body: runs in a task of its own, and goes on when its caller does not.
+//! Detached body: runs in its own task, and continues if its caller is dropped.
 //!
-//! The wait for the lock is the caller's: dropped while it waits, the call takes nothing (invariant I4). With the lock the
-//! body moves to the task, and from then on everything happens there, whether or not the caller still waits: the
-//! body is dropped, then the gate, then the key goes (invariant I11).
+//! The caller waits for the lock, so a call that is dropped while it waits takes nothing (invariant I4). Once granted, body and lock move
+//! to the task. Everything else happens there, whether or not the caller still waits: the body is dropped, then the gate, then the key
+//! goes (invariant I11).
 //!
-//! A lock that is used again (`reentrant`) belongs to the body around, which may go on without the call: then both would run
-//! at once under one lock. So its body stays where it is, in the task of that one.
+//! A reused lock (`reentrant`) belongs to an outer body, which may continue without the call: both would then run at once under one lock.
+//! So the inner body stays in the outer body's task.
 
 use std::future::poll_fn;
 use std::mem;
@@ -22,7 +22,7 @@ use super::call::Lock;
 use crate::api::{Body, Current, Locks, Slot, current};
 use crate::values::LockError;
 
-/// An annotated call whose body runs in a task of its own, being awaited.
+/// Future of an annotated call whose body runs in its own task.
 pub struct Detached<T>(Stage<T>);
 
 enum Stage<T> {
@@ -36,7 +36,7 @@ enum Stage<T> {
     Done,
 }
 
-/// What goes to the task. The body is dropped before its lock.
+/// The part that moves to the task. The body is dropped before its lock.
 struct Call<T> {
     body: Pin<Box<dyn Body<T> + Send>>,
     lock: Lock,
@@ -48,7 +48,7 @@ impl<T> Call<T> {
     }
 }
 
-/// Runs the body in a task of its own, on the caller's tokio runtime, under the lock.
+/// Runs the body under the lock, in its own task on the caller's tokio runtime.
 pub fn detach<F>(lock: Lock, body: F) -> Detached<F::Output>
 where
     F: Future + Send + 'static,
@@ -61,7 +61,7 @@ impl<T: Send + 'static> Detached<T> {
     /// Waits for the lock, then starts the task.
     fn start(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
         let Stage::Waiting(call) = &mut self.0 else { return Poll::Ready(Ok(())) };
-        // Looks for the runtime before asking for the lock: a caller without a runtime takes no lock.
+        // Checks for the runtime before it requests the lock: a caller outside a runtime takes no lock.
         let runtime = Handle::try_current().map_err(|_| LockError::config(NO_RUNTIME))?;
         ready!(call.lock.ready(cx))?;
         if let Stage::Waiting(mut call) = mem::replace(&mut self.0, Stage::Done) {
@@ -90,17 +90,17 @@ impl<T: Send + 'static> Future for Detached<T> {
         let ended = match &mut self.0 {
             Stage::Running { task, .. } => ready!(Pin::new(task).poll(cx)),
             Stage::InPlace(call) => Ok(ready!(call.run(cx))),
-            _ => return Poll::Pending, // polled after it was done
+            _ => return Poll::Pending, // polled again after completion
         };
         self.0 = Stage::Done;
         Poll::Ready(ended.unwrap_or_else(|gone| match gone.try_into_panic() {
-            Ok(panic) => resume_unwind(panic), // the panic of a body is its caller's
+            Ok(panic) => resume_unwind(panic), // the caller panics as its body did
             Err(_) => Err(LockError::RuntimeEnded { what: RUNTIME_ENDED }),
         }))
     }
 }
 
-/// The call in its task, with what it takes along of the caller's: under which lock it runs, and which engine it is to use.
+/// Runs the call in its task, with the lock and the engine that are current for the caller.
 fn in_task<T>(
     mut call: Call<T>,
     current: Option<Current>,
@@ -121,6 +121,6 @@ fn in_task<T>(
     })
 }
 
-const NO_RUNTIME: &str = "`detach` runs the body in a task of its own, and the caller runs on no tokio runtime; \
-                          call the function from one, or remove `detach`";
-const RUNTIME_ENDED: &str = "the tokio runtime that ran the body has ended before it did; shut etcd-locked down before the runtime";
+const NO_RUNTIME: &str = "`detach` runs the body in a tokio task, but this call runs outside a tokio runtime: \
+                          call the function on one, or remove `detach`";
+const RUNTIME_ENDED: &str = "the body's tokio runtime ended first: call `shutdown` before it ends";

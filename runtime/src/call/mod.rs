@@ -1,4 +1,4 @@
-//! Annotated calls: what expansions of `#[etcd_locked]` run. Their methods are named after the options.
+//! Annotated calls: the code that expansions of `#[etcd_locked]` run. Its methods are named after the options.
 #![allow(missing_docs, missing_debug_implementations)]
 
 #[allow(clippy::module_inception)] // the room is named for its main file

@@ -1,20 +1,20 @@
-//! Outcome of an annotated call: the body's result, or the value that stands for the error of its lock.
+//! Outcome of an annotated call: the body's result, or the value that stands for a lock error.
 
 use crate::values::{LockError, chain};
 
-/// What an annotated function answers when the lock fails.
+/// Return type of an annotated function that can carry a lock error.
 #[diagnostic::on_unimplemented(
-    message = "an annotated function must be able to answer that its lock failed, and `{Self}` is no `Result<_, E>` with `E: From<LockError>`",
+    message = "an annotated function must be able to return a lock error, but `{Self}` is not a `Result<_, E>` with `E: From<LockError>`",
     label = "cannot carry a `LockError`",
     note = "return a `Result<_, E>` where `E: From<etcd_locked::LockError>`, or convert with `map_err = f`",
-    note = "an error of axum, actix-web or tonic is one with the feature `axum`, `actix` or `tonic` of etcd-locked",
+    note = "an error type of axum, actix-web or tonic works with the feature `axum`, `actix` or `tonic` of etcd-locked",
     note = "for any other type say what to return with `on_error = f`, or `on_held = \"skip\"` where `()` or `Option` will do"
 )]
 pub trait Outcome: Sized {
     fn from_lock_error(error: LockError) -> Self;
 }
 
-#[diagnostic::do_not_recommend] // else rustc speaks of `From` alone
+#[diagnostic::do_not_recommend] // else rustc mentions only `From`
 impl<T, E: From<LockError>> Outcome for Result<T, E> {
     fn from_lock_error(error: LockError) -> Self {
         Err(error.into())
@@ -25,7 +25,7 @@ pub fn finish<R: Outcome>(result: Result<R, LockError>) -> R {
     result.unwrap_or_else(R::from_lock_error)
 }
 
-/// What an annotated function with `on_held = "skip"` answers when it has not run.
+/// Return type of an annotated function with `on_held = "skip"`, with its value for "skipped".
 #[diagnostic::on_unimplemented(
     message = "`on_held = \"skip\"` needs a function that can return without a value, and this one returns `{Self}`",
     label = "has no value for \"skipped\"",
@@ -51,14 +51,14 @@ impl<S: Skipped, E> Skipped for Result<S, E> {
     }
 }
 
-/// The whole answer of an annotated function with `on_held = "skip"`.
+/// Return type of an annotated function with `on_held = "skip"` and without `map_err` or `on_error`.
 #[diagnostic::on_unimplemented(
     message = "`on_held = \"skip\"` needs a function that can return without a value, and this one returns `{Self}`",
     label = "has no value for \"skipped\"",
     note = "return `()`, `Option<T>`, or a `Result` of those whose error is `From<etcd_locked::LockError>`"
 )]
 pub trait Skip: Skipped {
-    /// The answer to a failure other than that the name was held.
+    /// Returns the value for an error other than that the lock was held.
     fn failed(error: LockError) -> Self;
 }
 
@@ -81,13 +81,13 @@ impl<S: Skipped, E: From<LockError>> Skip for Result<S, E> {
     }
 }
 
-/// The type cannot carry the error, so the log does.
+/// Logs the error, because the function's type cannot carry it.
 fn report(error: &LockError) {
     let error = chain(error);
     tracing::error!(
         code = "lock.skipped",
         error,
-        "an annotated function was not run to its end: its lock failed"
+        "an annotated function was skipped or cut off because its lock failed"
     );
 }
 
@@ -95,7 +95,7 @@ pub fn skip<R: Skip>(result: Result<R, LockError>) -> R {
     skip_held(result).unwrap_or_else(R::failed)
 }
 
-/// Turns "held" into the skipped answer and leaves other failures to `map_err` or `on_error`.
+/// Turns "held" into the skipped value, and leaves other errors to `map_err` or `on_error`.
 pub fn skip_held<R: Skipped>(result: Result<R, LockError>) -> Result<R, LockError> {
     match result {
         Err(error) if error.is_held() => Ok(R::skipped()),
@@ -103,10 +103,10 @@ pub fn skip_held<R: Skipped>(result: Result<R, LockError>) -> Result<R, LockErro
     }
 }
 
-/// What an annotated function with `map_err` answers: it has an error to map to.
+/// Return type of an annotated function with `map_err`, with its error type.
 #[diagnostic::on_unimplemented(
     message = "`map_err` needs a function that returns a `Result`, and this one returns `{Self}`",
-    label = "is no `Result`",
+    label = "not a `Result`",
     note = "convert with `on_error = f` instead"
 )]
 pub trait Fallible {

@@ -1,4 +1,4 @@
-//! Table of what expansions of `#[etcd_locked]` use. Not for use by hand: it changes with every version.
+//! Items that expansions of `#[etcd_locked]` use. Not for use by hand: they change with every version.
 
 pub use crate::api::{Exclusive, Permit, Proof, Shared, prove};
 pub use crate::call::call::{Hold, Lock, Site, hold, lock, unlocked};

@@ -1,16 +1,16 @@
-//! Registration of a lock site with its binary: none, unless the feature `templates` is on.
+//! Registration of a lock site with its binary, if the feature `templates` is on.
 //!
-//! A `macro_rules!` because the feature is ours: a `#[cfg]` in the expansion would ask for a feature of the user's crate.
+//! A `macro_rules!`, because a `#[cfg]` in the expansion would check for a feature of the user's crate.
 
 #[cfg(feature = "templates")]
 #[doc(hidden)]
 pub use linkme as __linkme;
 
-/// `__register_template!("orders/<id>", concat!(module_path!(), "::ship"), "wait = \"5s\"");`, a statement or an item. Behind
-/// the options the number of `permits`, if it is a literal. A declared name has no options.
+/// `__register_template!("orders/<id>", concat!(module_path!(), "::ship"), "wait = \"5s\"");`, a statement or an item. After the options
+/// comes the number of `permits`, if it is a literal. A declared name has no options.
 ///
-/// The `const` gives the static a scope of its own; inside a generic function it is still one static, there whether or
-/// not the function is ever instantiated.
+/// The `const` gives the static its own scope. Inside a generic function, there is still one static, even if the function is never
+/// instantiated.
 #[cfg(feature = "templates")]
 #[doc(hidden)]
 #[macro_export]
@@ -29,7 +29,7 @@ macro_rules! __register_template {
     };
 }
 
-/// Nothing: without the feature `templates` a site costs nothing.
+/// Without the feature `templates`, a site costs nothing.
 #[cfg(not(feature = "templates"))]
 #[doc(hidden)]
 #[macro_export]

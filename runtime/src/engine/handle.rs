@@ -1,9 +1,8 @@
-//! Handle on an engine, and the engine's thread.
+//! Handle to an engine, and the engine's thread.
 //!
-//! The thread has a current-thread tokio runtime of its own, for all exchanges with etcd and for the timer, so that a handler
-//! that blocks its executor cannot starve the renewal of leases. The core itself is run by the thread that submits a command or
-//! an event: a caller on its own thread, for the microseconds that takes (`runner.rs`). User futures only wait on
-//! channels, so they run on any executor.
+//! The thread has a current-thread tokio runtime for all exchanges with etcd and for the timer, so a handler that blocks its executor
+//! cannot delay the renewal of leases. The core itself runs on the thread that submits a command or an event: a caller runs it on its own
+//! thread, for some microseconds (`runner.rs`). User futures only wait on channels, so they run on any executor.
 
 use std::io;
 use std::process;
@@ -26,28 +25,28 @@ use crate::transport::client::Client;
 use crate::transport::page::Page;
 use crate::values::{Author, Config, Drained, LockError, Name, Wait};
 
-/// A handle on an engine. Clones share it; when the last is gone the engine ends.
+/// Handle to an engine. Clones share it; when the last one is gone, the engine ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Engine(pub(crate) Arc<Shared>);
 
-/// An engine, for as long as there is a handle.
+/// An engine, while a handle exists.
 #[derive(Debug)]
 pub(crate) struct Shared {
     driver: Arc<Runner>,
     clock: Arc<dyn Clock>,
-    /// The engine's own, until it ends.
+    /// The engine's client, while the engine runs.
     client: Weak<Client>,
     config: Config,
     author: Author,
     registry: Registry,
-    /// A shutdown was asked for.
+    /// A shutdown was requested.
     draining: AtomicBool,
     #[cfg(feature = "opentelemetry")]
     owners: super::owner::Owners,
     last_call: AtomicU64,
-    /// The runtime of the engine's thread, for timers of callers that have none.
+    /// Runtime of the engine's thread, for timers of callers without one.
     runtime: Handle,
-    /// The process that has this thread. One that was forked from it has not.
+    /// Process that has the engine's thread. A process forked from it does not.
     process: u32,
 }
 
@@ -58,16 +57,16 @@ impl Shared {
     }
 }
 
-/// Where a call comes from.
+/// Origin of a call.
 pub(crate) struct Origin {
     pub(crate) call: CallId,
-    /// What its keys in etcd say.
+    /// Record for its keys in etcd.
     pub(crate) record: Arc<[u8]>,
     /// Path of the annotated function.
     pub(crate) function: Option<&'static str>,
 }
 
-/// What an engine is at a moment.
+/// Snapshot of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) reachable: bool,
@@ -85,12 +84,12 @@ impl Drop for Shared {
     }
 }
 
-/// Makes the runtime of an engine's thread: a current-thread runtime, so that no handler delays what runs there.
+/// Creates the runtime of an engine's thread: a current-thread runtime, so that no handler delays it.
 pub(crate) fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Starts the thread that awaits exchanges, and that submits the time to the driver until the driver has ended.
+/// Starts the thread that awaits exchanges and submits ticks to the driver until the driver has ended.
 fn time_keeper(
     alarm: Arc<Alarm>,
     driver: Arc<Runner>,
@@ -98,7 +97,7 @@ fn time_keeper(
 ) -> io::Result<Handle> {
     let (started, start) = std::sync::mpsc::sync_channel(1);
     thread::Builder::new().name("etcd-locked".into()).spawn(move || {
-        // Made where it will be dropped: on a caller's thread, which may be inside another, that would panic.
+        // Created where it will be dropped: dropping it on a caller's thread could panic, because that may be inside another runtime.
         let runtime = match runtime() {
             Ok(runtime) => runtime,
             Err(error) => return drop(started.send(Err(error))),
@@ -107,7 +106,7 @@ fn time_keeper(
         runtime.block_on(async {
             alarm.rings().await;
             while driver.submit(Message::Time) {
-                tokio::task::yield_now().await; // to exchanges, which a busy time would hold up
+                tokio::task::yield_now().await; // so that exchanges run, which a busy timer would delay
                 alarm.rings().await;
             }
         });
@@ -116,7 +115,7 @@ fn time_keeper(
 }
 
 impl Engine {
-    /// Starts an engine that goes by this clock, on a thread with the runtime that `runtime` makes. It connects when first used.
+    /// Starts an engine with this clock, on a thread with the runtime that `runtime` creates. It connects on its first use.
     pub(crate) fn start(
         config: Config,
         clock: Arc<dyn Clock>,
@@ -126,10 +125,10 @@ impl Engine {
         let alarm = Arc::new(Alarm::new(clock.clone()));
         let driver = Arc::new(Runner::new(clock.clone(), Arc::clone(&alarm)));
         let client = Client::new(&config, clock.clone())
-            .map_err(|wrong| LockError::config(format!("the engine does not start: {wrong}")))?;
+            .map_err(|wrong| LockError::config(format!("the engine cannot start: {wrong}")))?;
         let runtime =
             time_keeper(Arc::clone(&alarm), Arc::clone(&driver), runtime).map_err(|error| {
-                LockError::config(format!("the engine's thread does not start: {error}"))
+                LockError::config(format!("the engine's thread cannot start: {error}"))
             })?;
         let shared = Arc::new(Shared {
             driver: Arc::clone(&driver),
@@ -167,8 +166,8 @@ impl Engine {
         self.0.clock.now()
     }
 
-    /// A timer on the engine's thread, which rings at or after `when`, to be awaited anywhere; an error, if the engine has
-    /// ended. It runs until it is aborted.
+    /// Starts a timer on the engine's thread that rings at or after `when`, for any task to await; an error if the engine has ended. The
+    /// timer runs until it is aborted.
     pub(crate) fn alarm(&self, when: Moment) -> JoinHandle<()> {
         let clock = self.0.clock.clone();
         let rings = async move {
@@ -187,8 +186,8 @@ impl Engine {
         answer.await.unwrap_or_else(|_| Err(self.ended()))
     }
 
-    /// Queues a call for these locks, as one group (rule P13): each name once, at least one, at most [`NAMES`]. `holds`: the
-    /// calls whose locks the calling task holds.
+    /// Queues a call for these locks, as one group (rule P13): each name once, from one to [`NAMES`] names. `holds` lists the calls whose
+    /// locks the calling task holds.
     pub(crate) fn acquire(
         &self,
         names: &[(Name, Key)],
@@ -200,7 +199,7 @@ impl Engine {
     ) -> Result<(Arc<Call>, oneshot::Receiver<Answer>), LockError> {
         if names.len() > NAMES {
             return Err(LockError::config(format!(
-                "{} names in one call: {NAMES} at most, because they are taken in one transaction",
+                "a call names {} locks: at most {NAMES} are possible, because one transaction takes them",
                 names.len()
             )));
         }
@@ -228,21 +227,21 @@ impl Engine {
         Ok((call, answer))
     }
 
-    /// Whether this is the process that started the engine. In one that was forked from it, a thread that is not there may have
-    /// taken any mutex.
+    /// Returns true in the process that started the engine. In a forked process, a thread that no longer exists may have locked any
+    /// mutex.
     fn is_here(&self) -> bool {
         self.0.process == process::id()
     }
 
-    /// Notes that a call waits no more, and holds nothing.
+    /// Records that a call no longer waits, and holds nothing.
     pub(crate) fn note_end(&self, call: CallId) {
         if self.is_here() {
             self.0.registry.leave(call);
         }
     }
 
-    /// Gives locks back; the answer comes once etcd has confirmed that. `None`: no confirmation was asked for, or there is no
-    /// engine: it has ended, so that keys that are left go with their lease, or it is another process's.
+    /// Releases locks; the channel receives etcd's confirmation. `None` if no confirmation was requested, or the engine has ended (the
+    /// keys left then go with their lease) or belongs to another process.
     pub(crate) fn give_back(
         &self,
         mut ownership: Ownership,
@@ -255,7 +254,7 @@ impl Engine {
         ownership.release(how)
     }
 
-    /// Shows the engine as it is now. If etcd has not answered for a while, the engine asks it, for the next time.
+    /// Returns a snapshot. If etcd has not responded for a while, the engine contacts it, for the next snapshot.
     pub(crate) fn view(&self) -> View {
         if !self.is_here() {
             return View::default();
@@ -280,7 +279,7 @@ impl Engine {
         let _ = self.submit(Command::Cancel(call)); // an engine that has ended has nothing to cancel
     }
 
-    /// Keeps the names of a granted call locked until then, whenever it is released (rule P39).
+    /// Keeps the names of a granted call locked until then, even if it is released earlier (rule P39).
     pub(crate) fn keep(&self, call: CallId, until: Moment) {
         let _ = self.submit(Command::Keep { call, until }); // an engine that has ended has nothing to keep
     }
@@ -288,14 +287,14 @@ impl Engine {
     pub(crate) async fn shutdown(&self, grace: Duration) -> Drained {
         self.0.draining.store(true, Ordering::Release);
         let (reply, answer) = oneshot::channel();
-        // An engine that has ended before has nothing left to end.
+        // An engine that has already ended has nothing left to end.
         match self.submit(Command::Shutdown { grace, reply: Some(reply) }) {
             Ok(()) => answer.await.unwrap_or_default(),
             Err(_) => Drained::default(),
         }
     }
 
-    /// Makes an etcd client on connections of its own, carried by the caller's runtime.
+    /// Creates an etcd client with its own connections, driven by the caller's runtime.
     #[cfg(feature = "etcd-client")]
     pub(crate) async fn client(&self) -> Result<etcd_client::Client, LockError> {
         let client =
@@ -303,7 +302,7 @@ impl Engine {
         client.for_user().await.map_err(|failure| LockError::Backend { source: failure.cause() })
     }
 
-    /// Reads the keys from `from` up to `end`, as many as fit on a page, on the engine's connections.
+    /// Reads one page of the keys from `from` to `end`, on the engine's connections.
     pub(crate) async fn page(
         &self,
         from: &[u8],
@@ -313,7 +312,7 @@ impl Engine {
         self.must_be_here()?;
         let client = self.0.client().ok_or_else(|| self.ended())?;
         let (from, end) = (from.to_vec(), end.to_vec());
-        // Connections are opened where their tasks are to run.
+        // Connections are opened on the runtime that is to drive them.
         let read = async move { client.page(&from, &end, at).await };
         match self.0.runtime.spawn(read).await {
             Ok(page) => page.map_err(|failure| LockError::Backend { source: failure.cause() }),
@@ -321,7 +320,7 @@ impl Engine {
         }
     }
 
-    /// Has a waiter learn within about a second who owns a name, given with its prefix, if it is still there.
+    /// Tells a waiter within about a second who owns a name (given with its prefix), if the waiter still exists.
     #[cfg(feature = "opentelemetry")]
     pub(crate) fn show_owner(&self, name: &Key, waiter: std::sync::Weak<dyn super::owner::Waiter>) {
         self.0.owners.show(&self.0.runtime, name, waiter);
@@ -331,14 +330,14 @@ impl Engine {
         self.0.last_call.fetch_add(1, Ordering::Relaxed).into()
     }
 
-    /// Submits a command, unless the engine has ended, or runs in another process: then nothing would ever answer.
+    /// Submits a command. Fails if the engine has ended or runs in another process, where nothing would ever reply.
     pub(super) fn submit(&self, command: Command) -> Result<(), LockError> {
         self.must_be_here()?;
         let accepted = self.0.driver.submit(Message::Command(command));
         accepted.then_some(()).ok_or_else(|| self.ended())
     }
 
-    /// Says why the engine does not answer.
+    /// Returns the reason why the engine does not reply.
     pub(crate) fn ended(&self) -> LockError {
         match self.must_be_here() {
             Err(elsewhere) => elsewhere,
@@ -353,7 +352,7 @@ impl Engine {
         }
         let starter = self.0.process;
         let reason = format!(
-            "this process was forked from process {starter}, whose connection to etcd it cannot use; fork before the first lock, or \
+            "this process was forked from process {starter}, whose connection to etcd it cannot use: fork before the first lock, or \
              let the new process `exec` a program"
         );
         Err(LockError::NotInitialized { reason })
@@ -361,7 +360,7 @@ impl Engine {
 }
 
 const ENDED: &str =
-    "the engine has ended by a panic: please report it, with the lines before this one in the log";
+    "the engine has ended by a panic, which is a bug: report it with the log lines before this";
 
 /// Returns the machine's name, for holder records.
 #[cfg(unix)]
@@ -369,13 +368,13 @@ fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Returns the machine's name, as Windows gives it to each process.
+/// Returns the machine's name, which Windows sets in each process's environment.
 #[cfg(not(unix))]
 fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_default()
 }
 
-/// Rounds up to whole seconds, in which etcd counts TTLs.
+/// Rounds up to whole seconds, the unit of TTLs in etcd.
 pub(super) fn whole_secs(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)
 }

@@ -1,6 +1,6 @@
 //! Kept locks: those of calls whose body has ended before the minimum time (rule P39).
 //!
-//! The engine releases them when that time is over. A shutdown moves their keys to leases that run out with it.
+//! The engine releases them when that time is over. A shutdown moves their keys to leases that expire at that time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use crate::clock::{Clock, Moment};
 use crate::transport::client::Client;
 use crate::values::Name;
 
-/// Keys in one move, and thereby in one transaction: etcd may check a permission for each (rule P27).
+/// Maximum number of keys in one move, which is one transaction: etcd may check a permission for each key (rule P27).
 const KEYS: usize = 32;
-/// Moves under way at a time.
+/// Maximum number of concurrent moves.
 const MOVES: usize = 8;
-/// The shortest lease that etcd grants, in seconds.
+/// Shortest lease that etcd grants, in seconds.
 const SHORTEST: i64 = 2;
-/// The pause before a failed move is tried again.
+/// Pause before a failed move is tried again.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The kept locks of an engine.
+/// Kept locks of an engine.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     /// The locks of each call, and when its time is over.
     calls: BTreeMap<CallId, (Moment, Arc<OwnedLocks>)>,
     /// Calls that are not being moved, the first to end first.
     due: BTreeSet<(Moment, CallId)>,
-    /// Number of moves under way; `None` before a shutdown.
+    /// Number of moves in progress; `None` before a shutdown.
     moves: Option<usize>,
 }
 
@@ -42,32 +42,32 @@ impl Kept {
         self.calls.insert(call, (until, locks));
     }
 
-    /// Returns when the next call is to be released.
+    /// Returns when the next call must be released.
     pub(super) fn next(&self) -> Option<Moment> {
         self.due.first().map(|(until, _)| *until)
     }
 
-    /// Takes out a call whose time is over.
+    /// Removes and returns a call whose time is over.
     pub(super) fn take_due(&mut self, now: Moment) -> Option<CallId> {
         self.due.first().filter(|(until, _)| *until <= now)?;
         let (_, call) = self.due.pop_first()?;
         self.calls.remove(&call).map(|_| call)
     }
 
-    /// Takes out a call that has lost its locks; true if they are to be released. A call that is being moved stays, because the core
-    /// takes the moved key for lost, and a release would delete it.
+    /// Removes a call that has lost its locks; true if they must be released. A call that is being moved stays, because the core
+    /// considers the moved key lost, and a release would delete it.
     pub(super) fn lose(&mut self, call: CallId) -> bool {
         let Some((until, _)) = self.calls.get(&call) else { return false };
         let lost = self.due.remove(&(*until, call));
         lost && self.calls.remove(&call).is_some()
     }
 
-    /// Notes that a shutdown has begun: from now on all keys are moved.
+    /// Begins a shutdown: all keys are moved.
     pub(super) fn shut_down(&mut self) {
         self.moves.get_or_insert_default();
     }
 
-    /// Returns the next move that a shutdown needs, unless enough are under way: calls with the same rest of their time, in seconds.
+    /// Returns the next move that a shutdown needs, unless enough are in progress: calls with the same remaining time, in whole seconds.
     pub(super) fn next_move(&mut self, now: Moment) -> Option<Move> {
         let moves = self.moves.as_mut().filter(|moves| **moves < MOVES)?;
         let secs = |until: Moment| whole_secs(until - now).max(SHORTEST);
@@ -90,7 +90,7 @@ impl Kept {
         Some(next)
     }
 
-    /// Forgets the calls of a complete move.
+    /// Removes the calls of a complete move.
     pub(super) fn moved(&mut self, calls: &[CallId]) {
         calls.iter().for_each(|call| drop(self.calls.remove(call)));
         self.moves = self.moves.map(|moves| moves - 1);
@@ -106,11 +106,11 @@ impl Kept {
     }
 }
 
-/// Keys to be put under a lease of their own.
+/// Keys to put under a separate lease.
 #[derive(Debug, Default)]
 pub(super) struct Move {
     calls: Vec<CallId>,
-    /// Those that may still be there, each with its create revision.
+    /// Keys that may still exist, each with its create revision.
     keys: Vec<(Key, Revision)>,
     ttl_secs: i64,
     lease: Option<LeaseId>,
@@ -129,7 +129,7 @@ impl Move {
         }
     }
 
-    /// Returns false if a key has changed between the read and the write.
+    /// Returns false if a key changed between the read and the write.
     async fn attempt(&mut self, client: &Arc<Client>) -> Result<bool, Failure> {
         let lease = match self.lease {
             Some(lease) => lease,
@@ -138,7 +138,7 @@ impl Move {
                 _ => return Ok(false),
             },
         };
-        client.renewals.forget(lease); // it is to run out
+        client.renewals.forget(lease); // it must expire, so it is not renewed
         self.lease = Some(lease);
         let get = |(key, _): &(Key, Revision)| Op::Get { key: key.clone(), values: true };
         let read = Txn { then: self.keys.iter().map(get).collect(), ..Txn::default() };
@@ -152,7 +152,7 @@ impl Move {
             true
         });
         if self.keys.is_empty() {
-            client.exchange(Request::Revoke(lease)).await?; // it keeps nothing
+            client.exchange(Request::Revoke(lease)).await?; // unused
             return Ok(true);
         }
         Ok(client.exchange(Request::Txn(puts)).await?.txn()?.succeeded)

@@ -1,4 +1,4 @@
-//! Losses of one step of the core: one line in the log for each cause, however many locks went together.
+//! Losses in one step of the core: one log line for each cause, however many locks were lost.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -8,17 +8,17 @@ use super::ownership::OwnedLocks;
 use crate::metrics;
 use crate::values::LossCause;
 
-/// How many templates a line names.
+/// Maximum number of templates in a line.
 const NAMED: usize = 3;
 
-/// How many locks there are of each template.
+/// Number of locks of each template.
 type Templates = BTreeMap<String, usize>;
 
-/// Logs and counts calls that have lost their locks.
+/// Logs and counts calls that lost their locks.
 pub(super) fn report(losses: Vec<(Arc<OwnedLocks>, LossCause)>) {
     let mut causes: HashMap<LossCause, Templates> = HashMap::new();
     for (locks, cause) in losses {
-        let cause = locks.lost().unwrap_or(cause); // it may know better why the lease was not renewed
+        let cause = locks.lost().unwrap_or(cause); // it may know more precisely why the lease was not renewed
         metrics::lost(&locks.first.name, cause);
         tracing::debug!(parent: None, lock = %locks.first.name, %cause, "a lock was lost");
         let templates = causes.entry(cause).or_default();
@@ -26,14 +26,14 @@ pub(super) fn report(losses: Vec<(Arc<OwnedLocks>, LossCause)>) {
     }
     for (cause, templates) in causes {
         let (locks, names) = (templates.values().sum::<usize>(), most_frequent(&templates));
-        // Lines of no span: this may run on the thread of another call.
+        // Outside any span, because this may run on the thread of another call.
         match cause {
             LossCause::Shutdown => tracing::warn!(
                 parent: None,
                 code = "shutdown.cut_off",
                 locks,
                 %names,
-                "the grace of a shutdown is over: bodies have lost their locks, and are dropped"
+                "the grace of a shutdown is over: these locks are lost, and their bodies are dropped"
             ),
             _ => tracing::warn!(
                 parent: None,
@@ -41,13 +41,13 @@ pub(super) fn report(losses: Vec<(Arc<OwnedLocks>, LossCause)>) {
                 locks,
                 %names,
                 %cause,
-                "locks were lost: their bodies are dropped, unless they are to continue"
+                "locks were lost: their bodies are dropped, unless `on_lost` lets them continue"
             ),
         }
     }
 }
 
-/// Names the most frequent templates, with the number of locks of each.
+/// Returns the most frequent templates, with the number of locks of each.
 fn most_frequent(templates: &Templates) -> String {
     let mut all: Vec<_> = templates.iter().collect();
     all.sort_by_key(|(_, locks)| Reverse(**locks));

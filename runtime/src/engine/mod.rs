@@ -1,4 +1,4 @@
-//! Engine: runs the core for whichever thread has a command or an event, then carries out what the core wants.
+//! Engine: runs the core on the thread that has a command or an event, then performs the core's effects.
 
 mod driver;
 mod effects;
@@ -23,5 +23,5 @@ pub(crate) use ownership::{Answer, OwnedLock, OwnedLocks, Ownership, Wakeup};
 pub(crate) use probe::Names;
 pub(crate) use registry::Call;
 
-// What the rooms above name of the core.
+// Items of the core that rooms above use.
 pub(crate) use etcd_locked_core::{Key, LeaseId, Mode, Release};

@@ -1,6 +1,6 @@
-//! Owner of a name, read for the spans of calls that wait: once for all calls of a name that wait in the same second.
+//! Owner of a name, read for the spans of waiting calls: once for all calls that wait for the name in the same second.
 //!
-//! Reads come one after the other, with a pause before each: an etcd that is slow is not asked more because calls wait for it.
+//! Reads are sequential, with a pause before each: a slow etcd does not receive more requests because calls wait for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -16,12 +16,12 @@ use crate::mutex::lock;
 use crate::transport::client::Client;
 use crate::values::Holder;
 
-/// How long calls wait before it is worth a read. An owner's record is that of its call after as long.
+/// How long a call waits before its owner is read. A record describes the owner's call after the same time.
 const LONG: Duration = Duration::from_secs(1);
-/// The pause before each read.
+/// Pause before each read.
 const PACE: Duration = Duration::from_millis(50);
 
-/// What wants to know who owns a name.
+/// Receiver of a name's owner.
 pub(crate) trait Waiter: Send + Sync {
     fn owned_by(&self, owner: &Holder);
 }
@@ -34,7 +34,7 @@ pub(super) struct Owners {
     client: Weak<Client>,
     clock: Arc<dyn Clock>,
     turn: Arc<Semaphore>,
-    /// Those who have come since the last read of a name.
+    /// Waiters that came since the last read of a name.
     waiters: Arc<Mutex<BTreeMap<Key, Waiters>>>,
 }
 
@@ -43,7 +43,7 @@ impl Owners {
         Self { client, clock, turn: Arc::new(Semaphore::new(1)), waiters: Arc::default() }
     }
 
-    /// Has a waiter learn within about a second who owns a name, given with its prefix, if it is still there.
+    /// Tells a waiter within about a second who owns a name (given with its prefix), if the waiter still exists.
     pub(super) fn show(&self, runtime: &Handle, name: &Key, waiter: Weak<dyn Waiter>) {
         let mut all = lock(&self.waiters);
         let of_name = all.entry(name.clone()).or_default();
@@ -54,7 +54,7 @@ impl Owners {
         }
     }
 
-    /// Reads a name's owner in a second, for all who wait by then.
+    /// Reads a name's owner in a second, for all that wait by then.
     async fn read(self, name: Key) {
         self.clock.sleep_until(self.clock.now() + LONG).await;
         let _turn = self.turn.acquire().await;
@@ -71,7 +71,7 @@ impl Owners {
     }
 }
 
-/// The record of the oldest contender. Nothing is said of a failure: a trace is not worth a line in the log.
+/// Returns the record of the oldest contender. Failures are ignored: a trace is not worth a log line.
 async fn owner(client: &Weak<Client>, name: &Key) -> Option<Holder> {
     let oldest =
         Op::Range { prefix: format!("{name}/").into(), limit: Some(1), values: true, up_to: None };

@@ -1,8 +1,8 @@
-//! Ownership of the locks of one call, one lock or several, which are lost together (rule P13).
+//! Ownership of the locks of one call, which are lost together (rule P13).
 //!
 //! Invariants:
-//! - Lost is absorbing: once [`OwnedLocks::lost`] has answered a cause it always will.
-//! - The clock decides it, at the call, on the caller's thread; what the engine reports only comes on top (rule P28).
+//! - A loss is final: once [`OwnedLocks::lost`] has returned a cause, it always will.
+//! - The clock decides, at the call, on the caller's thread. Reports from the engine can only add a loss (rule P28).
 //! - A granted lock always has an owner (invariant I4): an [`Ownership`] that is dropped, even unread in its channel, releases.
 
 use std::future::{Future, poll_fn};
@@ -23,16 +23,16 @@ use super::runner::{Runner, submit};
 use crate::clock::{Clock, Moment};
 use crate::values::{LockError, LossCause, Name, Token};
 
-/// What a call gets. An error is boxed, because very many calls may wait, each with room for its answer.
+/// Reply to a call. The error is boxed, because very many calls may wait, each with space for its reply.
 pub(crate) type Answer = Result<Ownership, Box<LockError>>;
 
-/// Where the engine confirms a release.
+/// Channel on which the engine confirms a release.
 pub(super) type Reply = oneshot::Sender<Result<(), LockError>>;
 
-/// The locks of one call, with the right to release them. Dropped, it releases them in the background.
+/// The locks of one call, with the right to release them. Dropping it releases them in the background.
 #[derive(Debug)]
 pub(crate) struct Ownership {
-    /// They outlive the right to release them in the hands of those who only read them.
+    /// Shared, because readers of the locks may outlive the right to release them.
     pub(crate) locks: Arc<OwnedLocks>,
     released: bool,
 }
@@ -42,8 +42,8 @@ impl Ownership {
         Self { locks, released: false }
     }
 
-    /// Releases the locks, once, if they are this process's; the answer comes once etcd has confirmed that. `None`: no confirmation was
-    /// asked for, or the engine has ended.
+    /// Releases the locks, once, if they belong to this process. The channel receives etcd's confirmation. `None` if no confirmation was
+    /// requested, or the engine has ended.
     pub(super) fn release(
         &mut self,
         how: Release,
@@ -51,12 +51,12 @@ impl Ownership {
         if mem::replace(&mut self.released, true) {
             return None;
         }
-        self.locks.lose(LossCause::Released); // for those who still read them
+        self.locks.lose(LossCause::Released); // for those that still read them
         let own = self.locks.own.as_ref().filter(|own| own.home.process == process::id())?;
         let (reply, answer) = (how == Release::Confirmed).then(oneshot::channel).unzip();
         let fenced = own.fenced.load(Ordering::Relaxed);
         let release = Command::Release { call: own.call, how, fenced, reply };
-        // Refused once the engine has ended: keys that are left go with their lease.
+        // Refused once the engine has ended: the keys left go with their lease.
         submit(&own.home.engine, Message::Command(release)).then_some(answer)?
     }
 }
@@ -67,18 +67,17 @@ impl Drop for Ownership {
     }
 }
 
-/// The locks of one call, as their holder sees them: names, tokens, deadline, loss.
+/// The locks of one call, from the holder's view: names, tokens, deadline, loss.
 #[derive(Debug)]
 pub(crate) struct OwnedLocks {
-    /// The first of its names, which stands for all where one is reported.
+    /// The first name's lock, which represents all where only one is reported.
     pub(crate) first: OwnedLock,
     pub(crate) others: Vec<OwnedLock>,
-    /// When they were granted, or found.
+    /// When they were granted or found.
     pub(crate) since: Moment,
-    /// A session, and keys of its own.
+    /// The call's own session and keys; `None` for reused locks.
     own: Option<Own>,
-    /// Without those: the locks of calls around this one, which the task held already (`reentrant`), each once, at least one. They
-    /// have keys of their own.
+    /// For reused locks (`reentrant`): the locks of outer calls, each once, at least one. They have their own keys.
     pub(crate) outer: Vec<Arc<OwnedLocks>>,
 }
 
@@ -88,21 +87,21 @@ struct Own {
     home: Arc<Home>,
     deadline: Arc<Deadline>,
     cause: OnceLock<LossCause>,
-    /// A shutdown has cut the locks off, so a body that goes on without its lock must end too.
+    /// A shutdown has cut the locks off, so a body that continued after a loss must end too.
     cut_off: AtomicBool,
     wake: Arc<Notify>,
     /// The caller has a fence on the keys, so they are not handed over (rule P22).
     fenced: AtomicBool,
 }
 
-/// What all locks of an engine share.
+/// State that all locks of an engine share.
 #[derive(Debug)]
 pub(super) struct Home {
     pub(super) engine: Weak<Runner>,
-    /// The process whose engine that is. One that was forked from it has nothing to release.
+    /// Process of that engine. A process forked from it has nothing to release.
     pub(super) process: u32,
     pub(super) clock: Arc<dyn Clock>,
-    /// Credentials or certificates are refused now, and so are renewals of leases.
+    /// True while credentials or certificates are refused, and so are renewals of leases.
     pub(super) denied: Arc<AtomicBool>,
 }
 
@@ -113,12 +112,12 @@ pub(crate) struct OwnedLock {
     pub(crate) key: Key,
     pub(crate) created: Revision,
     pub(crate) token: Token,
-    /// With whom the lock is held.
+    /// How the lock shares its name.
     pub(crate) mode: Mode,
 }
 
 impl OwnedLock {
-    /// How it was handed over, as metrics say it: by a call of this process, by another contender, or not at all. A key that was the
+    /// Returns how it was handed over, for metrics: by a call of this process, by another contender, or not at all. A key that was the
     /// oldest when it was put waited for no other (rule P21).
     pub(crate) fn handover(&self) -> Option<&'static str> {
         match self.token.handover() {
@@ -127,24 +126,24 @@ impl OwnedLock {
         }
     }
 
-    /// The name with its prefix.
+    /// Returns the name with its prefix.
     pub(crate) fn name_of_key(&self) -> &str {
         self.key.rsplit_once('/').map_or(&*self.key, |(name, _)| name)
     }
 
-    /// The lease that its key hangs on, in hexadecimal digits, as etcdctl shows it.
+    /// Returns the lease of its key, in hexadecimal digits, as etcdctl shows it.
     pub(crate) fn lease(&self) -> Option<&str> {
         self.key.rsplit('/').next()?.split('.').next()
     }
 
-    /// Tells whether it is the lock of this name, given with its prefix.
+    /// Returns true if it is the lock of this name (given with its prefix).
     pub(crate) fn is_of(&self, name: &Key) -> bool {
         self.name_of_key() == &**name
     }
 }
 
 impl OwnedLocks {
-    /// Makes those that a call was granted, and when.
+    /// Creates the locks of a call, granted at `since`.
     pub(super) fn new(
         call: CallId,
         (first, others): (OwnedLock, Vec<OwnedLock>),
@@ -164,7 +163,7 @@ impl OwnedLocks {
         Self { first, others, since, own, outer: Vec::new() }
     }
 
-    /// Makes one of locks that the task holds already, each with those it was found among. `None` if there are none.
+    /// Combines locks that the task already holds, each with the locks of its call. `None` if there are none.
     pub(crate) fn again(
         now: impl FnOnce() -> Moment,
         found: Vec<(OwnedLock, Arc<Self>)>,
@@ -181,43 +180,43 @@ impl OwnedLocks {
         Some(Self { first: locks.next()?, others: locks.collect(), since: now(), own: None, outer })
     }
 
-    /// Returns the locks that own this lock's key: these, or those of the calls around.
+    /// Returns the locks that own this lock's key: these, or those of outer calls.
     fn owners(self: &Arc<Self>, lock: &OwnedLock) -> impl Iterator<Item = &Arc<Self>> {
         let has = |own: &&Arc<Self>| own.own.is_some() && own.locks().any(|it| it.key == lock.key);
         std::iter::once(self).chain(&self.outer).filter(has)
     }
 
-    /// What the locks rest on: all of it ends them when it is lost.
+    /// Returns the sessions on which the locks depend: losing any of them ends the locks.
     fn grounds(&self) -> impl Iterator<Item = &Own> {
         self.own.iter().chain(self.outer.iter().filter_map(|outer| outer.own.as_ref()))
     }
 
-    /// The call that has them; `None` if they belong to calls around it.
+    /// Returns the call that owns them; `None` if they belong to outer calls.
     pub(crate) fn call(&self) -> Option<CallId> {
         self.own.as_ref().map(|own| own.call)
     }
 
-    /// Its locks, in the order of the call's names.
+    /// Returns its locks, in the order of the call's names.
     pub(crate) fn locks(&self) -> impl Iterator<Item = &OwnedLock> {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// Each name with its token, in the same order.
+    /// Returns each name with its token, in the same order.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = (&Name, Token)> {
         self.locks().map(|lock| (&lock.name, lock.token))
     }
 
-    /// Reads the clock; returns how the locks were lost, if they were.
+    /// Reads the clock, and returns how the locks were lost, if they were.
     pub(crate) fn lost(&self) -> Option<LossCause> {
         self.grounds().find_map(Own::lost)
     }
 
-    /// Reads the clock; returns whether the locks are held.
+    /// Reads the clock, and returns whether the locks are held.
     pub(crate) fn are_held(&self) -> bool {
         self.lost().is_none()
     }
 
-    /// Reads the clock; returns how long the locks are held if nothing renews them.
+    /// Reads the clock, and returns how long the locks are held if nothing renews them.
     pub(crate) fn remaining(&self) -> Duration {
         match self.are_held() {
             true => self.grounds().map(Own::remaining).min().unwrap_or_default(),
@@ -225,22 +224,23 @@ impl OwnedLocks {
         }
     }
 
-    /// Whether a loss was noted before the locks were given back.
+    /// Returns true if a loss was recorded before the locks were released.
     pub(super) fn was_lost(&self) -> bool {
         self.grounds().any(|own| own.cause.get().is_some_and(|it| *it != LossCause::Released))
     }
 
-    /// Returns whether a shutdown has cut them off: then nothing may run under the locks any more, lost or not.
+    /// Returns true if a shutdown has cut them off: then nothing may run under the locks any more, lost or not.
     pub(crate) fn are_cut_off(&self) -> bool {
         self.grounds().any(|own| own.cut_off.load(Ordering::Acquire))
     }
 
-    /// Notes a loss and wakes the tasks that wait for it. Locks of a call around are not lost here.
+    /// Records a loss and wakes the tasks that wait for it. Has no effect on the locks of an outer call.
     pub(crate) fn lose(&self, cause: LossCause) {
         self.own.iter().for_each(|own| own.lose(cause));
     }
 
-    /// Notes a loss; the first cause stands. Locks of a call around are not lost here. True if [`wake`](Self::wake) must follow.
+    /// Records a loss; the first cause stays. Has no effect on the locks of an outer call. Returns true if [`wake`](Self::wake) must
+    /// follow.
     pub(super) fn note_loss(&self, cause: LossCause) -> bool {
         self.own.as_ref().is_some_and(|own| own.note_loss(cause))
     }
@@ -249,12 +249,12 @@ impl OwnedLocks {
         self.own.iter().for_each(|own| own.wake.notify_waiters());
     }
 
-    /// Has the keys deleted with the body, never handed over.
+    /// Makes the keys be deleted with the body and never handed over.
     pub(crate) fn fence(&self) {
         self.grounds().for_each(|own| own.fenced.store(true, Ordering::Relaxed));
     }
 
-    /// Completes on a loss. Made before the state is read, so that no loss is missed.
+    /// Returns a future that completes on a loss. Create it before reading the state, so that no loss is missed.
     pub(crate) fn wakeup(&self) -> Wakeup {
         let on = |own: &Own| Box::pin(Arc::clone(&own.wake).notified_owned());
         Wakeup(self.grounds().map(on).collect())
@@ -306,7 +306,7 @@ impl Own {
 pub(crate) struct Wakeup(Vec<Pin<Box<OwnedNotified>>>);
 
 impl Wakeup {
-    /// Ready after a loss; else a loss will wake the task.
+    /// Returns ready after a loss; otherwise a loss will wake the task.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut polled = Poll::Pending;
         for wake in &mut self.0 {

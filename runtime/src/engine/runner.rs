@@ -1,13 +1,13 @@
 //! Runner of the driver: the thread that submits a message handles it, under a mutex, and then performs its effects.
 //!
-//! No switch to another thread is needed: waking a processor that sleeps takes longer than the message.
+//! No switch to another thread is needed: waking a sleeping processor takes longer than handling the message.
 //!
 //! Invariants:
-//! - Each message is handled once; those of one thread in the order in which it submitted them.
-//! - Each effect is performed once, without the driver's mutex. One thread at a time performs, in the order in which the driver
+//! - Each message is handled once. The messages of one thread are handled in the order in which it submitted them.
+//! - Each effect is performed once, without the driver's mutex. One thread at a time performs effects, in the order in which the driver
 //!   produced them. An effect may submit messages; the same thread performs their effects later, so nothing recurses.
-//! - A thread performs effects for about [`BUDGET`], its own included, then calls the engine's thread.
-//! - A driver that has ended or panicked is dropped, and refuses messages from then on. Its effects are performed.
+//! - A thread performs effects for about [`BUDGET`], including its own, and then wakes the engine's thread.
+//! - A driver that has ended or panicked is dropped, and refuses all later messages. Its effects are performed.
 //! - A panic in the driver, in an effect or in a drop reaches neither the submitter nor another effect.
 
 use std::collections::VecDeque;
@@ -22,24 +22,24 @@ use super::effects::Effect;
 use crate::clock::{Alarm, Clock};
 use crate::mutex::lock;
 
-/// Time after which a thread that performs effects calls the engine's thread for the rest. It looks at the clock after every fourth
-/// effect, so slow effects of users' code hold up neither a caller nor a renewal for long.
+/// Time after which a thread that performs effects leaves the rest to the engine's thread. It reads the clock after every fourth effect,
+/// so slow effects in user code delay neither a caller nor a renewal for long.
 const BUDGET: Duration = Duration::from_micros(100);
 
-/// A driver that every thread may submit messages to.
+/// A driver to which every thread may submit messages.
 pub(super) struct Runner {
-    /// `None`: not begun yet, or ended.
+    /// `None` before the beginning and after the end.
     driver: Mutex<Option<Driver>>,
-    /// The driver has ended. Its tasks may still hold the client for a moment.
+    /// True once the driver has ended. Its tasks may still use the client for a moment.
     ended: AtomicBool,
     effects: Effects,
     clock: Arc<dyn Clock>,
-    /// Calls the engine's thread, which submits ticks for as long as the driver lives.
+    /// Wakes the engine's thread, which submits ticks while the driver lives.
     alarm: Arc<Alarm>,
 }
 
 impl Runner {
-    /// Makes a runner without a driver; it refuses messages until it has one.
+    /// Creates a runner without a driver. It refuses messages until it has one.
     pub(super) fn new(clock: Arc<dyn Clock>, alarm: Arc<Alarm>) -> Self {
         Self {
             driver: Mutex::new(None),
@@ -64,10 +64,10 @@ impl Runner {
         let mut running = lock(&self.driver);
         let Some(driver) = &mut *running else {
             drop(running);
-            contain(|| drop(message)); // which may wake a task
+            contain(|| drop(message)); // may wake a task
             return false;
         };
-        // The thread is a user's; a bug of ours must not end it.
+        // The thread belongs to a user, so a bug of ours must not end it.
         let handled = catch_unwind(AssertUnwindSafe(|| driver.handle(message)));
         if handled.is_ok() && !driver.finished {
             self.effects.add(&mut driver.effects, false);
@@ -77,7 +77,7 @@ impl Runner {
             self.ended.store(true, Ordering::Release);
             let ended = running.take();
             drop(running);
-            // Before the effects, so that a caller that learns of the end finds the driver gone.
+            // Before the effects, so that a caller who is notified of the end finds the driver gone.
             contain(|| drop(ended));
             self.effects.add(&mut last, true);
         }
@@ -88,7 +88,7 @@ impl Runner {
     }
 }
 
-/// Submits a message to a runner that may have gone.
+/// Submits a message to a runner that may be gone.
 pub(super) fn submit(runner: &Weak<Runner>, message: Message) -> bool {
     runner.upgrade().is_some_and(|runner| runner.submit(message))
 }
@@ -99,16 +99,16 @@ impl fmt::Debug for Runner {
     }
 }
 
-/// Effects that are still to be performed.
+/// Effects to perform.
 #[derive(Default)]
 struct Effects(Mutex<Queue>);
 
 #[derive(Default)]
 struct Queue {
     effects: VecDeque<Effect>,
-    /// A thread performs effects.
+    /// True while a thread performs effects.
     performing: bool,
-    /// The driver has ended: no effects follow, and the engine's thread may have gone.
+    /// The driver has ended: no effects follow, and the engine's thread may be gone.
     last: bool,
 }
 
@@ -122,7 +122,7 @@ impl Effects {
         }
     }
 
-    /// Performs the effects that are there, unless another thread does; false if some are left for the engine's thread.
+    /// Performs the queued effects, unless another thread does; false if some are left for the engine's thread.
     fn perform(&self, clock: &dyn Clock) -> bool {
         let mut queue = lock(&self.0);
         if queue.performing {
@@ -145,7 +145,7 @@ impl Effects {
     }
 }
 
-/// Runs code that may call users' code; a panic there ends here.
+/// Runs code that may call user code, and contains its panic.
 pub(super) fn contain(code: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(code)) {
         std::mem::forget(payload); // a user's value, whose drop may panic again
