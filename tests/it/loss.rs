@@ -196,7 +196,7 @@ async fn lose(corner: &Corner, lease: bool) {
 
 #[limit::test]
 async fn a_release_that_etcd_does_not_answer_says_why() {
-    for (killed, why) in [(true, "refused"), (false, "no answer")] {
+    for (killed, why) in [(true, "refused"), (false, "no response")] {
         let mut etcd = Etcd::start().await;
         let corner = Corner::of(&etcd).await;
         let config = corner.config().connect_timeout(Duration::from_secs(2));

@@ -56,7 +56,7 @@ async fn lock(locks: Locks, name: String) -> LockError {
         };
         match refused {
             // A time-out on a busy machine is not a refusal. Keys that the call left must still go.
-            Some(error) if chain(&error).contains("no answer in time") => {}
+            Some(error) if chain(&error).contains("no response in time") => {}
             Some(error) => return error,
             None => {}
         }

@@ -46,7 +46,7 @@ fn new_lock_unlock_with_a_dead_endpoint_and_a_log() {
             "lock released",
             "released",
             "etcdsync.Unlock OK",
-            "a lease is revoked",
+            "revoking a lease",
         ]);
         stage.says(&does_not_serve(&dead)).await;
 

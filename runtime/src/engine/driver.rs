@@ -1,4 +1,4 @@
-//! Driver: turns commands and events into inputs of the core, and the core's outputs into exchanges, watches and answers.
+//! Driver: turns commands and events into inputs of the core, and the core's outputs into exchanges, watches and replies.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -29,100 +29,100 @@ use crate::transport::client::Client;
 use crate::transport::watch::{self, Report};
 use crate::values::{Config, Drained, KEY, LossCause, Name, Token, held_after, shown};
 
-/// Keys under one session where etcd checks a user's right to each of them with each put (rule P27).
+/// Maximum number of keys under one session, if etcd checks a user's permission for each of them at every put (rule P27).
 const KEYS_PER_SESSION: usize = 8;
-/// Up to so many predecessors a waiter watches all of a name's keys, behind more only the last of them (rule P15). Watching only the
-/// last cost 16 processes 6 to 8 % of their calls a second.
+/// Maximum number of predecessors for which a waiter watches all keys of a name; behind more, it watches only the last predecessor (rule
+/// P15). Watching only the last one cost 16 processes 6 to 8 % of their calls a second.
 const NEAR: usize = 16;
-/// Kept locks that are released in one step.
+/// Maximum number of kept locks to release in one step.
 const AT_ONCE: usize = 64;
 
-/// What enters the engine.
+/// Input of the engine.
 pub(super) enum Message {
-    /// A handle on the engine submits it.
+    /// From a handle to the engine.
     Command(Command),
     /// An exchange has ended.
     Answer { request: RequestId, result: Answered, asked: Asked },
     /// A watch reports an event.
     Watch(WatchId, Option<Event>),
-    /// The keys of these calls are under a lease of their own.
+    /// The keys of these calls are under a separate lease.
     Moved(Vec<CallId>),
-    /// An operator has been told that this call stops.
+    /// An operator has received the answer that this call stops.
     Kick(CallId),
     /// Time has passed.
     Time,
 }
 
-/// What an exchange came to.
+/// Result of an exchange.
 type Answered = Result<Response, Failure>;
 
-/// What a handle on the engine submits.
+/// Command from a handle to the engine.
 pub(super) enum Command {
-    /// A call wants these names.
+    /// A call requests these names.
     Acquire { acquire: Acquire, names: Arc<[Name]>, reply: Taker },
-    /// The caller has gone.
+    /// The caller is gone.
     Cancel(CallId),
     /// The body has been dropped.
     Release { call: CallId, how: Release, fenced: bool, reply: Option<Reply> },
-    /// The locks of a call are not released before `until`.
+    /// The locks of a call must not be released before `until`.
     Keep { call: CallId, until: Moment },
     /// Opens a session.
     Warm { call: CallId, ttl_secs: i64, reply: Reply },
-    /// Takes no new calls, and ends those that there are within the grace. No reply: the last handle has gone, so there are none.
+    /// Refuses new calls, and ends the present ones within the grace. Without a reply, the last handle is gone, so there are no calls.
     Shutdown { grace: Duration, reply: Option<oneshot::Sender<Drained>> },
-    /// The test kit reads or steps the driver.
+    /// The test kit reads the driver, or makes it step.
     #[cfg(feature = "testing")]
     Inspect(Box<dyn FnOnce(&mut Driver) + Send>),
 }
 
-/// The core, and what its inputs and outputs refer to.
+/// The core, and everything that its inputs and outputs refer to.
 pub(super) struct Driver {
     pub(super) core: Core,
     pub(super) clock: Arc<dyn Clock>,
-    /// The moment of the last step.
+    /// Time of the last step.
     now: Moment,
-    /// The driver itself, among others: for tasks that submit answers and for ownerships that submit releases.
+    /// The driver itself, among others: for tasks that submit responses, and for ownerships that submit releases.
     home: Arc<Home>,
     /// Wakes the engine's thread when a timer of the core is due.
     alarm: Arc<Alarm>,
-    /// Where exchanges are awaited.
+    /// Runtime on which exchanges are awaited.
     runtime: Handle,
     client: Arc<Client>,
-    /// To the task of the watches, which ends when this is dropped. Refuses only once the runtime has gone.
+    /// Channel to the task of the watches, which ends when this is dropped. Sending fails only once the runtime is gone.
     watches: UnboundedSender<watch::Command>,
-    /// The watch for kicks, while there is a session; what their keys begin with; and the id of the last such watch.
+    /// The watch for kicks, while a session exists; the prefix of its keys; and the id of the last such watch.
     kicks: Option<WatchId>,
     kick_root: String,
     last_kicks: u64,
-    /// What the runner performs once it has unlocked the driver.
+    /// Performed by the runner once it has unlocked the driver.
     pub(super) effects: Vec<Effect>,
     pub(super) waiting: BTreeMap<CallId, (Arc<[Name]>, Taker)>,
     pub(super) held: BTreeMap<CallId, Held>,
     pub(super) kept: Kept,
-    /// What has been lost in this step.
+    /// Losses in this step.
     losses: Vec<(Arc<OwnedLocks>, LossCause)>,
-    /// Who waits for a release of locks by this name, or for a session.
+    /// Replies to releases of locks by this name, or to requests for a session.
     replies: BTreeMap<CallId, (Option<Name>, Reply)>,
     stopping: Vec<oneshot::Sender<Drained>>,
-    /// What the shutdown has come to so far; `None` before it.
+    /// Result of the shutdown so far; `None` before it.
     drained: Option<Drained>,
-    /// Calls wait, as the transport knows it.
+    /// True if calls wait, as last reported to the transport.
     waits: bool,
-    /// It handles nothing any more.
+    /// True once it handles nothing any more.
     pub(super) finished: bool,
 }
 
-/// The locks of a call.
+/// Locks of a call.
 pub(super) struct Held {
     pub(super) locks: Arc<OwnedLocks>,
-    /// Their loss is reported.
+    /// True once their loss is reported.
     reported: bool,
-    /// When they may be released.
+    /// Earliest time of their release.
     keep: Option<Moment>,
 }
 
 impl Driver {
-    /// `on`: where exchanges are awaited, and the alarm of the core's timers.
+    /// Creates a driver. `on` is the runtime for exchanges, and the alarm for the core's timers.
     pub(super) fn new(
         config: &Config,
         clock: Arc<dyn Clock>,
@@ -177,7 +177,7 @@ impl Driver {
         }
     }
 
-    /// One step of the core's contract: one input, then all its outputs.
+    /// Makes one step by the core's contract: one input, then all its outputs.
     pub(super) fn step(&mut self, input: Input) {
         self.now = self.clock.now();
         self.core.handle(self.now, input);
@@ -194,7 +194,7 @@ impl Driver {
         {
             if matches!(news, Input::Wiped) {
                 self.later(log_history);
-                self.ignore_kicks(); // watched anew, as the core watches: the new history begins at an earlier revision
+                self.ignore_kicks(); // watched anew, like the core's watches: the new history begins at an earlier revision
             }
             self.step(news);
         }
@@ -245,7 +245,7 @@ impl Driver {
             }
             Command::Cancel(call) => {
                 if let Some((_, reply)) = self.waiting.remove(&call) {
-                    self.later(move || drop(reply)); // which may wake a task all the same
+                    self.later(move || drop(reply)); // may wake a task even so
                 }
                 self.step(Input::Cancel(call));
             }
@@ -258,7 +258,7 @@ impl Driver {
                     return self.step(Input::Release { call, how, fenced });
                 };
                 let was_lost = held.locks.was_lost();
-                // The caller saw the deadline pass before the core did: the process, or the engine's thread, stood still.
+                // The caller saw the deadline pass before the core did: the process, or the engine's thread, was paused.
                 if was_lost && !held.reported {
                     self.losses.push((Arc::clone(&held.locks), LossCause::Expired));
                 }
@@ -267,7 +267,7 @@ impl Driver {
                     Some(drained) => drained.ended += 1,
                     None => {}
                 }
-                // Locks that are lost are not kept.
+                // Lost locks are not kept.
                 let (now, lost) = (self.clock.now(), held.locks.lost());
                 if let Some(until) = held.keep.filter(|until| *until > now)
                     && matches!(lost, None | Some(LossCause::Released | LossCause::Shutdown))
@@ -313,7 +313,7 @@ impl Driver {
                         && self.client.reach.refused()
                     {
                         let cause = cause.clone();
-                        self.later(move || tracing::warn!(parent: None, code = "etcd.refused", %cause, "etcd refuses what calls need: they are refused"));
+                        self.later(move || tracing::warn!(parent: None, code = "etcd.refused", %cause, "etcd responds but refuses requests, so calls are refused: see `cause`"));
                     }
                     let name = names.get(why.name()).cloned(); // the refused one, or the first
                     self.effects.push(Effect::Refused(reply, why, name));
@@ -329,7 +329,7 @@ impl Driver {
                     if locks.note_loss(cause) {
                         self.effects.push(Effect::Wake(Arc::clone(&locks)));
                     }
-                    // One that the caller gives back just now is no loss.
+                    // Locks that the caller is just releasing are not lost.
                     if !was_reported && locks.lost() != Some(LossCause::Released) {
                         self.losses.push((locks, cause));
                     }
@@ -341,9 +341,9 @@ impl Driver {
             Output::Ready(call) => self.done(call, Ok(())),
             Output::Crowded(name) => self.later(move || {
                 let lock = shown(&name, KEY);
-                tracing::warn!(parent: None, code = "name.nested", %lock, "a lock name has very many others below it: it is read once a second only");
+                tracing::warn!(parent: None, code = "name.nested", %lock, "a lock name has very many others below it, so its locks pass late: give it a last part of its own, such as `/all`");
             }),
-            Output::Bounded => self.later(|| tracing::warn!(parent: None, code = "deadlock.bound", "a search for a deadlock has left keys out")),
+            Output::Bounded => self.later(|| tracing::warn!(parent: None, code = "deadlock.bound", "a deadlock search was too large and left keys out: bound waits, and take several names in one call")),
             Output::Finished => {
                 self.finished = true;
                 self.report_losses();
@@ -352,12 +352,12 @@ impl Driver {
         }
     }
 
-    /// Has this done after the step, because it runs code of users: lines in the log, and the like.
+    /// Runs this after the step, because it runs user code, such as for log lines.
     pub(super) fn later(&mut self, run: impl FnOnce() + Send + 'static) {
         self.effects.push(Effect::Run(Box::new(run)));
     }
 
-    /// Logs what has been lost, in one line.
+    /// Logs the losses of this step, in one line.
     fn report_losses(&mut self) {
         if !self.losses.is_empty() {
             let losses = mem::take(&mut self.losses);
@@ -365,13 +365,13 @@ impl Driver {
         }
     }
 
-    /// Says how a release, or the opening of a session, has ended.
+    /// Replies with the result of a release, or of opening a session.
     fn done(&mut self, call: CallId, result: Result<(), Refused>) {
         let reply = self.replies.remove(&call);
         self.effects.extend(reply.map(|(name, reply)| Effect::Done(reply, result, name)));
     }
 
-    /// Ends what calls still hold or wait for: the engine reports no loss any more, and bodies without their locks end now.
+    /// Ends everything that calls still hold or wait for. The engine reports no more losses, and bodies without their locks end now.
     fn close(&mut self) {
         let asked = self.drained.is_some();
         let mut drained = self.drained.take().unwrap_or_default();
@@ -383,7 +383,7 @@ impl Driver {
             }
         }
         drained.left.extend(mem::take(&mut self.kept).names().cloned());
-        // Each of them knows by its dropped reply that the engine has ended.
+        // Their dropped replies show them that the engine has ended.
         let (waiting, unconfirmed) = (mem::take(&mut self.waiting), mem::take(&mut self.replies));
         self.later(move || drop((waiting, unconfirmed)));
         if asked {
@@ -392,7 +392,7 @@ impl Driver {
         }
         for reply in mem::take(&mut self.stopping) {
             let drained = drained.clone();
-            self.later(move || drop(reply.send(drained))); // a receiver that has gone needs no answer
+            self.later(move || drop(reply.send(drained))); // a receiver that is gone needs no reply
         }
     }
 
@@ -407,12 +407,12 @@ impl Driver {
             runtime.spawn(async move { answer(&runner, (id, asked), exchange.await) });
             return;
         }
-        // An etcd in the process has answered after one poll, which may write log lines.
+        // An etcd in this process responds within one poll, which may write log lines.
         self.later(move || {
             let mut exchange = exchange;
             let answered = {
                 let _here = runtime.enter(); // its timers are not the caller's
-                unconstrained(&mut exchange).now_or_never() // a task, if it needs one, polls it anew
+                unconstrained(&mut exchange).now_or_never() // if it needs a task, that polls it again
             };
             match answered {
                 Some(result) => answer(&runner, (id, asked), result),
@@ -423,7 +423,7 @@ impl Driver {
         });
     }
 
-    /// Sends the ownership through the reply: if the caller has gone, its drop releases the locks (rule P26).
+    /// Sends the ownership through the reply. If the caller is gone, dropping it releases the locks (rule P26).
     fn grant(&mut self, grant: Grant) {
         let Grant { call, mode, owned, deadline } = grant;
         let Some((names, reply)) = self.waiting.remove(&call) else {
@@ -469,11 +469,11 @@ impl Driver {
         }
     }
 
-    /// Watches for kicks while there is a session, under whose lease calls may hold locks.
+    /// Watches for kicks while a session exists, under whose lease calls may hold locks.
     fn watch_for_kicks(&mut self) {
         match self.kicks {
             None if self.core.has_sessions() => {
-                self.last_kicks -= 1; // the core's ids go up
+                self.last_kicks -= 1; // the core's ids increase
                 let (id, prefix) = (WatchId(self.last_kicks), self.kick_root.as_str().into());
                 self.kicks = Some(id);
                 let watch = watch::Command::Add { id, prefix, from: None, puts: true };
@@ -489,12 +489,12 @@ impl Driver {
         id.into_iter().for_each(|id| drop(self.watches.send(watch::Command::Remove(id))));
     }
 
-    /// Answers a kick, if the key is of this process: whether that call has it (rule P40). The call loses it once the answer is known to
-    /// be written: else the operator may have been told that nothing was taken.
+    /// Responds to a kick, if the key belongs to this process, with whether that call has it (rule P40). The call loses the key only once
+    /// the response is known to be written. Otherwise the operator could read that nothing was taken.
     fn kicked(&mut self, kick: Kv) {
         let asked = serde_json::from_slice::<(String, i64, u64)>(&kick.value);
         let (Ok((key, created, call)), Ok(at)) = (asked, String::from_utf8(kick.key)) else {
-            return; // an answer, for one
+            return; // for example, a response
         };
         if !lease_of(key.as_bytes()).is_some_and(|lease| self.client.renewals.is_live(lease)) {
             return;
@@ -517,7 +517,7 @@ impl Driver {
         });
     }
 
-    /// Releases locks whose caller has gone, so that no ownership can.
+    /// Releases locks whose caller is gone, so there is no ownership to do it.
     fn release_unclaimed(&mut self, call: CallId) {
         let release = Input::Release { call, how: Release::Unconfirmed, fenced: false };
         self.core.handle(self.clock.now(), release);
@@ -526,8 +526,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.alarm.ring(); // so that the thread finds that the driver has ended
-        // Nothing is left here after `Output::Finished`; but a panic ends the driver without that.
+        self.alarm.ring(); // so that the thread notices that the driver has ended
+        // Nothing is left here after `Output::Finished`, but a panic ends the driver without it.
         self.close();
         for effect in mem::take(&mut self.effects) {
             contain(|| effect.perform());
@@ -539,7 +539,7 @@ fn log_end(drained: &Drained) {
     match drained.is_complete() {
         true => tracing::info!(parent: None, %drained, "the shutdown is complete"),
         false => {
-            tracing::warn!(parent: None, code = "shutdown.incomplete", %drained, "the shutdown has ended, and something is left in etcd for its TTL")
+            tracing::warn!(parent: None, code = "shutdown.incomplete", %drained, "the shutdown has left locks or leases in etcd until their TTL is over")
         }
     }
 }
@@ -549,8 +549,8 @@ fn log_history() {
         parent: None,
         code = "etcd.history_lost",
         "etcd has lost its history: it was wiped, or restored from a snapshot. Every lock held until now is lost. Tokens may \
-         go backwards: what remembers the last token of before refuses new ones, until they have passed it. `etcdutl \
-         snapshot restore --bump-revision .. --mark-compacted`, with the services stopped, keeps tokens going up"
+         go backwards: a database that remembers the last token refuses new ones until they have passed it. To keep tokens \
+         increasing, restore with the services stopped, by `etcdutl snapshot restore --bump-revision .. --mark-compacted`"
     );
     metrics::history_lost();
 }
@@ -560,7 +560,7 @@ fn answer(
     (request, asked): (RequestId, Asked),
     result: thread::Result<Answered>,
 ) {
-    // After a panic in the client's code the core must still get its answer, or it waits for ever.
+    // After a panic in the client's code, the core must still receive a response, or it waits forever.
     let panicked = |_| {
         let cause = "the exchange with etcd panicked";
         Err(Failure::Unknown(Arc::from(Box::from(cause))))

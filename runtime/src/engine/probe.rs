@@ -1,4 +1,4 @@
-//! Probe: the test kit's view of an engine, which names it holds and which calls wait for.
+//! Probe: the test kit's view of an engine, with the names that it holds and those for which calls wait.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Names {
 }
 
 impl Engine {
-    /// The names of its calls; none, if it has ended.
+    /// Returns the names of its calls; empty if it has ended.
     pub(crate) async fn names(&self) -> Names {
         let (reply, answer) = oneshot::channel();
         self.probe(move |engine| {
@@ -32,13 +32,13 @@ impl Engine {
                 let held = held.iter().filter(|locks| locks.are_held());
                 let mut held = texts(held.flat_map(|locks| locks.locks().map(|lock| &lock.name)));
                 held.extend(kept);
-                let _ = reply.send(Names { held, waiting }); // the asker may have gone
+                let _ = reply.send(Names { held, waiting }); // the requester may be gone
             });
         });
         answer.await.unwrap_or_default()
     }
 
-    /// Has the engine read the names that it holds, as it does anyway after the first second of holding (rule P18).
+    /// Makes the engine read the names that it holds, as it does anyway after the first second of holding (rule P18).
     pub(crate) fn read_held(&self) {
         self.probe(|engine| engine.step(Input::Inspect));
     }

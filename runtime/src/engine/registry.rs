@@ -1,8 +1,8 @@
-//! Registry of an engine's calls: which of them wait and which hold, to be read without the engine.
+//! Registry of an engine's calls, waiting or holding, for readers that must not lock the engine.
 //!
-//! A call is one entry from the moment it queues until its caller begins to give it back. Entering and leaving take one of sixteen
-//! locks for one step in a small map. A reader takes each of them for as long as it copies its entries. The mutex
-//! around the core has no part in this, so that a status holds up no hand-over.
+//! A call is one entry from when it queues until its caller begins to release it. Entering and leaving lock one of sixteen mutexes, for
+//! one step in a small map. A reader locks each of them while it copies the entries. The mutex around the core is not involved, so a
+//! status does not delay a hand-over.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -14,17 +14,17 @@ use crate::clock::Moment;
 use crate::mutex::lock;
 use crate::values::Name;
 
-/// Calls in a row are in different shards, so their threads seldom meet.
+/// Consecutive calls are in different shards, so their threads seldom meet.
 const SHARDS: usize = 16;
 
-/// One call that waits or holds.
+/// A call that waits or holds.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) id: CallId,
     /// Path of the annotated function.
     pub(crate) function: Option<&'static str>,
     pub(crate) queued: Moment,
-    /// How it shares its names.
+    /// How the call shares its names.
     pub(crate) mode: Mode,
     pub(crate) names: Arc<[Name]>,
     /// Its locks, once its caller has them.
@@ -42,10 +42,10 @@ impl Registry {
         self.shard(call.id).insert(call.id, call);
     }
 
-    /// It neither waits nor holds any more.
+    /// Removes a call that neither waits nor holds any more.
     pub(super) fn leave(&self, id: CallId) {
         let left = self.shard(id).remove(&id);
-        drop(left); // without the shard
+        drop(left); // outside the shard's mutex
     }
 
     pub(super) fn calls(&self) -> Vec<Arc<Call>> {

@@ -1,4 +1,4 @@
-//! Client of an etcd cluster: exchanges requests for answers, over one endpoint after another (rules P6, P8, P30, P32 to P35).
+//! Client of an etcd cluster: sends requests to one endpoint after another until one responds (rules P6, P8, P30, P32 to P35).
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,22 +26,22 @@ use super::target::Target;
 use crate::clock::{Clock, Moment, by, until};
 use crate::values::Config;
 
-/// How long a write may take. etcd itself gives up at 7 s with `request timed out`, which says no more than our own
-/// silence: either way the outcome is ambiguous, and a barrier settles it (rule P10). A write proposed to a leader that dies
-/// is never answered; the next leader is there within two seconds or so, and callers wait ten.
+/// Time limit of a write. etcd itself gives up after 7 s with `request timed out`, which says no more than our own time-out: either way
+/// the outcome is ambiguous, and a barrier settles it (rule P10). A write proposed to a leader that dies gets no response. The next
+/// leader is there within about two seconds, and callers wait ten.
 const EXCHANGE: Duration = Duration::from_secs(3);
 
-/// How long a read may take on one endpoint; it can be resent, so it need not be patient.
+/// Time limit of a read on one endpoint. It can be short, because a read can be resent.
 const READ: Duration = Duration::from_secs(2);
 
-/// How long to find out which revision etcd has when a lease is gone, or renewed by a first answer. Calls that hold locks under a
-/// lease that is gone learn of the loss after that.
+/// Time limit for finding out etcd's revision when a lease is gone, or when a first response renews it. Calls that hold locks under a
+/// lease that is gone are notified of the loss after that.
 const AUTOPSY: Duration = Duration::from_millis(300);
 
-/// Which part of a renewal's time an endpoint may be silent for before the next one is asked too.
+/// Number of parts of a renewal's time: after one part without a response, the next endpoint is tried too.
 const RENEWAL_PARTS: u32 = 3;
 
-/// Longer than any configuration that makes sense, and short enough for every clock.
+/// Longer than any sensible configuration, and short enough for every clock.
 const FOREVER: Duration = Duration::from_secs(86_400);
 
 pub(crate) struct Client {
@@ -50,17 +50,17 @@ pub(crate) struct Client {
     scout: Arc<Scout>,
     pub(crate) reach: Arc<Reach>,
     pub(crate) renewals: Renewals,
-    /// Credentials or certificates are refused now, and so are renewals of leases.
+    /// True while credentials or certificates are refused, and so are renewals of leases.
     pub(crate) denied: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
-    /// etcd is in the process, and answers without being waited for.
+    /// etcd runs in this process and responds without a wait.
     pub(crate) answers_at_once: bool,
-    /// A read of a key that is never there, to learn whether etcd answers, and its revision.
+    /// A read of a key that never exists, to find out whether etcd responds, and its revision.
     inquiry: Txn,
 }
 
 impl Client {
-    /// Reads the configuration; opens nothing.
+    /// Reads the configuration, without opening connections.
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<Self>, String> {
         config.check()?;
         let means = Means::new(config, clock.clone());
@@ -84,18 +84,18 @@ impl Client {
         }))
     }
 
-    /// One exchange: one endpoint after the other while none was reached. An unknown outcome is reported at once and
-    /// makes the next exchange go elsewhere; only reads and renewals are resent here (rules P8, P32).
+    /// Makes one exchange, trying one endpoint after another until one is reached. An unknown outcome is returned at once, and the next
+    /// exchange begins at another endpoint. Only reads and renewals are resent here (rules P8, P32).
     pub(crate) async fn exchange(self: &Arc<Self>, request: Request) -> Result<Response, Failure> {
         let is_put = |op: &Op| matches!(op, Op::Put { .. });
         if matches!(&request, Request::Txn(txn) if txn.then.iter().any(is_put)) {
-            self.means.clusters.acquires()?; // which says nothing of etcd's reach
+            self.means.clusters.acquires()?; // this says nothing about etcd's reach
         }
         let sent = self.reach.begin(&request);
         self.conclude(request, sent).await
     }
 
-    /// The same of one that has begun.
+    /// Completes an exchange that has begun.
     async fn conclude(&self, request: Request, sent: Sent) -> Result<Response, Failure> {
         let mut result = self.carry_out(request, sent).await;
         self.reach.end(sent, &mut result);
@@ -121,12 +121,12 @@ impl Client {
         }
     }
 
-    /// Asks etcd whether it answers, and changes nothing.
+    /// Checks whether etcd responds, without changing anything.
     pub(crate) async fn inquire(self: &Arc<Self>) {
-        let _ = self.exchange(Request::Txn(self.inquiry.clone())).await; // noted, whatever it is
+        let _ = self.exchange(Request::Txn(self.inquiry.clone())).await; // the result is recorded, whatever it is
     }
 
-    /// Probes etcd when that is due, and wakes the engine when it does not know whether etcd answers.
+    /// Probes etcd when that is due, and wakes the engine when it is unknown whether etcd responds.
     pub(crate) async fn mind(client: Weak<Self>, wake: impl Fn() -> bool) {
         loop {
             let Some(this) = client.upgrade() else { return };
@@ -137,7 +137,7 @@ impl Client {
             }
             let (clock, changed) = (this.clock.clone(), Arc::clone(&this.reach.changed));
             if let Some(sent) = probe {
-                // Another one may be due before its answer.
+                // Another probe may be due before this one's response.
                 tokio::spawn(async move { this.conclude(inquiry, sent).await });
             } else {
                 drop(this);
@@ -149,7 +149,7 @@ impl Client {
         }
     }
 
-    /// A client of the caller's own over all endpoints; its tasks run on the runtime this is awaited on.
+    /// Creates a client for the user, over all endpoints. Its tasks run on the runtime on which this is awaited.
     #[cfg(feature = "etcd-client")]
     pub(crate) async fn for_user(&self) -> Result<etcd_client::Client, Failure> {
         let name = self.reach.name.clone();
@@ -158,7 +158,7 @@ impl Client {
         let mut failure = Failure::Unavailable(all(Vec::new()));
         let terms = self.means.terms.current().await;
         let terms = terms.map_err(|message| Failure::Unavailable(named(&name, message)))?;
-        // With credentials, connecting is a call, which a dead endpoint may be picked for (rule P32).
+        // With credentials, connecting sends a request, for which a dead endpoint may be picked (rule P32).
         let limit = self.means.connect_timeout;
         let mut round = self.ring.round();
         for _ in 0..round.len() {
@@ -174,15 +174,15 @@ impl Client {
         Err(failure)
     }
 
-    /// A connection to the first endpoint that can be reached, for a stream.
+    /// Connects to the first reachable endpoint, for a stream.
     pub(super) async fn connect(&self) -> Result<Connection, Failure> {
         self.scout.begin().await;
         self.in_turn(Effect::None, |_| false, async |connection| Ok(connection)).await
     }
 
-    /// What a call is refused with if its time was over before an exchange had failed.
+    /// Returns the cause for refusing a call whose time was over before an exchange had failed.
     pub(crate) fn silence(&self) -> Cause {
-        named(&self.reach.name, "no answer in time".into())
+        named(&self.reach.name, "no response in time".into())
     }
 
     async fn grant(&self, ttl_secs: i64) -> Result<Response, Failure> {
@@ -203,7 +203,7 @@ impl Client {
 
     async fn revoke(&self, lease: LeaseId) -> Result<Response, Failure> {
         self.renewals.mark(lease, End::Asked);
-        tracing::debug!(parent: None, lease = format_args!("{lease:x}"), "a lease is revoked");
+        tracing::debug!(parent: None, lease = format_args!("{lease:x}"), "revoking a lease");
         let revoke = |connection: Connection| async move {
             connection.client.lease_client().revoke(lease).await?;
             Ok(Response::Revoked)
@@ -231,7 +231,7 @@ impl Client {
         Ok(Response::Txn(answered?))
     }
 
-    /// A linearizable read can be stale after a member was paused (rule P20).
+    /// Reads. A linearizable read can be stale after a member was paused (rule P20).
     async fn read(&self, txn: &Txn, sent: Sent) -> Result<Response, Failure> {
         let is_stale = |answer: &TxnAnswer| sent.is_ahead_of(answer.revision);
         let answer = self.in_turn(Effect::None, is_stale, |connection| send(connection, txn)).await;
@@ -249,9 +249,9 @@ impl Client {
         self.in_turn(Effect::None, |_| false, read).await
     }
 
-    /// Asks one endpoint after the other until one answers, and not with something stale. What may be applied at most once is sent
-    /// elsewhere only if it was certainly not applied. If all answers are stale the last one counts: etcd may have been wiped and count
-    /// anew (rule P35), which is for a write to prove.
+    /// Tries one endpoint after another until one responds with a result that is not stale. A request that may be applied at most once is
+    /// sent elsewhere only if it was certainly not applied. If all results are stale, the last one is returned: etcd may have been wiped
+    /// and count anew (rule P35), which a write has to prove.
     async fn in_turn<T, F>(
         &self,
         effect: Effect,
@@ -275,7 +275,7 @@ impl Client {
             match self.ask(&endpoint, limit, deadline, &call).await {
                 Ok(answer) if is_stale(&answer) => {
                     stale = Some(answer);
-                    endpoint.lose(generation); // another member may not lag, behind the same address
+                    endpoint.lose(generation); // another member behind the same address may not lag
                 }
                 unknown @ Err(Failure::Unknown(_)) if effect == Effect::Once => {
                     self.move_on(&endpoint);
@@ -292,7 +292,7 @@ impl Client {
         stale.ok_or_else(|| unserved(causes))
     }
 
-    /// Asks one endpoint, within `limit` for the call, and connects before `deadline`.
+    /// Sends a request to one endpoint, with `limit` for the request. Connects before `deadline`.
     async fn ask<T, F>(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -317,15 +317,15 @@ impl Client {
                 Some(Ok(answer)) => return Ok(answer),
                 Some(Err(error)) => error,
                 None => {
-                    // A call that began with most of its time gone for opening the connection proves nothing against it.
+                    // A request that lost most of its time while the connection was opened proves nothing against the connection.
                     if left >= limit.mul_f64(0.9) {
                         connection.lose();
                     }
                     return Err(Failure::Unknown(silence(&endpoint.name, limit)));
                 }
             };
-            // The connection is over, etcd-client's own refresh does not cover it (open streams, old auth revisions), or it has the
-            // credentials of before: connect and authenticate anew, once (rule P33).
+            // The connection is over, etcd-client's own refresh does not cover the error (open streams, old auth revisions), or the
+            // connection has outdated credentials. So connect and authenticate anew, once (rule P33).
             let may_change = self.means.terms.keyring.source.may_change();
             if !anew && wants_another_connection(&error, may_change) {
                 anew = true;
@@ -336,21 +336,22 @@ impl Client {
         }
     }
 
-    /// Notes whether renewals of leases are refused, by etcd or for its certificate. That it is out of reach for a while says neither.
+    /// Records whether renewals of leases are refused, by etcd or because of its certificate. A temporarily unreachable etcd says
+    /// neither.
     fn note_denial(&self, kept: &Result<Response, Failure>) {
         match kept {
             Ok(_) => self.denied.store(false, Ordering::Relaxed),
             Err(Failure::Refused(Refusal::PermissionDenied | Refusal::Other, cause)) => {
                 if !self.denied.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(parent: None, code = "etcd.renewals_denied", %cause, "leases are not renewed, because credentials or a certificate are refused: their locks will be lost");
+                    tracing::warn!(parent: None, code = "etcd.renewals_denied", %cause, "leases are not renewed because credentials or a certificate are refused, so their locks will be lost: see `cause`");
                 }
             }
             Err(_) => {}
         }
     }
 
-    /// Renews a lease over a stream of its own, all of it within `timeout`. After each part of that without an answer, and after each
-    /// failure, one more endpoint is asked; those asked before may still answer, and the first answer counts (rule P30).
+    /// Renews a lease over its own stream, within `timeout`. After each part of that time without a response, and after each failure, one
+    /// more endpoint is tried. The endpoints tried before may still respond, and the first response counts (rule P30).
     async fn keep_alive(
         &self,
         lease: LeaseId,
@@ -370,7 +371,7 @@ impl Client {
                 asked.push(self.renew_at(endpoint, kept, lease, deadline));
                 next_at = now + timeout / RENEWAL_PARTS;
             }
-            // At the deadline all those end that are under way.
+            // At the deadline, all attempts in progress end.
             let answer = match now < deadline && next_at < deadline {
                 true => by(&*self.clock, next_at, asked.next()).await,
                 false => Some(asked.next().await),
@@ -396,9 +397,9 @@ impl Client {
                 }
                 Some(None) => return Err(renewal.outcome()),
             };
-            // A stream is opened where a connection was lost, and etcd may have been restored meanwhile: its revision shows that now,
-            // and not at the next renewal (rule P35). The holders are not to wait for that. Of a lease that is gone, etcd-client keeps
-            // the revision to itself, or it is that of a follower, which lags: it does not tell a wipe from a revoked lease.
+            // A stream is opened after a connection was lost, and etcd may have been restored meanwhile. The revision shows that now, and
+            // not only at the next renewal, so the holders need not wait for that (rule P35). For a lease that is gone, etcd-client does
+            // not return the revision, or returns that of a lagging follower. So it cannot distinguish a wipe from a revoked lease.
             if revision.is_none() || ttl.is_zero() {
                 let now = self.clock.now();
                 let limit = AUTOPSY.min((deadline - now) / 4);
@@ -419,7 +420,7 @@ impl Client {
         }
     }
 
-    /// Renews a lease at one endpoint, by a stream that is kept or by a new one, which may take until `deadline`.
+    /// Renews a lease at one endpoint, over the kept stream or a new one, until `deadline` at the latest.
     async fn renew_at(
         &self,
         endpoint: Arc<Endpoint>,
@@ -456,24 +457,24 @@ impl Client {
         renewed
     }
 
-    /// Exchanges begin elsewhere, unless another one has already seen to that.
+    /// Makes exchanges begin at another endpoint, unless another exchange has already done so.
     pub(super) fn move_on(&self, from: &Arc<Endpoint>) {
         self.ring.move_on(from);
         self.means.look_again();
     }
 }
 
-/// Says why an endpoint did not serve: another one is asked now.
+/// Logs why an endpoint did not serve a request, before another one is tried.
 fn passed_over(cause: Cause) -> Cause {
     tracing::debug!(parent: None, %cause, "an endpoint does not serve");
     cause
 }
 
-/// What a request does to etcd.
+/// Effect of a request on etcd.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effect {
     None,
-    /// It may be applied at most once.
+    /// May be applied at most once.
     Once,
 }
 
@@ -486,7 +487,7 @@ mod tests {
         Client::new(&Config::new(endpoints.iter().copied()), Arc::new(BootClock)).unwrap()
     }
 
-    /// An exchange is allocated and moved for each transaction. Its state took 53 kB when futures were arguments, by value.
+    /// An exchange is allocated and moved for each transaction. Its state took 53 kB when futures were passed by value.
     #[test]
     fn exchange_keeps_little_state() {
         let client = client(&["http://a:1"]);

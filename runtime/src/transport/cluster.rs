@@ -1,6 +1,6 @@
-//! Clusters behind the endpoints: one configuration may reach one cluster only (rule P35).
+//! Clusters behind the endpoints: one configuration may reach only one cluster (rule P35).
 //!
-//! Each cluster has locks of its own, so processes that use two of them would both own a name.
+//! Each cluster has its own locks, so processes that use two of them would both own a name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -15,36 +15,36 @@ use super::reach::Reach;
 use crate::mutex::lock;
 use crate::values::{BackendError, etcd_bugs, shown};
 
-/// Id of a cluster, in every header of its answers.
+/// Id of a cluster, contained in the header of every response.
 pub(super) type ClusterId = u64;
 
-/// How much of a version is shown, in characters.
+/// Length to which a version is cut, in characters.
 const VERSION: usize = 40;
 
-/// Which cluster each endpoint is of.
+/// The cluster of each endpoint.
 pub(super) struct Clusters {
     seen: Mutex<Seen>,
-    /// Is notified when another cluster takes the place of the engine's.
+    /// Notified when another cluster replaces the engine's.
     pub(super) reach: Arc<Reach>,
-    /// Wakes the scout, which asks all endpoints when one is of another cluster.
+    /// Wakes the scout, which contacts all endpoints when one belongs to another cluster.
     wake: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The engine's cluster: that of the first answer.
+    /// The engine's cluster: that of the first response.
     home: Option<ClusterId>,
-    /// What each configured endpoint answered last.
+    /// The last known cluster of each configured endpoint.
     endpoints: BTreeMap<String, ClusterId>,
-    /// Endpoints that only the member list names, with the generation of their last proven connections. All of them are of home.
+    /// Endpoints known only from the member list, with the generation of their last proven connections. All belong to home.
     members: BTreeMap<String, (Weak<Endpoint>, u64)>,
-    /// Known bugs that the log has warned of, one text for each set of them.
+    /// Known bugs already logged, one text for each set of bugs.
     bugs: Vec<String>,
-    /// An endpoint has answered.
+    /// True once an endpoint has responded.
     met: bool,
-    /// All endpoints were asked since there are two clusters.
+    /// True if all endpoints were contacted since there are two clusters.
     is_certain: bool,
-    /// Former homes, of which no endpoint was left: their cluster was made anew. None of them becomes home again.
+    /// Former homes that all endpoints have left, because their cluster was created anew. None becomes home again.
     past: Vec<ClusterId>,
 }
 
@@ -53,7 +53,7 @@ impl Clusters {
         Self { seen: Mutex::default(), reach, wake }
     }
 
-    /// Notes which cluster a configured endpoint is of; an error if the engine must not use it.
+    /// Records the cluster of a configured endpoint; an error if the engine must not use the endpoint.
     pub(super) fn answered(&self, endpoint: &str, id: ClusterId) -> Result<(), Cause> {
         let mut seen = lock(&self.seen);
         let home = *seen.home.get_or_insert(id);
@@ -73,10 +73,10 @@ impl Clusters {
         let (is_back, is_new) = (seen.past.contains(&id), seen.is_mixed() && !was_mixed);
         seen.is_certain &= was_mixed;
         drop(seen);
-        // Logged without the lock, which a subscriber may keep waiting.
+        // Logged outside the mutex, because a subscriber may block.
         if made_anew {
             let (before, now) = (format!("{home:x}"), format!("{id:x}"));
-            tracing::warn!(parent: None, code = "etcd.cluster_changed", before, now, "etcd is another cluster than before");
+            tracing::warn!(parent: None, code = "etcd.cluster_changed", before, now, "the endpoints now lead to another etcd cluster: make sure that all processes use it");
         } else if is_new && is_back {
             self.confirm();
         } else if is_new {
@@ -85,17 +85,17 @@ impl Clusters {
         result
     }
 
-    /// All endpoints were asked. Until then, each may be about to answer for a cluster that was restored, which changes its id.
+    /// Records that all endpoints were contacted. Until then, each may be about to respond for a restored cluster, which has a new id.
     pub(super) fn confirm(&self) {
         let mut seen = lock(&self.seen);
         let mixture = seen.mixture().filter(|_| !mem::replace(&mut seen.is_certain, true));
         drop(seen);
         if let Some(message) = mixture {
-            tracing::error!(parent: None, code = "etcd.two_clusters", "no locks until this is mended: {message}");
+            tracing::error!(parent: None, code = "etcd.two_clusters", "no locks are granted until this is corrected: {message}");
         }
     }
 
-    /// Logs the first endpoint that answers, and the known bugs of its version once.
+    /// Logs the first endpoint that responds, and the known bugs of its version once.
     pub(super) fn meet(&self, endpoint: &str, id: ClusterId, version: &str) {
         let mut seen = lock(&self.seen);
         let first = !mem::replace(&mut seen.met, true);
@@ -108,12 +108,12 @@ impl Clusters {
             tracing::info!(parent: None, endpoint, cluster, version, "connected to etcd");
         }
         if let Some(bugs) = bugs {
-            tracing::warn!(parent: None, code = "etcd.version", endpoint, version, "this version of etcd has known bugs: {bugs}");
+            tracing::warn!(parent: None, code = "etcd.version", endpoint, version, "upgrade etcd, because this version has known bugs: {bugs}");
         }
     }
 
-    /// The same of an endpoint that only the member list names: one of another cluster is not used, and makes no configuration wrong.
-    /// The connection is lost when another cluster becomes the engine's.
+    /// Records the cluster of an endpoint known only from the member list. If it belongs to another cluster, it is not used, but the
+    /// configuration stays valid. Its connection is lost when another cluster becomes the engine's.
     pub(super) fn joined(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -127,21 +127,21 @@ impl Clusters {
         Ok(())
     }
 
-    /// Returns whether this endpoint has answered as a member of the engine's cluster.
+    /// Returns true if this endpoint has responded as a member of the engine's cluster.
     pub(super) fn knows(&self, endpoint: &str) -> bool {
         let seen = lock(&self.seen);
         let configured = seen.endpoints.get(endpoint);
         seen.members.contains_key(endpoint) || configured.is_some_and(|id| Some(*id) == seen.home)
     }
 
-    /// Forgets an endpoint that was removed: from the member list, or from the addresses of its name.
+    /// Forgets an endpoint that was removed from the member list, or from the addresses of its name.
     pub(super) fn forget(&self, endpoint: &str) {
         let mut seen = lock(&self.seen);
         seen.endpoints.remove(endpoint);
         seen.members.remove(endpoint);
     }
 
-    /// Refuses what takes locks while the endpoints are of two clusters; what renews and releases them goes on.
+    /// Refuses to take locks while the endpoints belong to two clusters. Renewals and releases continue.
     pub(super) fn acquires(&self) -> Result<(), Failure> {
         let seen = lock(&self.seen);
         let Some(message) = seen.mixture() else { return Ok(()) };
@@ -157,8 +157,8 @@ impl Clusters {
 }
 
 impl Seen {
-    /// Tells whether all configured endpoints have left home for this cluster, which is new. One that still answers for home, or
-    /// did so last, makes it a second cluster.
+    /// Returns true if all configured endpoints have left home for this cluster, which is new. An endpoint whose last response came from
+    /// home makes it a second cluster.
     fn is_made_anew(&self, id: ClusterId) -> bool {
         self.home != Some(id)
             && !self.past.contains(&id)
@@ -167,15 +167,14 @@ impl Seen {
 
     fn allows(&self, endpoint: &str, id: ClusterId) -> Result<(), Cause> {
         match self.home {
-            Some(home) if home != id => Err(named(
-                endpoint,
-                format!("of cluster {id:x}, and not of {home:x} like the others"),
-            )),
+            Some(home) if home != id => {
+                Err(named(endpoint, format!("belongs to cluster {id:x}, the others to {home:x}")))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Tells whether some endpoint is of another cluster than home.
+    /// Returns true if some endpoint belongs to another cluster than home.
     fn is_mixed(&self) -> bool {
         self.endpoints.values().any(|id| Some(*id) != self.home)
     }
@@ -188,13 +187,13 @@ impl Seen {
             let of_it = self.endpoints.iter().filter(|(_, other)| *other == id);
             let endpoints: Vec<&str> = of_it.map(|(endpoint, _)| &**endpoint).collect();
             match &*endpoints {
-                [] => format!("no endpoint any more: cluster {id:x}"),
+                [] => format!("no endpoint left: cluster {id:x}"),
                 endpoints => format!("{}: cluster {id:x}", endpoints.join(", ")),
             }
         });
         let clusters = clusters.collect::<Vec<_>>().join("; ");
         Some(format!(
-            "the endpoints are of different clusters: {clusters}; name endpoints of one cluster only"
+            "the endpoints belong to different clusters: {clusters}; name endpoints of one cluster only"
         ))
     }
 }
@@ -207,7 +206,7 @@ mod tests {
     use crate::transport::target::Target;
     use crate::values::Config;
 
-    /// The clusters of a configuration, and an endpoint that only the member list names.
+    /// Returns the clusters of a configuration, and an endpoint known only from the member list.
     fn clusters() -> (Arc<Clusters>, Arc<Endpoint>) {
         let means = Means::new(&Config::new(["http://a:1"]), Arc::new(BootClock));
         let member = Endpoint::new(Target::of("http://m:1"), false, &means);

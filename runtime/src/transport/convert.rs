@@ -1,4 +1,4 @@
-//! Conversion of the core's transactions to etcd-client's, and of etcd's answers to the core's (rules P8, P20).
+//! Conversion between transactions and responses of the core and those of etcd-client (rules P8, P20).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 use super::endpoint::Connection;
 use super::errors::NO_LEASE;
 
-/// Answers may be larger than tonic's 4 MiB: a range over a long queue.
+/// Maximum size of a response. A range over a long queue exceeds tonic's 4 MiB.
 pub(super) const MAX_ANSWER: usize = 64 << 20;
 
 pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer, Error> {
@@ -26,7 +26,7 @@ pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer,
     let revision = revision.and_then(Revision::new).ok_or_else(malformed)?;
     let succeeded = answer.succeeded();
     let asked = if succeeded { &txn.then } else { &txn.or_else };
-    // etcd-client panics on an operation's answer without content; that must not take the engine's thread along.
+    // etcd-client panics if an operation's response lacks content; that must not end the engine's thread.
     let answers =
         catch_unwind(AssertUnwindSafe(|| answer.op_responses())).map_err(|_| malformed())?;
     if answers.len() != asked.len() {
@@ -41,8 +41,8 @@ pub(super) async fn send(connection: Connection, txn: &Txn) -> Result<TxnAnswer,
     Ok(TxnAnswer { revision, stale: false, succeeded, answers })
 }
 
-/// Lists the keys that hang on a lease, as a member knows them that may be behind, or lead no more. No keys are listed where they
-/// are more than 4 MiB, as no option lets etcd-client take those; or where etcd, or a proxy, does not let their list through.
+/// Lists the keys of a lease, by a member that may lag or no longer lead. No keys are listed if they exceed 4 MiB, because etcd-client
+/// cannot receive more, or if etcd or a proxy does not allow the list.
 pub(super) async fn keys_under(connection: Connection, lease: LeaseId) -> Result<Response, Error> {
     let options = LeaseTimeToLiveOptions::new().with_keys();
     let mut leases = connection.client.lease_client();
@@ -53,7 +53,7 @@ pub(super) async fn keys_under(connection: Connection, lease: LeaseId) -> Result
             if [Code::OutOfRange, Code::PermissionDenied, Code::Unimplemented]
                 .contains(&status.code()) =>
         {
-            tracing::debug!(parent: None, lease = format_args!("{lease:x}"), %status, "the keys of a lease are not listed");
+            tracing::debug!(parent: None, lease = format_args!("{lease:x}"), %status, "the keys of a lease cannot be listed");
             Ok(Response::Listed(None))
         }
         Err(error) => Err(error),
@@ -67,7 +67,7 @@ fn compare(compare: &Compare) -> etcd_client::Compare {
         Compare::Created(key, at) => Etcd::create_revision(&**key, CompareOp::Equal, at.get()),
         Compare::Modified(key, at) => Etcd::mod_revision(&**key, CompareOp::Equal, at.get()),
         Compare::Absent(key) => Etcd::create_revision(&**key, CompareOp::Equal, 0),
-        // Over a range, etcd wants every key of it to fit, and no key has create revision 0.
+        // Over a range, etcd requires every key to match, and no key has create revision 0.
         Compare::NoneUnder(prefix) => {
             Etcd::create_revision(&**prefix, CompareOp::Equal, 0).with_prefix()
         }
@@ -116,7 +116,7 @@ fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<Vec<Kv>> {
     found.into_iter().map(key_value).collect()
 }
 
-/// etcd's key-value as the core knows it; `None` for a key that is not there.
+/// Converts etcd's key-value to the core's; `None` for a key that does not exist.
 pub(super) fn key_value(kv: KeyValue) -> Option<Kv> {
     let create_revision = Revision::new(kv.create_revision())?;
     let mod_revision = Revision::new(kv.mod_revision())?;
@@ -125,7 +125,7 @@ pub(super) fn key_value(kv: KeyValue) -> Option<Kv> {
     Some(Kv { key, value, create_revision, mod_revision, lease })
 }
 
-/// An answer that etcd does not give; its outcome is unknown like that of any other answer that cannot be read.
+/// Returns the error for a response that etcd never sends. Its outcome is unknown, like that of any unreadable response.
 pub(super) fn malformed() -> Error {
-    Error::Internal("malformed answer".into())
+    Error::Internal("malformed response".into())
 }

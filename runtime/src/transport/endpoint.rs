@@ -1,4 +1,4 @@
-//! Endpoint of etcd: its client, opened when first used (rules P32, P33).
+//! Endpoint of etcd: its client, opened on the first use (rules P32, P33).
 
 use std::mem;
 use std::pin::pin;
@@ -24,24 +24,24 @@ use crate::metrics;
 use crate::mutex::lock;
 use crate::values::Config;
 
-/// How long to find out which scheme a port speaks that has just ended a connection.
+/// Time limit for finding out which scheme a port speaks after it has ended a connection.
 const SCHEME: Duration = Duration::from_millis(500);
 
-/// How long opening one endpoint of several may take, so that a black hole does not use up what the others need.
+/// Longest time for opening one of several endpoints, so that an unreachable one leaves time for the others.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// How long at least: a login over a long way, and the questions that prove a connection.
+/// Shortest time for opening an endpoint: for a login over a slow network, and the requests that prove a connection.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// etcd-client's own balancing fails every call that picks a dead endpoint (26 % with one of three dead, rule P32),
-/// so each endpoint has a client of its own.
+/// etcd-client's own balancing fails every request for which it picks a dead endpoint (26 % with one of three dead, rule P32), so each
+/// endpoint has its own client.
 pub(super) struct Endpoint {
     pub(super) target: Target,
-    /// What errors call it.
+    /// Name in errors.
     pub(super) name: String,
-    /// It is in the configuration, and not only in the cluster's member list.
+    /// True if it is in the configuration, and not only in the cluster's member list.
     pub(super) configured: bool,
-    /// It has answered before, so it is written as it should be.
+    /// True once it has responded, which shows that it is configured correctly.
     served: AtomicBool,
     /// Connections up to this generation are not used again.
     lost: watch::Sender<u64>,
@@ -49,18 +49,18 @@ pub(super) struct Endpoint {
     means: Means,
 }
 
-/// What all endpoints of a client are reached with.
+/// Settings and state that all endpoints of a client share.
 #[derive(Clone)]
 pub(super) struct Means {
     pub(super) terms: Terms,
-    /// Which cluster answers where.
+    /// Clusters by endpoint.
     pub(super) clusters: Arc<Clusters>,
     pub(super) connect_timeout: Duration,
-    /// How many endpoints there are now.
+    /// Current number of endpoints.
     pub(super) endpoints: Arc<AtomicUsize>,
-    /// The member list is followed, or an endpoint is a name with addresses.
+    /// True if the member list is followed, or an endpoint is a name with addresses.
     pub(super) may_change: bool,
-    /// Wakes the scout: an endpoint has failed, or the clusters are to be looked at.
+    /// Wakes the scout: an endpoint has failed, or the clusters must be checked.
     pub(super) wake: Arc<Notify>,
     pub(super) clock: Arc<dyn Clock>,
 }
@@ -82,25 +82,26 @@ impl Means {
         }
     }
 
-    /// An endpoint or its connection has failed, so the members may be others, or the addresses of a name.
+    /// Makes the scout check for new members, or new addresses of a name, after an endpoint or its connection has failed.
     pub(super) fn look_again(&self) {
         if self.may_change {
             self.wake.notify_one();
         }
     }
 
-    /// Returns a number to choose an endpoint by. Processes begin with different ones, or the first would carry the whole fleet.
+    /// Returns a number to choose an endpoint by. Processes begin with different ones, because otherwise the first would carry the whole
+    /// load.
     pub(super) fn anywhere(&self) -> usize {
         self.clock.now().since_boot().subsec_nanos() as usize
     }
 
-    /// Returns how long opening one endpoint may take.
+    /// Returns the time limit for opening one endpoint.
     pub(super) fn patience(&self) -> Duration {
         share(self.connect_timeout, self.endpoints.load(Ordering::Relaxed))
     }
 }
 
-/// Returns each endpoint's part of the connect time-out. With [`SHORTEST`], their sum may exceed that.
+/// Returns each endpoint's share of the connect time-out. Because of [`SHORTEST`], the sum may exceed that.
 fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
     match u32::try_from(endpoints).unwrap_or(u32::MAX) {
         0 | 1 => connect_timeout,
@@ -108,8 +109,8 @@ fn share(connect_timeout: Duration, endpoints: usize) -> Duration {
     }
 }
 
-/// A connection that is being opened, or has been. The task that opens it goes on when no exchange waits any more: what one
-/// renewal's short time was not enough for, the next one finds done.
+/// A connection that is being opened, or was. The task that opens it continues when no exchange waits for it any more: if one renewal's
+/// time was too short, the next one finds it open.
 #[derive(Clone)]
 struct Opening {
     /// `None` until it is known.
@@ -117,7 +118,7 @@ struct Opening {
     generation: u64,
 }
 
-/// An endpoint's client; a clone of it shares the connection.
+/// Client of an endpoint. Its clones share the connection.
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) endpoint: Arc<Endpoint>,
@@ -126,7 +127,7 @@ pub(super) struct Connection {
 }
 
 impl Endpoint {
-    /// `configured`: it is in the configuration, and not only in the cluster's member list.
+    /// Creates an endpoint. `configured` is true if it is in the configuration, and not only in the cluster's member list.
     pub(super) fn new(target: Target, configured: bool, means: &Means) -> Arc<Self> {
         Arc::new(Self {
             name: target.name(),
@@ -139,36 +140,36 @@ impl Endpoint {
         })
     }
 
-    /// The endpoint's connection, opened if it is not.
+    /// Returns the endpoint's connection, which is opened if necessary.
     ///
-    /// A new connection is proven by one harmless call before it is used, so a dead, frozen or wrong endpoint is
-    /// found out while nothing has been sent: without that, its first transaction would have an unknown outcome and
-    /// cost a barrier (rule P10). All exchanges that wait for the same attempt share its outcome.
+    /// A new connection is proven by one harmless request before it is used. So a dead, frozen or wrong endpoint is discovered before
+    /// anything was sent. Otherwise its first transaction would have an unknown outcome and cost a barrier (rule P10). All exchanges that
+    /// wait for the same attempt share its outcome.
     pub(super) async fn connect(self: &Arc<Self>) -> Result<Connection, Failure> {
         let Opening { mut outcome, generation } = self.opening();
         let outcome = outcome.wait_for(Option::is_some).await.ok().and_then(|it| it.clone());
-        // The task may be gone without having said anything.
-        let broken = || named(&self.name, "opening a connection was broken off".into());
+        // The task may have ended without a result.
+        let broken = || named(&self.name, "opening a connection was interrupted".into());
         let client = outcome.ok_or_else(|| Failure::Unavailable(broken()))??;
         Ok(Connection { endpoint: Arc::clone(self), client, generation })
     }
 
-    /// Whether a connection is open and proven.
+    /// Returns true if a connection is open and proven.
     pub(super) fn is_connected(&self) -> bool {
         lock(&self.last).as_ref().is_some_and(Opening::is_proven)
     }
 
-    /// Makes streams leave the endpoint, which is used no more.
+    /// Makes streams leave the endpoint, which is no longer used.
     pub(super) fn retire(&self) {
         self.lost.send_replace(u64::MAX);
         self.means.clusters.forget(&self.name);
     }
 
     fn retired(&self) -> Failure {
-        Failure::Unavailable(named(&self.name, "no endpoint any more".into()))
+        Failure::Unavailable(named(&self.name, "no longer an endpoint".into()))
     }
 
-    /// The attempt to wait for: the last one, unless it came to nothing.
+    /// Returns the attempt to wait for: the last one, unless it failed.
     fn opening(self: &Arc<Self>) -> Opening {
         let mut slot = lock(&self.last);
         match &*slot {
@@ -187,12 +188,12 @@ impl Endpoint {
         Opening { outcome, generation }
     }
 
-    /// The generation of its last connection, open or not; 0 if there was none.
+    /// Returns the generation of its last connection, open or not; 0 if there was none.
     pub(super) fn generation(&self) -> u64 {
         lock(&self.last).as_ref().map_or(0, |last| last.generation)
     }
 
-    /// The next exchange uses a new connection, if the last one is of this generation and open. Exchanges on that go on.
+    /// Makes the next exchange use a new connection, if the last one has this generation and is open. Exchanges on that continue.
     pub(super) fn reopen(self: &Arc<Self>, generation: u64) {
         let mut slot = lock(&self.last);
         let last = slot.as_ref().filter(|last| last.generation == generation && last.is_proven());
@@ -201,7 +202,7 @@ impl Endpoint {
         }
     }
 
-    /// Its connections up to this generation are not used again, and close when the exchanges under way on them have ended.
+    /// Stops using its connections up to this generation. They close when the exchanges on them have ended.
     pub(super) fn lose(&self, generation: u64) {
         if let Some(last) = lock(&self.last).as_mut().filter(|it| it.generation <= generation) {
             last.outcome = watch::channel(None).1; // without its client
@@ -209,7 +210,7 @@ impl Endpoint {
         self.lost.send_if_modified(|lost| mem::replace(lost, generation.max(*lost)) < generation);
     }
 
-    /// Whether an exchange has found the connections up to this generation to be no good.
+    /// Returns true if an exchange has found connections up to this generation unusable.
     pub(super) fn has_lost(&self, generation: u64) -> bool {
         *self.lost.borrow() >= generation
     }
@@ -225,7 +226,7 @@ impl Endpoint {
             _ = lost.wait_for(|it| *it == u64::MAX) => Err(self.retired()),
         };
         let open = outcome.is_ok();
-        tracing::debug!(parent: None, endpoint = self.name, number = generation, open, "a connection was tried");
+        tracing::debug!(parent: None, endpoint = self.name, number = generation, open, "attempted a connection");
         metrics::tried_connection(&self.name, open);
         outcome
     }
@@ -238,7 +239,7 @@ impl Endpoint {
             Err(error) => return Err(self.unopened(&error).await),
         };
         let said = match client.maintenance_client().status().await {
-            // etcd 3.4 and 3.5.30 show it to root only, and the members to every user.
+            // etcd 3.4 and 3.5.30 show the status only to root, and the members to every user.
             Err(error) if matches!(classify(&error), Class::Refused(_)) => {
                 let members = client.cluster_client().member_list().await;
                 members.map(|mut it| (it.take_header(), String::new()))
@@ -252,7 +253,7 @@ impl Endpoint {
         if self.has_lost(u64::MAX) {
             return Err(self.retired());
         }
-        // What only looks like etcd may have no id.
+        // A server that is not etcd may send no id.
         if let Some(id) = header.map(|it| it.cluster_id()).filter(|id| *id != 0) {
             let clusters = &self.means.clusters;
             let allowed = match self.configured {
@@ -267,8 +268,8 @@ impl Endpoint {
         Ok(client)
     }
 
-    /// What a connection that was not opened comes to. An endpoint that never served may have the wrong scheme; of one that did, the same
-    /// error says that etcd restarts.
+    /// Returns the failure of a connection that was not opened. If the endpoint never responded, it may have the wrong scheme. If it did,
+    /// the same error means that etcd is restarting.
     async fn unopened(&self, error: &etcd_client::Error) -> Failure {
         let by_url = self.target.url().is_some();
         let failure = unopened(&self.name, by_url, error);
@@ -282,10 +283,10 @@ impl Endpoint {
         let hint = match (tls, asked.unwrap_or(false)) {
             (true, true) => "; this port speaks TLS: write `https://`",
             (true, false) => return failure,
-            (false, true) => "; this port speaks plain http: write `http://`",
-            // A server that misses a certificate may say so, or only end the connection.
+            (false, true) => "; this port speaks plain HTTP: write `http://`",
+            // A server that lacks a client certificate may say so, or only end the connection.
             (false, false) => {
-                let message = describe(error) + "; if etcd wants a client certificate, name one";
+                let message = describe(error) + "; if etcd needs a client certificate, set one";
                 return Failure::Unavailable(named(&self.name, message));
             }
         };
@@ -294,10 +295,10 @@ impl Endpoint {
 }
 
 impl Connection {
-    /// What a failed exchange over this connection comes to.
+    /// Returns the failure of an exchange over this connection.
     pub(super) fn failed(&self, error: &etcd_client::Error) -> Failure {
         let (name, message) = (&self.endpoint.name, describe(error));
-        // Behind the same address there may be a member that has a leader.
+        // Another member behind the same address may have a leader.
         if !spoken(error) || message.contains(NO_LEADER) {
             self.lose();
         }
@@ -309,7 +310,7 @@ impl Connection {
         }
     }
 
-    /// It is no good: the endpoint's next exchange uses another one.
+    /// Stops using this connection: the endpoint's next exchange uses another one.
     pub(super) fn lose(&self) {
         self.endpoint.lose(self.generation);
         self.endpoint.means.look_again();
@@ -318,7 +319,7 @@ impl Connection {
     /// Completes once it is lost.
     pub(super) async fn lost(&self) {
         let mut lost = self.endpoint.lost.subscribe();
-        let _ = lost.wait_for(|lost| *lost >= self.generation).await; // fails only without a sender, which is the endpoint's
+        let _ = lost.wait_for(|lost| *lost >= self.generation).await; // cannot fail: the endpoint has the sender
     }
 }
 
@@ -330,7 +331,7 @@ impl Opening {
     fn is_of_use(&self) -> bool {
         match &*self.outcome.borrow() {
             Some(outcome) => outcome.is_ok(),
-            None => self.outcome.has_changed().is_ok(), // its task is there
+            None => self.outcome.has_changed().is_ok(), // its task is running
         }
     }
 }
@@ -350,7 +351,7 @@ mod tests {
     async fn opening_outlives_the_exchange_that_began_it() {
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = endpoint(format!("http://{}", silent.local_addr().unwrap()));
-        // The first exchange ends as soon as its connection is there.
+        // The first exchange ends as soon as its connection exists.
         let _connection = tokio::select! {
             biased;
             accepted = silent.accept() => accepted.unwrap(),

@@ -1,4 +1,4 @@
-//! Errors of etcd-client: what they mean, and their texts (rules P10, P34).
+//! Errors of etcd-client: their meaning, and their texts (rules P10, P34).
 
 use std::error::Error;
 use std::sync::Arc;
@@ -9,42 +9,42 @@ use etcd_locked_core::{Cause, Failure, Refusal};
 use super::gather::ENDED;
 use crate::values::{BackendError, is_permanent, shown};
 
-/// How much of a message of etcd's is shown, in characters.
+/// Length to which a message of etcd is cut, in characters.
 const MESSAGE: usize = 1_000;
 
-/// Opening a client failed: whatever it was, nothing was applied. `by_url`: etcd-client opened it, which connects later, and
-/// not a closure of the user's, which may have connected at once.
+/// Returns the failure to open a client, before anything was applied. `by_url` is true if etcd-client opened it, which connects later. A
+/// user's closure may have connected at once.
 pub(super) fn unopened(url: &str, by_url: bool, error: &etcd_client::Error) -> Failure {
     use etcd_client::Error::{GRpcStatus, IoError, TransportError};
 
     let mut message = describe(error);
     if message.contains("grpc-status header missing") {
-        message.push_str("; this is no etcd");
+        message.push_str("; this is not an etcd");
     }
     match (classify(error), error) {
         (Class::Refused(kind), _) => refused(kind, url, message),
         (_, GRpcStatus(_)) => Failure::Unavailable(named(url, message)),
         (_, IoError(_) | TransportError(_)) if !by_url => Failure::Unavailable(named(url, message)),
-        // No answer, but our own options: a certificate that does not parse, say.
+        // Not a response, but our own options: for example, a certificate that cannot be parsed.
         _ => refused(Refusal::Other, url, message),
     }
 }
 
-/// The endpoint cannot be used as it is configured. Another one may serve, so this alone refuses no exchange.
+/// Returns the failure of an endpoint that cannot be used as configured. Another one may serve, so this alone refuses no exchange.
 pub(super) fn misconfigured(url: &str, error: &etcd_client::Error, hint: &str) -> Failure {
     let message = format!("{}{hint}", describe(error));
     Failure::Unavailable(permanently(url, &message))
 }
 
-/// A certificate was refused; the text may say which one, and hence what to do.
+/// Returns the failure for a refused certificate. The text may say which one, and so what to do.
 pub(super) fn bad_certificate(url: &str, error: &etcd_client::Error) -> Failure {
     let text = describe(error);
     let of_client = ["CertificateRequired", "BadCertificate"].iter().any(|it| text.contains(it));
-    let hint = if of_client { "; if etcd wants a client certificate, name one" } else { "" };
+    let hint = if of_client { "; if etcd needs a client certificate, set one" } else { "" };
     misconfigured(url, error, hint)
 }
 
-/// etcd refused a request, or would.
+/// Returns the failure for a request that etcd refused, or would refuse.
 pub(super) fn refused(kind: Refusal, url: &str, message: String) -> Failure {
     let cause = match kind {
         Refusal::Other if message.contains(CORRUPT) => {
@@ -58,7 +58,8 @@ pub(super) fn refused(kind: Refusal, url: &str, message: String) -> Failure {
     Failure::Refused(kind, cause)
 }
 
-/// No endpoint has served, each for its own reason; nothing was applied. Refused, if no reason passes by itself.
+/// Returns the failure after no endpoint has served, each for its own reason; nothing was applied. It is a refusal if no reason can pass
+/// by itself.
 pub(super) fn unserved(causes: Vec<Cause>) -> Failure {
     let cause = all(causes);
     match is_permanent(&*cause) {
@@ -70,16 +71,16 @@ pub(super) fn unserved(causes: Vec<Cause>) -> Failure {
 pub(super) fn silence(url: &str, limit: Duration) -> Cause {
     let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     let limit = Duration::from_millis(millis);
-    named(url, format!("no answer within {limit:?}"))
+    named(url, format!("no response within {limit:?}"))
 }
 
-/// Which endpoint failed, and why.
+/// Returns a cause that names the endpoint, and passes by itself.
 pub(super) fn named(url: &str, message: String) -> Cause {
     let message = shown(&message, MESSAGE);
     Arc::new(BackendError::passing(format!("{url}: {message}")))
 }
 
-/// The same of a failure that stays until an operator changes something.
+/// Returns a cause that names the endpoint, and lasts until an operator changes something.
 fn permanently(url: &str, message: &str) -> Cause {
     let message = shown(message, MESSAGE);
     Arc::new(BackendError::permanent(format!("{url}: {message}")))
@@ -95,27 +96,27 @@ pub(super) fn all(mut causes: Vec<Cause>) -> Cause {
     }
 }
 
-/// What an error says about the request (rule P34).
+/// Meaning of an error for its request (rule P34).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Not applied; elsewhere or later it may work.
+    /// Not applied; may succeed elsewhere or later.
     Unavailable,
-    /// Refused, and it will be refused again. Not applied, unless for want of space: then the write that crossed the quota was.
+    /// Refused, and it will be refused again. Not applied, except for lack of space: the write that crossed the quota was applied.
     Refused(Refusal),
-    /// Not applied; works once authenticated anew.
+    /// Not applied; succeeds after a new authentication.
     StaleToken,
     /// May have been applied, or may be applied later.
     Unknown,
 }
 
-/// etcd's messages for a member that has no leader, for members whose data differ, and for a lease that has ended.
+/// etcd's messages for a member without a leader, for members whose data differ, and for a lease that has ended.
 pub(super) const NO_LEADER: &str = "etcdserver: no leader";
 const CORRUPT: &str = "etcdserver: corrupt cluster";
 pub(super) const NO_LEASE: &str = "etcdserver: requested lease not found";
 
 const FOR_GOOD: Class = Class::Refused(Refusal::Other);
 
-/// Rule P34's table. What is not in it is [`Class::Unknown`]: a wrong guess the other way would leave a ghost key.
+/// Rule P34's table. Everything else is [`Class::Unknown`]: a wrong guess the other way would leave a ghost key.
 const CLASSES: &[(&str, Class)] = &[
     ("tcp connect error", Class::Unavailable),
     ("dns error", Class::Unavailable),
@@ -153,8 +154,8 @@ pub(super) fn classify(error: &etcd_client::Error) -> Class {
     }
 }
 
-/// Whether a new connection may fare better, with the credentials of its moment, which may be others: this one is over, etcd does
-/// not know its token any more, or refuses its user.
+/// Returns true if a new connection, with the current credentials, may succeed: this one is over, or etcd no longer knows its token or
+/// refuses its user.
 pub(super) fn wants_another_connection(error: &etcd_client::Error, may_change: bool) -> bool {
     let etcd_client::Error::GRpcStatus(status) = error else { return false };
     let user =
@@ -163,10 +164,10 @@ pub(super) fn wants_another_connection(error: &etcd_client::Error, may_change: b
     classify(error) == Class::StaleToken || says(&ENDED) || may_change && user.iter().any(says)
 }
 
-/// What etcd-client makes of a first keepalive answer without a TTL.
+/// etcd-client's error for a first keepalive response without a TTL.
 const LEASE_NOT_FOUND: &str = "lease not found";
 
-/// Whether etcd itself said so, which proves that the connection is sound.
+/// Returns true if etcd itself sent the error, which proves that the connection works.
 pub(super) fn spoken(error: &etcd_client::Error) -> bool {
     match error {
         etcd_client::Error::GRpcStatus(status) => status.message().starts_with("etcdserver: "),
@@ -175,7 +176,7 @@ pub(super) fn spoken(error: &etcd_client::Error) -> bool {
     }
 }
 
-/// The whole chain of sources: "transport error" alone says nothing.
+/// Returns the texts of an error and all its sources: "transport error" alone says nothing.
 pub(super) fn describe(error: &etcd_client::Error) -> String {
     let (first, mut source) = match error {
         etcd_client::Error::GRpcStatus(status) => (status.message().to_owned(), status.source()),
@@ -196,24 +197,24 @@ pub(super) fn describe(error: &etcd_client::Error) -> String {
     parts.join(": ")
 }
 
-/// Why the port of an endpoint that never served cannot be reached with this scheme or these certificates.
+/// Reason why the port of an endpoint that never responded cannot be reached with this scheme or these certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Suspicion {
     /// A certificate was refused, by either side.
     Certificate,
-    /// The connection ended as it does where the port speaks TLS.
+    /// The connection ended as it does if the port speaks TLS.
     Tls,
-    /// The connection ended as it does where the port speaks plain HTTP, or wants a client certificate.
+    /// The connection ended as it does if the port speaks plain HTTP, or requires a client certificate.
     Plain,
 }
 
-/// What the failure of a new connection suggests, by its text; `None`: nothing about TLS.
+/// Returns what the text of a new connection's failure suggests; `None` if it does not suggest TLS.
 pub(super) fn suspicion(url: &str, error: &etcd_client::Error) -> Option<Suspicion> {
     let text = describe(error);
     let has = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
     let cut = has(&["broken pipe", "reset", "closed", "canceled"]);
     match url.split_once("://")?.0 {
-        // An alert is the other side's last word, but for one that says that it failed itself.
+        // An alert is the other side's decision, unless it reports its own failure.
         "https" if has(&["invalid peer certificate"]) => Some(Suspicion::Certificate),
         "https" if has(&["received fatal alert"]) && !has(&["InternalError"]) => {
             Some(Suspicion::Certificate)

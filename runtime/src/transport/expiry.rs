@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use crate::values::Credentials;
 
-/// How long before its end a certificate is to be replaced.
+/// How long before its end a certificate should be replaced.
 const NEAR: Duration = Duration::from_secs(14 * 86_400);
 
-/// When a certificate ends, and when that is near.
+/// End of a certificate, and the time from which the end is near.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expiry {
     pub(super) ends: SystemTime,
@@ -15,7 +15,7 @@ pub(super) struct Expiry {
 }
 
 impl Expiry {
-    /// The first end of the client's certificate and those that it rests on; `None` if there is none, or none that can be parsed.
+    /// Returns the earliest end among the client's certificate and its chain; `None` if there is none, or none that can be parsed.
     #[cfg(feature = "tls")]
     pub(super) fn of(credentials: &Credentials) -> Option<Self> {
         use x509_cert::Certificate;
@@ -40,7 +40,7 @@ impl Expiry {
         None
     }
 
-    /// Near is two weeks before the end; of a certificate that lives for less than six weeks, the last third.
+    /// Near is two weeks before the end, or the last third for a certificate that is valid for less than six weeks.
     #[cfg_attr(not(feature = "tls"), allow(dead_code))] // nothing else parses certificates
     fn between(begins: u64, ends: u64) -> Self {
         let life = Duration::from_secs(ends.saturating_sub(begins));

@@ -1,8 +1,8 @@
-//! Channel to etcd, and its gathered writes: what the tasks of a runtime write in one moment leaves in one piece.
+//! Channel to etcd, with gathered writes: everything that a runtime's tasks write in one round leaves together.
 //!
-//! A request is three HTTP/2 frames, and each is written as soon as it is there: that is three system calls and three packets,
-//! and three times that etcd wakes up. So a flush is put off for as long as the tasks that are ready write more. Nothing
-//! waits for a timer, and a connection with nothing else to write loses one round of the engine's tasks.
+//! A request consists of three HTTP/2 frames. Writing each at once would take three system calls and three packets, and wake etcd three
+//! times. So a flush is postponed while ready tasks write more. Nothing waits for a timer, and a connection with nothing else to write
+//! loses one round of the engine's tasks.
 
 use std::io::{IoSlice, Result};
 use std::pin::Pin;
@@ -19,19 +19,20 @@ use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
-/// How many bytes are gathered at most: a write that has no room beside the others sends those first.
+/// Maximum number of gathered bytes: a write that does not fit sends the others first.
 const FULL: usize = 64 * 1024;
 
-/// Error of a channel that may not connect again; `errors` reads it as not applied.
+/// Error of a channel that must not connect again; `errors` reads it as not applied.
 pub(super) const ENDED: &str = "the connection has ended";
 
-/// Returns a channel that connects when first used, to the first of these addresses that accepts. When that one is gone it goes on with
-/// the next: etcd-client's balancer would go on asking an endpoint that is down, and each of these calls would fail (rule P32). All
-/// that is said of the connection itself is as for `endpoint`, whose name a certificate must have. With `once` it never connects again:
-/// by then the address may lead to another cluster (rule P35). Connecting may take `each` for each address.
+/// Returns a channel that connects on its first use, to the first of these addresses that accepts. When that one is gone, it continues
+/// with the next. etcd-client's balancer would continue to use an endpoint that is down, and each of these requests would fail (rule
+/// P32). The settings of `endpoint`, whose name a certificate must contain, apply to all addresses. With `once`, the channel never
+/// connects again, because the address may lead to another cluster by then (rule P35). `each` is the time limit for connecting to one
+/// address.
 pub(super) fn connect(endpoint: Endpoint, uris: Arc<[Uri]>, each: Duration, once: bool) -> Channel {
     let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false); // TLS is tonic's to add
+    tcp.enforce_http(false); // tonic adds TLS
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(each));
     let count = u32::try_from(uris.len()).unwrap_or(u32::MAX);
@@ -43,7 +44,7 @@ pub(super) fn connect(endpoint: Endpoint, uris: Arc<[Uri]>, each: Duration, once
         async move {
             let mut failed = tower::BoxError::from(ENDED);
             for _ in (0..uris.len()).take_while(|_| !ended) {
-                // One that accepts and then is silent is not the first to be asked again.
+                // Begins behind the last address, so that one which accepts and then is silent is not tried first again.
                 let at = next.fetch_add(1, Ordering::Relaxed) % uris.len();
                 match tcp.call(uris[at].clone()).await {
                     Ok(stream) => return Ok(TokioIo::new(Gathered::of(stream.into_inner()))),
@@ -55,10 +56,10 @@ pub(super) fn connect(endpoint: Endpoint, uris: Arc<[Uri]>, each: Duration, once
     }))
 }
 
-/// A stream whose writes are gathered.
+/// Stream with gathered writes.
 struct Gathered<S> {
     stream: BufWriter<S>,
-    /// How much was written when the flush was put off.
+    /// Number of bytes that were buffered when the flush was postponed.
     put_off_at: usize,
 }
 
@@ -93,7 +94,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
         let written = self.stream.buffer().len();
         if written > self.put_off_at {
             self.put_off_at = written;
-            cx.waker().wake_by_ref(); // behind all that is ready
+            cx.waker().wake_by_ref(); // after all ready tasks
             return Poll::Pending;
         }
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;

@@ -1,7 +1,7 @@
-//! Keyring: the credentials of connections, read anew for each one; the last good ones where that fails.
+//! Keyring: the credentials of connections, read anew for each one, or the last good ones if that fails.
 //!
-//! etcd-client takes credentials once for each client, and the engine makes a client for each connection. So a connection that is
-//! opened anew has the credentials of that moment, without a connector or a TLS verifier of our own.
+//! etcd-client takes credentials once for each client, and the engine creates a client for each connection. So a new connection has the
+//! current credentials, without our own connector or TLS verifier.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -12,26 +12,26 @@ use crate::clock::{Clock, Moment, by};
 use crate::mutex::lock;
 use crate::values::{Credentials, Source};
 
-/// A certificate's end is warned of once in so long.
+/// Interval between warnings about a certificate's end.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The credentials of all connections of a client.
+/// Credentials of all connections of a client.
 pub(super) struct Keyring {
     pub(super) source: Source,
-    /// How long reading may take; after that, the last good credentials serve.
+    /// Time limit for reading; after that, the last good credentials are used.
     patience: Duration,
     clock: Arc<dyn Clock>,
     known: Mutex<Known>,
 }
 
-/// What was read last.
+/// Result of the last read.
 struct Known {
     good: Option<Credentials>,
     /// When the client's certificate ends.
     expiry: Option<Expiry>,
-    /// When its end was warned of last.
+    /// When its end was last logged.
     warned: Option<Moment>,
-    /// The last read failed.
+    /// True if the last read failed.
     fails: bool,
 }
 
@@ -43,14 +43,14 @@ impl Keyring {
         Self { source, patience, clock, known: Mutex::new(known) }
     }
 
-    /// Returns the credentials of a new connection: those of now, or the last good ones. An error if there never were any.
+    /// Returns the credentials of a new connection: the current ones, or the last good ones. An error if there never were any.
     pub(super) async fn current(&self) -> Result<Credentials, String> {
         let current = match self.source.at_first() {
             Some(constant) if !self.source.may_change() => Ok(constant.clone()),
             _ => {
                 let until = self.clock.now() + self.patience;
                 let read = by(&*self.clock, until, pin!(self.source.read())).await;
-                let late = || Err(format!("not read within {:?}", self.patience));
+                let late = || Err(format!("credentials not read within {:?}", self.patience));
                 self.note(read.unwrap_or_else(late))
             }
         };
@@ -58,7 +58,7 @@ impl Keyring {
         current
     }
 
-    /// Notes what was read; answers what is to be used.
+    /// Records what was read, and returns the credentials to use.
     fn note(&self, read: Result<Credentials, String>) -> Result<Credentials, String> {
         let mut known = lock(&self.known);
         let before = known.good.clone();
@@ -75,7 +75,7 @@ impl Keyring {
             known.warned = None;
             known.good = Some(read.clone());
         }
-        drop(known); // a subscriber may keep the log line waiting
+        drop(known); // outside the mutex, because a subscriber may block
         match (&read, &before) {
             (Ok(_), _) if failed => tracing::info!(parent: None, "credentials can be read again"),
             (Ok(_), Some(_)) if changed => {
@@ -86,7 +86,7 @@ impl Keyring {
                     parent: None,
                     code = "credentials.unreadable",
                     %error,
-                    "credentials cannot be read, or are not whole: those of before stay in use, and each new connection tries again"
+                    "credentials cannot be read or are incomplete: correct them. Until then, the last good ones stay in use"
                 );
             }
             _ => {}
@@ -97,8 +97,8 @@ impl Keyring {
         }
     }
 
-    /// Has the end of the certificate warned of, if that is near and was not done today: connections may last longer than their
-    /// certificates. [`current`](Self::current) reads whether there is another one by now, and warns if there is not.
+    /// Logs a warning if the certificate ends soon and none was logged today, because connections may outlive their certificates.
+    /// [`current`](Self::current) checks whether there is a new certificate, and warns if there is not.
     pub(super) fn mind_end(self: &Arc<Self>) {
         if lock(&self.known).is_due(self.clock.now()) {
             let keyring = Arc::clone(self);
@@ -117,7 +117,7 @@ impl Keyring {
         drop(known);
         let what = match SystemTime::now() < ends {
             true => "ends soon: replace it",
-            false => "has ended: etcd refuses new connections",
+            false => "has ended, so etcd refuses new connections: replace it",
         };
         let ends = humantime::format_rfc3339_seconds(ends);
         tracing::warn!(parent: None, code = "certificate.ends", %ends, "this client's certificate {what}");
@@ -131,7 +131,7 @@ impl Known {
     }
 }
 
-/// Refuses certificates that are not whole, and a key that is not the certificate's: files that are being replaced.
+/// Refuses incomplete certificates, and a key that does not match the certificate, as happens while files are being replaced.
 #[cfg(feature = "tls")]
 fn sound(credentials: &Credentials) -> Result<(), String> {
     use std::error::Error;

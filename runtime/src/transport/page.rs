@@ -1,4 +1,4 @@
-//! Page of keys: a part of a range that may be long.
+//! Page of keys: a part of a possibly long range.
 
 use etcd_client::{Error, GetOptions, ResponseHeader};
 use etcd_locked_core::{Kv, Revision};
@@ -6,23 +6,23 @@ use etcd_locked_core::{Kv, Revision};
 use super::convert::{key_value, malformed};
 use super::endpoint::Connection;
 
-/// How many keys a page has at most. A value may have 1.5 MiB, so no page outgrows a process.
+/// Maximum number of keys on a page. A value may have 1.5 MiB, so a page always fits in memory.
 const KEYS: i64 = 200;
 
-/// etcd's word for a revision that it has forgotten.
+/// etcd's error for a revision that was compacted.
 const COMPACTED: &str = "etcdserver: mvcc: required revision has been compacted";
 
-/// Some keys of a range, in the order of their bytes.
+/// Some keys of a range, in byte order.
 pub(crate) struct Page {
     pub(crate) keys: Vec<Kv>,
-    /// There are more behind the last one.
+    /// True if more keys follow the last one.
     pub(crate) more: bool,
-    /// The revision it is of.
+    /// The revision of the page.
     pub(crate) revision: Revision,
 }
 
 impl Page {
-    /// Reads the keys from `from` up to `end`, as they were at a revision, or as they are now once that is compacted.
+    /// Reads the keys from `from` to `end` at a revision, or the current ones if that revision is compacted.
     pub(super) async fn read(
         connection: Connection,
         from: &[u8],

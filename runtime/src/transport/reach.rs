@@ -1,7 +1,7 @@
-//! Reach of etcd, for all exchanges of a client: whether it answers, and whether its history goes on. One line in the log when etcd
-//! is lost, and one when it is back.
+//! Reach of etcd, for all exchanges of a client: whether it responds, and whether its history continues. Logs one line when etcd is lost,
+//! and one when it is back.
 //!
-//! The core's value of this name decides. Here it has its clock, its lock and its log.
+//! The core's type of the same name decides; this one adds the clock, the mutex and the log.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -14,12 +14,12 @@ use crate::clock::{Clock, Minutely, Moment};
 use crate::metrics;
 use crate::mutex::lock;
 
-/// How old the last answer may be before a status has etcd asked.
+/// Maximum age of the last response before a status makes the engine contact etcd.
 const FRESH: Duration = Duration::from_secs(5);
 
 pub(crate) struct Reach {
     clock: Arc<dyn Clock>,
-    /// What errors and the log call etcd.
+    /// Name of etcd in errors and the log.
     pub(super) name: String,
     state: Mutex<State>,
     /// Wakes the task that probes: there is news, or something is due.
@@ -28,13 +28,13 @@ pub(crate) struct Reach {
 
 pub(crate) struct State {
     pub(crate) etcd: etcd_locked_core::Reach,
-    /// Nothing was due when the task that probes looked last.
+    /// True if nothing was due when the probing task last checked.
     rests: bool,
-    /// How many calls were refused since etcd answered last.
+    /// How many calls were refused since etcd's last response.
     refused: u64,
-    /// Logs that etcd refuses calls.
+    /// Limits log lines about refused calls.
     logs: Minutely,
-    /// Logs that etcd refuses deletes.
+    /// Limits log lines about refused deletes.
     denials: Minutely,
 }
 
@@ -46,13 +46,14 @@ impl Reach {
         Self { clock, name, state: Mutex::new(state), changed: Arc::default() }
     }
 
-    /// Whether etcd has answered, and has not been lost since.
+    /// Returns true if etcd has responded and has not been lost since.
     pub(crate) fn is_reached(&self) -> bool {
         let etcd = &lock(&self.state).etcd;
         etcd.answered.is_some() && etcd.is_lost_since().is_none()
     }
 
-    /// A call is refused because etcd does not serve it. True if that is to be logged: etcd answers, so no other line says why.
+    /// Records a call that is refused because etcd does not serve it. Returns true if that must be logged: etcd responds, so no other
+    /// line gives the reason.
     pub(crate) fn refused(&self) -> bool {
         let now = self.clock.now();
         let mut state = lock(&self.state);
@@ -61,23 +62,23 @@ impl Reach {
         answers && state.etcd.is_lost_since().is_none() && state.logs.is_due(now)
     }
 
-    /// etcd refuses a write. Deletes and barriers are sent again until it carries them out (rule P34), and often no caller learns of
-    /// that, so it is logged; a refused put is its caller's error.
+    /// Records that etcd refuses a write. Deletes and barriers are resent until etcd applies them (rule P34), often without a caller that
+    /// notices, so this is logged. A refused put is its caller's error.
     pub(super) fn denied(&self, txn: &Txn, cause: &Cause) {
         let is_record = |op: &Op| matches!(op, Op::Put { value, .. } if !value.is_empty());
-        // Perhaps it refuses the puts. The core sends the deletes again apart, which shows whether they are refused.
+        // etcd may refuse only the puts. The core resends the deletes separately, which shows whether they are refused.
         if txn.then.iter().any(is_record) || !lock(&self.state).denials.is_due(self.clock.now()) {
             return;
         }
-        tracing::warn!(parent: None, code = "etcd.releases_denied", %cause, "etcd refuses to delete keys of this process, or to settle what was sent before: tried again as long as their lease lives");
+        tracing::warn!(parent: None, code = "etcd.releases_denied", %cause, "etcd refuses to delete keys of this process, or to settle earlier requests: see `cause`. Retried until their lease expires");
     }
 
-    /// Notes that an exchange begins; [`end`](Self::end) must follow.
+    /// Records that an exchange begins; [`end`](Self::end) must follow.
     pub(super) fn begin(&self, request: &Request) -> Sent {
         self.change(|state, now| state.etcd.begin(now, request))
     }
 
-    /// Notes how an exchange ended, and marks a stale response.
+    /// Records how an exchange ended, and marks a stale response.
     pub(super) fn end(&self, sent: Sent, result: &mut Result<Response, Failure>) {
         let (now, before, lost, refused) = self.change(|state, now| {
             let before = state.etcd.is_lost_since();
@@ -90,25 +91,25 @@ impl Reach {
         match (before, lost, result) {
             (None, Some(_), Err(failure)) => {
                 let cause = failure.cause();
-                tracing::warn!(parent: None, code = "etcd.lost", endpoints, %cause, "etcd is lost: calls are refused, and locks are lost with their leases, until it answers again");
+                tracing::warn!(parent: None, code = "etcd.lost", endpoints, %cause, "etcd does not respond: calls are refused, and locks are lost when their leases end. Check etcd and the network");
                 metrics::reachable(false);
             }
             (Some(since), None, _) => {
                 let lasted = now - since;
-                tracing::warn!(parent: None, code = "etcd.back", endpoints, ?lasted, refused, "etcd is back: it answers again");
+                tracing::warn!(parent: None, code = "etcd.back", endpoints, ?lasted, refused, "etcd responds again");
                 metrics::reachable(true);
             }
             _ => {}
         }
     }
 
-    /// Returns what the core does not know yet.
+    /// Returns the next event that the core does not know yet.
     pub(crate) fn news(&self) -> Option<Input> {
         lock(&self.state).etcd.news.pop_front()
     }
 
-    /// Returns the exchange that `request` begins, if etcd is to be probed with it now; when the next one is due; and whether there is
-    /// something that the core does not know yet.
+    /// Returns three values: the exchange that `request` begins if etcd must be probed now, when the next probe is due, and whether there
+    /// are events that the core does not know yet.
     pub(super) fn probe(&self, request: &Request) -> (Option<Sent>, Option<Moment>, bool) {
         self.change(|state, now| {
             let probe = state.etcd.probe(now, request);
@@ -118,7 +119,7 @@ impl Reach {
         })
     }
 
-    /// Changes the state, now.
+    /// Changes the state at the current time.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State, Moment) -> T) -> T {
         let now = self.clock.now();
         let mut state = lock(&self.state);
@@ -134,7 +135,7 @@ impl Reach {
         changed
     }
 
-    /// Whether a status should have etcd asked: it has not answered for a while, and is not asked already.
+    /// Returns true if a status should make the engine contact etcd: the last response is old, and no request is in flight.
     pub(crate) fn wants_asking(&self) -> bool {
         let now = self.clock.now();
         let etcd = &lock(&self.state).etcd;
@@ -144,6 +145,6 @@ impl Reach {
 
 impl Drop for Reach {
     fn drop(&mut self) {
-        self.changed.notify_one(); // the task that probes ends
+        self.changed.notify_one(); // the probing task ends
     }
 }

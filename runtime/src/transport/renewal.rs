@@ -1,4 +1,4 @@
-//! Renewal of leases (rule P30): streams that stay open from one renewal to the next, and which endpoints one renewal asks.
+//! Renewal of leases (rule P30): streams that stay open between renewals, and the choice of endpoints for a renewal.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,18 +15,18 @@ use super::ring::Ring;
 use crate::clock::{Clock, Moment};
 use crate::mutex::lock;
 
-/// A lease not renewed for this long has outlived the longest TTL of a session.
+/// A lease that was not renewed for this time has outlived the longest TTL of a session.
 const FORGET: Duration = Duration::from_secs(600);
 
-/// What is known of leases between their renewals.
+/// State of leases between their renewals.
 pub(crate) struct Renewals {
-    /// The leases that are renewed, one for a thousand contenders; those that ended stay until a new one comes, [`FORGET`] later.
+    /// Renewed leases, one for a thousand contenders. Those that ended stay until a new lease comes, [`FORGET`] later.
     leases: Mutex<HashMap<LeaseId, Lease>>,
     clock: Arc<dyn Clock>,
 }
 
 struct Lease {
-    /// As etcd said last.
+    /// From etcd's last response.
     ttl: Duration,
     stream: Option<Stream>,
     used: Moment,
@@ -34,37 +34,37 @@ struct Lease {
 }
 
 impl Lease {
-    /// What is left of its TTL since etcd has answered, while it is renewed.
+    /// Returns the rest of its TTL since etcd's response, while it is renewed.
     fn left(&self, now: Moment) -> Option<Duration> {
         let left = (self.used + self.ttl) - now;
         (self.end == End::Open && !left.is_zero()).then_some(left)
     }
 }
 
-/// What is known of a lease's end.
+/// State of a lease's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// It is renewed.
+    /// The lease is renewed.
     Open,
-    /// It is to be revoked, and etcd has not answered.
+    /// The lease must be revoked, and etcd has not responded.
     Asked,
-    /// etcd has refused to revoke it: it runs out by itself.
+    /// etcd has refused to revoke it, so it expires by itself.
     Refused,
 }
 
-/// A lease's renewal stream, with the connection it runs on.
+/// A lease's renewal stream, with its connection.
 pub(super) struct Stream {
     keeper: LeaseKeeper,
     answers: LeaseKeepAliveStream,
     pub(super) connection: Connection,
 }
 
-/// What etcd answers to a renewal.
+/// etcd's response to a renewal.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Renewed {
-    /// The TTL the lease has now; zero: there is no such lease.
+    /// The lease's current TTL; zero if the lease does not exist.
     pub(super) ttl: Duration,
-    /// The header's revision; `None`, where etcd-client keeps the answer to itself.
+    /// The header's revision; `None` if etcd-client does not return it.
     pub(super) revision: Option<Revision>,
 }
 
@@ -73,29 +73,29 @@ impl Renewals {
         Self { leases: Mutex::default(), clock }
     }
 
-    /// The lease has this TTL, and this stream if there is one.
+    /// Records that the lease has this TTL, and this stream if there is one.
     pub(super) fn keep(&self, lease: LeaseId, ttl: Duration, stream: Option<Stream>) {
         let used = self.clock.now();
         let mut leases = lock(&self.leases);
-        // A renewal that ends after its lease was revoked puts its stream here again, and nothing else drops it. Only a new lease looks for
-        // those, so that a renewal costs the same with any number of leases.
+        // A renewal that ends after its lease was revoked puts its stream here again, and nothing else drops it. Only a new lease removes
+        // those, so that the cost of a renewal does not depend on the number of leases.
         if !leases.contains_key(&lease) {
             leases.retain(|_, lease| used - lease.used < FORGET);
         }
         leases.insert(lease, Lease { ttl, stream, used, end: End::Open });
     }
 
-    /// The lease's stream, to be kept again if it goes on.
+    /// Takes the lease's stream, which is stored again if it continues.
     pub(super) fn take(&self, lease: LeaseId) -> Option<Stream> {
         lock(&self.leases).get_mut(&lease)?.stream.take()
     }
 
-    /// The lease's TTL, which etcd never changes.
+    /// Returns the lease's TTL, which etcd never changes.
     pub(super) fn ttl(&self, lease: LeaseId) -> Option<Duration> {
         lock(&self.leases).get(&lease).map(|lease| lease.ttl)
     }
 
-    /// The lease is not renewed any more.
+    /// Records that the lease is no longer renewed.
     pub(super) fn mark(&self, lease: LeaseId, end: End) {
         if let Some(lease) = lock(&self.leases).get_mut(&lease) {
             lease.stream = None;
@@ -103,7 +103,7 @@ impl Renewals {
         }
     }
 
-    /// How many leases etcd may still have: those whose time is not over, and those whose revocation it has not answered.
+    /// Returns how many leases may still exist in etcd: those whose time is not over, and those whose revocation was not confirmed.
     pub(crate) fn left(&self) -> usize {
         let now = self.clock.now();
         let leases = lock(&self.leases);
@@ -111,7 +111,7 @@ impl Renewals {
         leases.values().filter(may_live).count()
     }
 
-    /// The leases that are renewed, each with what is left of its TTL since etcd has answered.
+    /// Returns the renewed leases, each with the rest of its TTL since etcd's response.
     pub(crate) fn live(&self) -> Vec<(LeaseId, Duration)> {
         let now = self.clock.now();
         let leases = lock(&self.leases);
@@ -124,14 +124,14 @@ impl Renewals {
         lock(&self.leases).get(&lease).is_some_and(|lease| lease.left(now).is_some())
     }
 
-    /// The lease is gone, or runs out by itself.
+    /// Forgets a lease that is gone, or that expires by itself.
     pub(crate) fn forget(&self, lease: LeaseId) {
         lock(&self.leases).remove(&lease);
     }
 }
 
 impl Stream {
-    /// Opens a stream, which renews the lease; answers what etcd said of it.
+    /// Opens a stream, which renews the lease, and returns etcd's response.
     pub(super) async fn open(
         connection: Connection,
         lease: LeaseId,
@@ -139,8 +139,8 @@ impl Stream {
     ) -> Result<(Renewed, Self), Error> {
         let (keeper, answers) = connection.client.lease_client().keep_alive(lease).await?;
         let mut stream = Self { keeper, answers, connection };
-        // etcd-client keeps the first answer's TTL to itself, though not that there is one. It is what was granted;
-        // only where that is not known, another round trip asks for it.
+        // etcd-client does not return the TTL of the first response. It is the granted TTL; if that is unknown, another round trip reads
+        // it.
         let renewed = match known {
             Some(ttl) => Renewed { ttl, revision: None },
             None => stream.renew(lease).await?,
@@ -152,7 +152,7 @@ impl Stream {
     pub(super) async fn renew(&mut self, lease: LeaseId) -> Result<Renewed, Error> {
         self.keeper.keep_alive().await?;
         match self.answers.message().await? {
-            // An unanswered request ends the stream, so this answers the request just sent.
+            // A request without a response ends the stream, so this responds to the request just sent.
             Some(answer) if answer.id() == lease => Ok(Renewed {
                 ttl: Duration::from_secs(u64::try_from(answer.ttl()).unwrap_or(0)),
                 revision: answer.header().and_then(|header| Revision::new(header.revision())),
@@ -163,26 +163,27 @@ impl Stream {
     }
 }
 
-/// A connection over which an endpoint was asked: the endpoint, and the connection's generation.
+/// A connection over which a request was sent: its endpoint and its generation.
 type Asked = (Arc<Endpoint>, Option<u64>);
 
-/// One renewal, from its first question to its first answer. Without a clock: the client says when a part of the time is over
-/// without an answer.
+/// One renewal, from its first request to the first response. It has no clock: the client reports when a part of the time has passed
+/// without a response.
 pub(super) struct Renewal {
     ring: Arc<Ring>,
     kept: Option<Stream>,
-    /// What is left of a round of all endpoints; `None` before the first.
+    /// The rest of a round of all endpoints; `None` before the first round.
     round: Option<IntoIter<Arc<Endpoint>>>,
     newest: Option<Asked>,
-    /// Those without an answer for a part of the time, in the order in which they were asked.
+    /// Connections without a response for a part of the time, in the order in which they were tried.
     silent: Vec<Asked>,
-    /// One more round may begin, as one more part of the time is over.
+    /// True if another round may begin, because another part of the time is over.
     may_repeat: bool,
     pub(super) failures: Vec<Failure>,
 }
 
 impl Renewal {
-    /// By the stream of the renewal before first, unless its connection is lost: that may lead to another cluster.
+    /// Creates a renewal. It uses the last renewal's stream first, unless that connection is lost, because it may lead to another
+    /// cluster.
     pub(super) fn new(ring: Arc<Ring>, kept: Option<Stream>) -> Self {
         Self {
             ring,
@@ -197,8 +198,8 @@ impl Renewal {
         }
     }
 
-    /// The next endpoint to ask, and the stream to ask it by, unless one is to be opened. None, once an endpoint has refused; or where
-    /// all have failed or were asked: then one more may be asked after [`silence`](Self::silence).
+    /// Returns the next endpoint to try, with its stream, or `None` for a stream to open. Returns nothing once an endpoint has refused,
+    /// or if all have failed or were tried; another may follow after [`silence`](Self::silence).
     pub(super) fn next(&mut self) -> Option<(Arc<Endpoint>, Option<Stream>)> {
         self.newest = None;
         if self.failures.iter().any(|it| matches!(it, Failure::Refused(..))) {
@@ -214,7 +215,7 @@ impl Renewal {
         Some((endpoint, kept))
     }
 
-    /// Endpoints that were not asked yet come first; then all again, over new connections where theirs are silent.
+    /// Endpoints that were not tried come first, then all again, over new connections if the old ones are silent.
     fn next_endpoint(&mut self) -> Option<Arc<Endpoint>> {
         let is = |one: &Arc<Endpoint>, (other, _): &Asked| Arc::ptr_eq(one, other);
         let (ring, silent) = (&self.ring, &self.silent);
@@ -230,13 +231,13 @@ impl Renewal {
         }
         let next = next?;
         for (_, generation) in silent.iter().filter(|of| is(&next, of)) {
-            // Not lost yet: it may still answer.
+            // Not lost yet, because it may still respond.
             generation.inspect(|generation| next.reopen(*generation));
         }
         Some(next)
     }
 
-    /// A part of the time is over without an answer. Answers the endpoint that was asked last, if it was asked in that part.
+    /// Records that a part of the time passed without a response. Returns the endpoint tried last, if that was in this part.
     pub(super) fn silence(&mut self) -> Option<Arc<Endpoint>> {
         self.may_repeat = true;
         let (endpoint, generation) = self.newest.take()?;
@@ -245,7 +246,7 @@ impl Renewal {
         Some(endpoint)
     }
 
-    /// One has answered. The silent connections that were asked before it are worse, and not used again.
+    /// Records a response. Silent connections that were tried earlier are worse, and are not used again.
     pub(super) fn answered(&self, stream: &Stream) {
         let connection = &stream.connection;
         let before = self.silent.iter().take_while(|(endpoint, generation)| {
@@ -257,7 +258,7 @@ impl Renewal {
         }
     }
 
-    /// What it comes to without an answer. An endpoint that failed may have renewed the lease all the same.
+    /// Returns the result without a response. An endpoint that failed may have renewed the lease nonetheless.
     pub(super) fn outcome(self) -> Failure {
         let is_refused = |it: &&Failure| matches!(it, Failure::Refused(..));
         if let Some(refused) = self.failures.iter().find(is_refused) {
@@ -280,7 +281,7 @@ mod tests {
     use crate::clock::BootClock;
     use crate::values::Config;
 
-    /// A renewal without a stream, at endpoints of these names.
+    /// Returns a renewal without a stream, at endpoints of these names.
     fn renewal(names: &[&str]) -> Renewal {
         let config = Config::new(["http://a:1"]);
         let means = Means::new(&config, Arc::new(BootClock));
@@ -290,7 +291,7 @@ mod tests {
         Renewal::new(Arc::new(ring), None)
     }
 
-    /// Who is asked next.
+    /// Returns the name of the endpoint that is tried next.
     fn next(renewal: &mut Renewal) -> Option<String> {
         Some(renewal.next()?.0.name.clone())
     }
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(next(&mut renewal).as_deref(), Some("a"));
     }
 
-    /// Found by torture: etcd without users refused the revocation that came from one with users, and the shutdown told of a lease.
+    /// Found by torture: an etcd without users refused a revocation from one with users, and the shutdown reported a lease.
     #[test]
     fn refused_revocation_leaves_nothing_once_its_lease_is_over() {
         let renewals = Renewals::new(Arc::new(BootClock));

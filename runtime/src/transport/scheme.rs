@@ -1,18 +1,18 @@
-//! Scheme of a port: whether it speaks TLS or plain HTTP/2, found out by asking it.
+//! Scheme of a port: sends bytes to find out whether it speaks TLS or plain HTTP/2.
 //!
-//! A client that speaks the wrong one of the two only sees its connection end, as it does when etcd restarts.
+//! A client with the wrong scheme only sees its connection end, as it does when etcd restarts.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::codegen::http::Uri;
 
-/// TLS record with a ClientHello without content, which a TLS server answers with an alert.
+/// TLS record with an empty ClientHello, to which a TLS server responds with an alert.
 const EMPTY_HELLO: &[u8] = &[0x16, 3, 1, 0, 4, 1, 0, 0, 0];
 
-/// First bytes of an HTTP/2 client: its preface, and settings without content. A server answers with its own settings.
+/// First bytes of an HTTP/2 client: its preface, and empty settings. A server responds with its own settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// Asks the port of a URL whether it speaks TLS, or HTTP/2 without.
+/// Finds out whether the port of a URL speaks TLS, or HTTP/2 without TLS.
 pub(super) async fn speaks(tls: bool, url: &str) -> bool {
     let alert_or_handshake = |first: [u8; 2]| [[0x15, 3], [0x16, 3]].contains(&first);
     let settings = |frame: [u8; 9]| frame[0] == 0 && frame[3] == 4 && frame[5..] == [0; 4];
@@ -22,7 +22,7 @@ pub(super) async fn speaks(tls: bool, url: &str) -> bool {
     }
 }
 
-/// Sends these bytes over a connection of their own, and returns the first ones of the answer.
+/// Sends these bytes over a new connection, and returns the first ones of the response.
 async fn answer<const N: usize>(url: &str, question: &[u8]) -> Option<[u8; N]> {
     let uri: Uri = url.parse().ok()?;
     let address = format!("{}:{}", uri.host()?, uri.port_u16()?);

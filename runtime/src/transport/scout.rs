@@ -1,9 +1,9 @@
-//! Scout: asks the endpoints, apart from the exchanges, which cluster they are of and, if configured, who its members are (P35). A name
-//! with several addresses is several endpoints (P32).
+//! Scout: contacts the endpoints, separately from exchanges, to find out their cluster and, if configured, its members (P35). A name with
+//! several addresses becomes several endpoints (P32).
 //!
-//! An engine needs one endpoint only. Two processes that use different ones of two clusters would both own a name, so of several
-//! all are asked before the first lease, and those that were silent then are asked until they answer. Once one endpoint has
-//! answered without a login, the lease waits only briefly for the others.
+//! An engine needs only one endpoint. But two processes that use endpoints of two clusters would both own a name. So all of several
+//! endpoints are contacted before the first lease, and the silent ones until they respond. Once one endpoint has responded without a
+//! login, the lease waits only briefly for the others.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -23,19 +23,19 @@ use crate::values::is_endpoint;
 /// How long the first lease waits for the other endpoints once one is proven.
 const OTHERS: Duration = Duration::from_millis(300);
 
-/// The first and the longest pause before silent endpoints are asked again.
+/// The first and the longest pause before silent endpoints are tried again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// How often the member list is read, once every endpoint has answered.
+/// Interval of reading the member list, once every endpoint has responded.
 const PERIOD: Duration = Duration::from_secs(15);
 
-/// How long reading the member list may take.
+/// Time limit for reading the member list.
 const LIST: Duration = Duration::from_secs(2);
 
 pub(super) struct Scout {
     ring: Arc<Ring>,
     means: Means,
-    /// The member list is followed.
+    /// True if the member list is followed.
     follows: bool,
     begun: OnceCell<()>,
 }
@@ -45,7 +45,7 @@ impl Scout {
         Self { ring, means, follows, begun: OnceCell::new() }
     }
 
-    /// Asks every endpoint once, all at the same time, and goes on in the background. Only the first call does so.
+    /// Contacts every endpoint once, concurrently, and continues in the background. Only the first call does so.
     pub(super) async fn begin(self: &Arc<Self>) {
         self.begun.get_or_init(|| self.ask_all()).await;
     }
@@ -54,7 +54,7 @@ impl Scout {
         self.resolve().await;
         let endpoints = self.ring.round();
         if endpoints.len() < 2 && !self.means.may_change {
-            return; // proven when it is first used
+            return; // proven on its first use
         }
         let mut asked = JoinSet::new();
         for endpoint in endpoints {
@@ -68,7 +68,7 @@ impl Scout {
                 Some(until) => by(&*self.means.clock, until, next).await.flatten(),
             };
             match answered {
-                // A login takes etcd a while, so all endpoints that want one are waited for.
+                // A login takes etcd some time, so with logins the lease waits for all endpoints.
                 Some(Ok(true)) if !self.means.terms.keyring.source.authenticates() => {
                     until = until.or_else(|| Some(self.means.clock.now() + OTHERS));
                 }
@@ -77,7 +77,7 @@ impl Scout {
             }
         }
         self.means.clusters.confirm();
-        // One connection is enough, and no exchange waits for a silent endpoint.
+        // One connection is enough, and no exchange must wait for a silent endpoint.
         let round = self.ring.round();
         round.iter().take_while(|it| !it.is_connected()).for_each(|it| self.ring.move_on(it));
         round.iter().filter(|it| it.is_connected()).skip(1).for_each(|it| it.lose(it.generation()));
@@ -106,13 +106,13 @@ impl Scout {
         }
     }
 
-    /// Whether every endpoint is known to be of the engine's cluster.
+    /// Returns true if every endpoint is known to belong to the engine's cluster.
     fn is_settled(&self) -> bool {
         let clusters = &self.means.clusters;
         self.ring.round().iter().all(|it| clusters.knows(&it.name)) && !clusters.is_mixed()
     }
 
-    /// Asks the endpoints that have not answered yet; while there are two clusters, all that are not in use.
+    /// Contacts the endpoints that have not responded yet; while there are two clusters, all that are not in use.
     async fn ask_silent(&self) {
         let mixed = self.means.clusters.is_mixed();
         for endpoint in self.ring.round() {
@@ -124,7 +124,7 @@ impl Scout {
         self.means.clusters.confirm();
     }
 
-    /// Makes each address of a configured name an endpoint, if it has several. Those of before stay where the addresses are unknown now.
+    /// Makes each address of a configured name an endpoint, if it has several. The previous ones stay if the addresses are unknown now.
     async fn resolve(&self) {
         let (before, clock) = (self.ring.round(), &*self.means.clock);
         let (targets, until) = (&self.means.terms.targets, clock.now() + LIST);
@@ -138,7 +138,7 @@ impl Scout {
                 known.unwrap_or_else(|| Endpoint::new(it, true, &self.means))
             }));
         }
-        // Members, and addresses that serve: a name server may leave some out.
+        // Members, and addresses that still work: a name server may omit some.
         let stays = |it: &&Arc<Endpoint>| {
             let is_there = endpoints.iter().any(|other| Arc::ptr_eq(other, it));
             !it.configured || (it.is_connected() && !is_there)
@@ -148,7 +148,7 @@ impl Scout {
         self.replace(&before, endpoints);
     }
 
-    /// If that is configured, reads the member list and makes the members endpoints, beside the configured ones.
+    /// If configured, reads the member list and adds the members to the configured endpoints.
     async fn follow(&self) {
         let before = self.ring.round();
         for endpoint in before.iter().filter(|_| self.follows) {
@@ -167,8 +167,8 @@ impl Scout {
         }
     }
 
-    /// Makes the ring of the configured endpoints and of these members. A new member has to answer first; until then, it is asked
-    /// each time that the member list is read.
+    /// Builds the ring from the configured endpoints and these members. A new member has to respond first; until then, it is contacted
+    /// whenever the member list is read.
     async fn join(&self, before: &[Arc<Endpoint>], urls: impl Iterator<Item = &str>) {
         let configured = before.iter().filter(|it| it.configured);
         let mut endpoints: Vec<_> = configured.cloned().collect();
@@ -207,8 +207,8 @@ impl Drop for Scout {
     }
 }
 
-/// The client URLs of members that are reached as the configured ones are, but for those configured already: of the same scheme, and
-/// on this machine only if those are.
+/// Returns the members' client URLs that can be reached like the configured ones, without those: of the same scheme, and on this machine
+/// only if a configured one is.
 fn usable<'a>(urls: impl Iterator<Item = &'a str>, configured: &[&str]) -> Vec<String> {
     let scheme = |url: &str| url.split_once("://").map(|(scheme, _)| scheme.to_owned());
     let wanted = configured.first().and_then(|url| scheme(url));
@@ -223,7 +223,7 @@ fn usable<'a>(urls: impl Iterator<Item = &'a str>, configured: &[&str]) -> Vec<S
     usable
 }
 
-/// Whether the URL leads to the machine that it is used on: what etcd advertises if it is not configured.
+/// Returns true if the URL means the machine on which it is used, as in etcd's default configuration.
 fn is_local(url: &str) -> bool {
     let host = url.split_once("://").map_or(url, |(_, host)| host);
     let local = ["localhost", "127.", "0.0.0.0", "[::1]", "[::]"];

@@ -1,4 +1,4 @@
-//! Target of a client: a URL, or what a closure of the user's reaches.
+//! Target of a client: a URL, or the user's closure.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -14,26 +14,26 @@ use super::keyring::Keyring;
 use crate::clock::Clock;
 use crate::values::{Config, Connector};
 
-/// HTTP/2 pings, and how long their answer may take: etcd closes connections that ping more often than every 5 s (rule P33).
+/// Interval of HTTP/2 pings, and time limit of their response. etcd closes connections that ping more often than every 5 s (rule P33).
 const PING: (Duration, Duration) = (Duration::from_secs(6), Duration::from_secs(3));
 
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     /// Its host may be a name with several addresses, of which this is one.
     Url { text: String, address: Option<SocketAddr> },
-    /// What it reaches only the closure knows.
+    /// Only the closure knows what it reaches.
     Connector(Connector),
 }
 
-/// How a client is connected.
+/// Settings for connecting a client.
 #[derive(Clone)]
 pub(super) struct Terms {
-    /// As etcd-client takes them: what a user's own clients are made with. Without credentials until [`current`](Self::current).
+    /// For etcd-client, and for a user's own clients. Without credentials before [`current`](Self::current).
     pub(super) options: ConnectOptions,
     connect_timeout: Duration,
     #[cfg(feature = "tls")]
     tls: Option<etcd_client::TlsOptions>,
-    /// All of etcd, as configured.
+    /// All configured targets.
     pub(super) targets: Vec<Target>,
     pub(super) keyring: Arc<Keyring>,
 }
@@ -57,7 +57,7 @@ impl Terms {
         }
     }
 
-    /// The same with the credentials of a new connection. An error if there are none yet.
+    /// Returns the settings with the credentials of a new connection. An error if there are none yet.
     pub(super) async fn current(&self) -> Result<Self, String> {
         let credentials = self.keyring.current().await?;
         let mut terms = self.clone();
@@ -72,7 +72,7 @@ impl Terms {
                     if self.targets.iter().all(|it| it.url().is_some() && !it.is_encrypted()) =>
                 {
                     return Err(
-                        "`credentials` has certificates, but the endpoints are not encrypted: write `https://`".into(),
+                        "`credentials` returned certificates, but the endpoints are not encrypted: write `https://`".into(),
                     );
                 }
                 tls => tls,
@@ -85,7 +85,7 @@ impl Terms {
         Ok(terms)
     }
 
-    /// The same for one connection by URL.
+    /// Returns the settings for one connection by URL.
     fn endpoint(&self, url: &str) -> Result<Endpoint, Error> {
         let (interval, timeout) = PING;
         let endpoint = Endpoint::from_shared(url.to_owned())?
@@ -99,17 +99,17 @@ impl Terms {
         Ok(endpoint)
     }
 
-    /// A client that uses one of these targets, the first that accepts; with `once` it never connects again. A closure's client may make
+    /// Connects a client to the first of these targets that accepts. With `once`, it never connects again. A closure's client may open
     /// other connections.
     pub(super) async fn connect(&self, targets: &[Target], once: bool) -> Result<Client, Error> {
         let options = self.options.clone();
         let first = match targets.first() {
             Some(Target::Url { text, .. }) => self.endpoint(text)?,
             Some(Target::Connector(connector)) => return connector.connect(options).await,
-            None => return Client::connect([""; 0], Some(options)).await, // says so
+            None => return Client::connect([""; 0], Some(options)).await, // fails with this reason
         };
         let mut uris: Vec<_> = targets.iter().map(Target::reached).collect();
-        // One that connects again finds addresses that a name has only since.
+        // A client that connects again can use addresses that a name got later.
         uris.extend(targets.iter().filter(|_| !once).filter_map(Target::url).map(str::to_owned));
         let uris = uris.iter().map(|it| Ok(self.endpoint(it)?.uri().clone()));
         let uris = uris.collect::<Result<Arc<[Uri]>, Error>>()?;
@@ -117,11 +117,11 @@ impl Terms {
         Client::from_channel(Channel::Tonic(channel), Some(options)).await
     }
 
-    /// A client, on the runtime that this is awaited on. It tries the first target first; among `https` URLs of several hosts etcd-client
-    /// chooses.
+    /// Connects a client on the runtime on which this is awaited. It tries the first target first; among `https` URLs of several hosts,
+    /// etcd-client chooses.
     #[cfg(feature = "etcd-client")]
     pub(super) async fn connect_to_any(&self, targets: &[Target]) -> Result<Client, Error> {
-        // A connection that may go to either of two hosts cannot check the name in both's certificates.
+        // A connection that may go to either of two hosts cannot check the names in both certificates.
         let urls: BTreeSet<_> = targets.iter().filter_map(Target::url).collect();
         match urls.len() > 1 && targets.iter().any(Target::is_encrypted) {
             true => Client::connect(Vec::from_iter(urls), Some(self.options.clone())).await,
@@ -131,7 +131,7 @@ impl Terms {
 }
 
 impl Target {
-    /// All of etcd, as configured. Each gets a client of its own (rule P32).
+    /// Returns all targets as configured. Each gets its own client (rule P32).
     pub(super) fn all(config: &Config) -> Vec<Self> {
         match &config.connector {
             Some(connector) => vec![Self::Connector(connector.clone())],
@@ -143,7 +143,7 @@ impl Target {
         Self::Url { text: url.to_owned(), address: None }
     }
 
-    /// The URL, whichever of its addresses this is.
+    /// Returns the URL, whichever of its addresses this is.
     pub(super) fn url(&self) -> Option<&str> {
         match self {
             Self::Url { text, .. } => Some(text),
@@ -151,7 +151,7 @@ impl Target {
         }
     }
 
-    /// What errors call it.
+    /// Returns the name for errors.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Url { text, address: Some(address) } => format!("{text} ({})", address.ip()),
@@ -160,7 +160,7 @@ impl Target {
         }
     }
 
-    /// The URL that a connection is made to.
+    /// Returns the URL to connect to.
     pub(super) fn reached(&self) -> String {
         match (self, self.url().and_then(|url| url.split_once("://"))) {
             (Self::Url { address: Some(address), .. }, Some((scheme, _))) => {
@@ -170,14 +170,14 @@ impl Target {
         }
     }
 
-    /// Its host and port, if the host is a name, whose addresses may change. Those of `localhost` are of one machine.
+    /// Returns host and port if the host is a name, whose addresses may change. `localhost` counts as one machine.
     pub(super) fn host(&self) -> Option<(&str, u16)> {
         let (host, port) = self.url()?.split_once("://")?.1.rsplit_once(':')?;
         let is_one = host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
         (!is_one).then_some((host, port.parse().ok()?))
     }
 
-    /// This target, or one for each address if its host is a name with several; `None` if that is unknown now.
+    /// Returns this target, or one for each address if its host is a name with several; `None` if they are unknown now.
     pub(super) async fn resolved(&self) -> Option<Vec<Self>> {
         let (Some(url), Some(host)) = (self.url(), self.host()) else {
             return Some(vec![self.clone()]);
@@ -188,12 +188,12 @@ impl Target {
         (!found.is_empty()).then(|| found.into_iter().map(one).collect())
     }
 
-    /// Whether it is in the process, and nothing is between.
+    /// Returns true if etcd runs in this process, and nothing is in between.
     pub(super) fn answers_at_once(&self) -> bool {
         matches!(self, Self::Connector(connector) if connector.is_at_hand)
     }
 
-    /// Whether a URL says that it speaks TLS; what a closure reaches only the closure knows.
+    /// Returns true if a URL says that it speaks TLS; for a closure, this is unknown.
     #[cfg(any(feature = "etcd-client", feature = "tls"))]
     fn is_encrypted(&self) -> bool {
         self.url().is_some_and(|url| url.starts_with("https://"))

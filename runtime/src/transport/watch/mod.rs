@@ -1,4 +1,4 @@
-//! Watches of the engine: all of them on one etcd watch stream (rules P16, P17, P19).
+//! Watches of the engine, all on one etcd watch stream (rules P16, P17, P19).
 
 mod stream;
 mod table;
@@ -39,7 +39,7 @@ mod tests {
     type Links = Arc<Mutex<Vec<Link>>>;
     type Seen = (UnboundedSender<Command>, UnboundedReceiver<Option<Event>>);
 
-    /// Watches `locks/a/`, and calls `each` for each event; returns all connections that are made for that, and what is seen.
+    /// Watches `locks/a/`, and calls `each` for each event. Returns all connections that are opened for that, and the events.
     fn watch(etcd: &Etcd, each: impl Fn() + Send + Sync + 'static) -> (Links, Seen) {
         let links = Links::default();
         let (etcd, made) = (etcd.clone(), Arc::clone(&links));
@@ -77,7 +77,7 @@ mod tests {
         assert!(matches!(next(&mut seen).await, Event::Put(_)));
     }
 
-    /// A connection in the process has no pings, and no core reads here: only the stream itself can find out.
+    /// A connection in the process has no pings, and no core reads here, so only the stream itself can notice.
     #[tokio::test]
     async fn watches_of_a_silent_stream_resume_on_another() {
         let etcd = Etcd::new();
@@ -88,7 +88,7 @@ mod tests {
         let first = links.lock().unwrap().clone();
         first.iter().for_each(Link::cut);
         operator.delete("locks/a/1", None).await.unwrap();
-        // The put may come again: the watch resumes at the revision that it has seen last.
+        // The put may come again: the watch resumes at the last revision that it has seen.
         while !matches!(next(&mut seen).await, Event::Delete { .. }) {}
         assert!(links.lock().unwrap().len() > first.len());
     }

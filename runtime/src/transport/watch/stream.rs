@@ -1,4 +1,4 @@
-//! Stream of all watches: the task that talks to etcd, over one stream after the other (rules P16, P17).
+//! Stream of all watches: the task that talks to etcd, over one stream after another (rules P16, P17).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -17,32 +17,32 @@ use crate::transport::client::Client;
 use crate::transport::convert::{MAX_ANSWER, key_value};
 use crate::values::shown;
 
-/// How long opening a stream may take, the first watch's confirmation included.
+/// Time limit for opening a stream, including the first watch's confirmation.
 const OPEN: Duration = Duration::from_secs(3);
 
-/// How often etcd is asked for progress on an open stream, which shows that the stream lives (rule P17). An answer may overtake
-/// events, so it says nothing of any watch.
+/// Interval of progress requests on an open stream, which show that the stream is alive (rule P17). A response may overtake events, so it
+/// says nothing about any watch.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// The first and the longest pause before another stream is opened.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
 
-/// A stream that lasted this long was sound: the pauses begin anew.
+/// A stream that lasted this long worked, so the pauses start over.
 const SOUND: Duration = Duration::from_secs(5);
 
-/// A refusal so soon after the stream was given a new token is not for the token's age.
+/// A refusal within this time after a new token does not come from the token's age.
 const RENEWED: Duration = Duration::from_secs(5);
 
-/// The pause after a panic.
+/// Pause after a panic.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The first and the longest pause before a refused watch is tried again.
 const REFUSED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// How much of etcd's reason is shown, in characters.
+/// Length to which etcd's reason is cut, in characters.
 const REASON: usize = 1_000;
 
-/// How events are reported to the engine. `None`: the first revision of the watch is compacted.
+/// Callback that reports events to the engine. `None` means that the first revision of the watch is compacted.
 pub(crate) type Report = Arc<dyn Fn(WatchId, Option<Event>) + Send + Sync>;
 
 /// The task that talks to etcd.
@@ -52,17 +52,17 @@ struct Stream {
     commands: UnboundedReceiver<Command>,
     report: Report,
     table: Table,
-    /// When it was given a new token last.
+    /// When it last received a new token.
     renewed: Option<Moment>,
-    /// Logs refused watches: a role that is taken away concerns all of them.
+    /// Limits log lines about refused watches: a revoked role concerns all of them.
     warns: Minutely,
 }
 
-/// Why a stream is not used any more.
+/// Reason why a stream is no longer used.
 enum End {
     /// Nothing is watched.
     Idle,
-    /// A watch was refused, perhaps for its token: all of them again, with a new one.
+    /// A watch was refused, perhaps because of its token: all watches start again with a new one.
     Renew,
     /// It broke, was silent, or could not be opened.
     Broken,
@@ -70,8 +70,7 @@ enum End {
     Shutdown,
 }
 
-/// Starts a task on this runtime that watches what it is commanded to, so nothing here waits for etcd. It ends when the sender is
-/// dropped.
+/// Starts a task on this runtime that watches as commanded, so nothing here waits for etcd. It ends when the sender is dropped.
 pub(crate) fn start(
     client: Arc<Client>,
     clock: Arc<dyn Clock>,
@@ -86,11 +85,11 @@ pub(crate) fn start(
 }
 
 impl Stream {
-    /// Runs until the engine has gone. After a panic it goes on with the same watches, on which calls depend to get their locks.
+    /// Runs until the engine is gone. After a panic, it continues with the same watches, because calls need them to get their locks.
     async fn run(mut self) {
         while AssertUnwindSafe(self.work()).catch_unwind().await.is_err() {
-            // The panic may be that of a subscriber, which this line calls again.
-            let line = || tracing::error!(parent: None, code = "engine.watches_restarted", "the task that watches etcd has ended; starting another");
+            // The panic may come from a subscriber, which this line calls again.
+            let line = || tracing::error!(parent: None, code = "engine.watches_restarted", "the task that watches etcd has panicked and is restarted: report this bug with the lines before it");
             let _ = catch_unwind(AssertUnwindSafe(line));
             self.clock.sleep_until(self.clock.now() + AGAIN).await;
         }
@@ -125,7 +124,7 @@ impl Stream {
         }
     }
 
-    /// One etcd watch stream, with all watches that are due.
+    /// Runs one etcd watch stream, with all watches that are due.
     async fn session(&mut self) -> End {
         while let Ok(command) = self.commands.try_recv() {
             self.table.apply(command);
@@ -167,7 +166,7 @@ impl Stream {
         end
     }
 
-    /// Sends what is to be sent and hands on what comes, until the stream ends. Without watches it stays open, as names come and go.
+    /// Sends requests and reports responses until the stream ends. Without watches it stays open, because names come and go.
     async fn relay(
         &mut self,
         mut sender: WatchRequestSender,
@@ -182,7 +181,7 @@ impl Stream {
                     Some(command) => self.table.apply(command),
                     None => return End::Shutdown,
                 },
-                // Concurrently with the answers, not before them: etcd may stop reading until its answers are read.
+                // Concurrently with the responses, not before them: etcd may stop reading until its responses are read.
                 sent = self.table.send(next, &mut sender), if next.is_some() => match sent {
                     Ok(()) => self.table.sent(),
                     Err(_) => return End::Broken,
@@ -200,7 +199,7 @@ impl Stream {
                         return End::Broken;
                     }
                 },
-                // The pings end a connection to a frozen endpoint, and progress a stream that is dead on a live connection; an
+                // Pings end a connection to a frozen endpoint. Progress requests end a stream that is dead on a live connection. An
                 // exchange may notice earlier than both.
                 () = period_over.as_mut() => {
                     if !self.table.period() {
@@ -215,10 +214,10 @@ impl Stream {
         }
     }
 
-    /// Hands the answer on; the stream ends if the answer says so.
+    /// Reports the response; returns an end if the response ends the stream.
     fn take(&mut self, answer: &WatchResponse) -> Option<End> {
         let (given, refused) = (answer.watch_id(), answer.canceled());
-        // None: a watch that this side cancelled, or progress, which has the id -1.
+        // None for a watch that this side cancelled, and for progress, which has the id -1.
         let id = match answer.created() {
             true => self.table.confirm(given, refused)?,
             false => *self.table.wired.get(&given)?,
@@ -228,14 +227,13 @@ impl Stream {
             (self.report)(id, None);
             self.table.remove(id);
         } else if answer.canceled() {
-            // Without the key: its values may be personal data.
+            // Without the key, whose values may be personal data.
             let reason = shown(answer.cancel_reason(), REASON);
             let refusals = watch.refusals;
             watch.refusals += 1;
             tracing::debug!(%reason, refusals, "etcd refuses a watch");
             let now = self.clock.now();
-            // A stream keeps the token it was opened with, so a first refusal may mean no more than that this has
-            // expired.
+            // A stream keeps the token with which it was opened, so a first refusal may only mean that the token has expired.
             let source = &self.client.means.terms.keyring.source;
             let is_new = self.renewed.is_some_and(|at| now - at < RENEWED);
             if refusals == 0 && source.authenticates() && !is_new {
@@ -246,7 +244,7 @@ impl Stream {
                 tracing::warn!(
                     code = "etcd.watches_denied",
                     %reason,
-                    "etcd refuses watches, which are tried again: locks are handed over late"
+                    "etcd refuses watches, so locks are handed over late: give the user read permission"
                 );
             }
             let pause = pause(REFUSED, refusals, &*self.clock);
@@ -254,7 +252,7 @@ impl Stream {
         } else {
             watch.refusals = 0;
             let revision = answer.header().and_then(|it| Revision::new(it.revision()));
-            watch.from = watch.from.or(revision); // confirmed, so it misses nothing from then on
+            watch.from = watch.from.or(revision); // confirmed, so it misses nothing after this revision
             for (revision, event) in answer.events().iter().filter_map(event) {
                 watch.from = watch.from.max(Some(revision));
                 (self.report)(id, Some(event));
@@ -264,8 +262,8 @@ impl Stream {
     }
 }
 
-/// Returns an event with its revision. etcd-client panics on event types it does not know, so a deletion is known not by its type,
-/// but because it has no create revision.
+/// Returns an event with its revision. etcd-client panics on unknown event types. So a deletion is recognised not by its type, but by the
+/// lack of a create revision.
 fn event(event: &etcd_client::Event) -> Option<(Revision, Event)> {
     let kv = event.kv()?;
     let revision = Revision::new(kv.mod_revision())?;
@@ -276,19 +274,18 @@ fn event(event: &etcd_client::Event) -> Option<(Revision, Event)> {
     Some((revision, event))
 }
 
-/// The pause after so many failures: doubled each time, and half of it by chance, so that a fleet does not come back
-/// in step.
+/// Returns the pause after this number of failures: doubled each time, and half of it random, so that a fleet does not return in step.
 fn pause((first, longest): (Duration, Duration), failures: u32, clock: &dyn Clock) -> Duration {
     let whole = first.saturating_mul(1 << failures.min(16)).min(longest);
     whole / 2 + whole * chance(clock) / 2000
 }
 
-/// The time until etcd is asked for progress again: four fifths of [`PERIOD`], and up to two fifths more by chance.
+/// Returns the time until the next progress request: four fifths of [`PERIOD`], and up to two fifths more at random.
 fn period(clock: &dyn Clock) -> Duration {
     PERIOD * 4 / 5 + PERIOD * chance(clock) * 2 / 5000
 }
 
-/// A number below a thousand, by chance.
+/// Returns a random number below a thousand.
 fn chance(clock: &dyn Clock) -> u32 {
     clock.now().since_boot().subsec_micros() % 1000
 }

@@ -1,4 +1,4 @@
-//! Table of the watches, and of their state on the open stream.
+//! Table of the watches, with their state on the open stream.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -7,54 +7,53 @@ use etcd_locked_core::{Key, Revision, WatchId};
 
 use crate::clock::Moment;
 
-/// So many periods of silence, although progress was asked for, and a stream is dead.
+/// Number of silent periods, in spite of progress requests, after which a stream counts as dead.
 const SILENT: u32 = 2;
 
-/// What the engine wants of the task that talks to etcd.
+/// Command of the engine to the task that talks to etcd.
 pub(crate) enum Command {
-    /// Watches all keys below the prefix, from this revision on (not from the next one, rule P16), or from now on: what is deleted, and
-    /// if asked what is put. No id is used twice.
+    /// Watches all keys below the prefix, starting with this revision (not the one after it, rule P16), or now. Reports deletions and,
+    /// with `puts`, puts. No id is used twice.
     Add { id: WatchId, prefix: Key, from: Option<Revision>, puts: bool },
-    /// Ends a watch. Events of it may be under way, and mean nothing to the core.
+    /// Ends a watch. Its events may still arrive, and the core ignores them.
     Remove(WatchId),
 }
 
-/// What is watched, and what of it the open stream knows.
+/// The watches, and what the open stream knows of them.
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) watches: HashMap<WatchId, Watch>,
-    /// The watches of the open stream that etcd has confirmed, by the ids it has given them.
+    /// Watches of the open stream that etcd has confirmed, by the ids from etcd.
     pub(super) wired: HashMap<i64, WatchId>,
-    /// Creations sent and not confirmed, oldest first, with the ids that were asked for. etcd gives these, its gRPC proxy others.
+    /// Creations sent but not confirmed, oldest first, with the requested ids. etcd uses these; its gRPC proxy chooses others.
     unconfirmed: VecDeque<(i64, WatchId)>,
-    /// What is still to be sent on the open stream, in this order. The creation of a watch that was removed is passed over.
+    /// Requests to send on the open stream, in this order. The creation of a removed watch is skipped.
     outbox: VecDeque<Outgoing>,
-    /// The refused watches, by when they are due. Some may have been removed since.
+    /// Refused watches, by when they are due. Some may have been removed since.
     paused: BTreeSet<(Moment, WatchId)>,
-    /// How many periods the open stream has been silent, each with a request for progress.
+    /// How many periods the open stream has been silent, each with a progress request.
     pub(super) silent: u32,
-    /// etcd refuses an id that the stream has in use, and a cancel takes time: no id is used twice.
+    /// Last requested id. No id is used twice: etcd refuses an id that the stream still uses, and a cancel takes time.
     wire_ids: i64,
 }
 
 pub(super) struct Watch {
     prefix: Key,
-    /// Where the next stream resumes: the highest revision seen, because not all of its events may have come (rule
-    /// P16).
+    /// Revision at which the next stream resumes: the highest one seen, because some of its events may be missing (rule P16).
     pub(super) from: Option<Revision>,
     puts: bool,
     /// How often in a row etcd refused it.
     pub(super) refusals: u32,
-    /// The id that etcd has given it on the open stream.
+    /// Its id from etcd on the open stream.
     given: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outgoing {
-    /// Creates a watch, which is to have this id.
+    /// Creates a watch with this id.
     Create(i64, WatchId),
     Cancel(i64),
-    /// Asks etcd for a sign of life.
+    /// Requests a sign of life from etcd.
     Progress,
 }
 
@@ -83,7 +82,7 @@ impl Table {
         self.outbox.front().copied()
     }
 
-    /// Forgets a watch. One that etcd has not confirmed is cancelled when it is.
+    /// Forgets a watch. If etcd has not confirmed it yet, it is cancelled on confirmation.
     pub(super) fn remove(&mut self, id: WatchId) {
         if let Some(given) = self.watches.remove(&id).and_then(|watch| watch.given) {
             self.wired.remove(&given);
@@ -111,7 +110,7 @@ impl Table {
         }
     }
 
-    /// The watch was refused, so the stream does not know it: not again before then.
+    /// Pauses a refused watch, which the stream does not know, until this time.
     pub(super) fn pause(&mut self, id: WatchId, until: Moment) {
         if let Some(watch) = self.watches.get_mut(&id) {
             watch.given.take().map(|given| self.wired.remove(&given));
@@ -157,8 +156,8 @@ impl Table {
         }
     }
 
-    /// Notes that a period has passed; returns whether the stream is still believed to live, and asks for progress if so. etcd
-    /// answers for the watches that it knows, so without one on the stream its silence says nothing.
+    /// Records that a period has passed. Returns true if the stream still counts as alive, and then requests progress. etcd responds only
+    /// if it knows watches, so without one on the stream its silence says nothing.
     pub(super) fn period(&mut self) -> bool {
         if self.wired.is_empty() && self.unconfirmed.is_empty() && self.outbox.is_empty() {
             self.silent = 0;
@@ -174,15 +173,15 @@ impl Table {
         true
     }
 
-    /// The first of the outbox is on its way.
+    /// Records that the first request of the outbox was sent.
     pub(super) fn sent(&mut self) {
         if let Some(Outgoing::Create(wire_id, id)) = self.outbox.pop_front() {
             self.unconfirmed.push_back((wire_id, id));
         }
     }
 
-    /// Notes that etcd has confirmed or refused a creation; returns the watch. Some etcd versions refuse with the id -1, and a gRPC
-    /// proxy counts from 0 on each stream, below all ids that are unconfirmed. But all answer in order.
+    /// Records that etcd has confirmed or refused a creation, and returns the watch. Some etcd versions refuse with the id -1. A gRPC
+    /// proxy counts from 0 on each stream, below all unconfirmed ids. But all respond in order.
     pub(super) fn confirm(&mut self, given: i64, refused: bool) -> Option<WatchId> {
         let asked = self.unconfirmed.iter().position(|(asked, _)| *asked == given);
         let (_, id) = self.unconfirmed.remove(asked.unwrap_or(0))?;
@@ -197,7 +196,7 @@ impl Table {
         Some(id)
     }
 
-    /// When the first refused watch is due again.
+    /// Returns when the first refused watch is due again.
     pub(super) fn wake(&self) -> Option<Moment> {
         self.paused.first().map(|(until, _)| *until)
     }
