@@ -94,8 +94,7 @@ impl Current {
         locks.outer.iter().all(runs)
     }
 
-    /// Runs `f` with this lock as the current one. Not generic, so that the code of the task-local is compiled once, and not for every
-    /// annotated function.
+    /// Runs `f` with this lock as the current one. Not generic, so that the task-local's code is compiled once and not for each function.
     #[inline(never)]
     pub(crate) fn within(&self, f: &mut dyn FnMut()) {
         CURRENT.sync_scope(self.clone(), f);

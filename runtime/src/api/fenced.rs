@@ -64,7 +64,7 @@ macro_rules! layer {
         #[derive(Debug, thiserror::Error)]
         pub enum FencedError {
             /// [`LockError::Lost`] if the lock is lost, by [`LossCause::Overtaken`](crate::LossCause) if only the database knows yet.
-            /// [`LockError::Config`] for another database, or for a pool outside a tokio runtime. [`LockError::RuntimeEnded`] if that has
+            /// [`LockError::Config`] for another database, or for a pool outside a tokio runtime. [`LockError::RuntimeEnded`] if it
             /// ended.
             #[error(transparent)]
             Lock(#[from] LockError),
@@ -171,8 +171,7 @@ macro_rules! layer {
 /// ```
 ///
 /// **Read inside the transaction what your writes depend on.** What was read before may be older than a commit of the last holder. The
-/// book's page [Fencing](https://github.com/etcd-locked/etcd-locked/blob/main/book/src/fencing.md#fenced-transactions) describes each database, and
-/// PgBouncer.
+/// book's page [Fencing](https://github.com/etcd-locked/etcd-locked/blob/main/book/src/fencing.md#fenced-transactions) covers each database.
 ///
 /// `fenced(&pool)` begins its transaction in a task on the caller's tokio runtime. The reason is that a body may be dropped at any await,
 /// and sqlx leaves a transaction open if its `begin` is dropped ([sqlx#4385](https://github.com/transact-rs/sqlx/issues/4385)). Without a

@@ -32,8 +32,7 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
         Self { grant, held }
     }
 
-    /// Returns the proof that the lock is held, for functions that require it: [`&Locked<N>`](crate::Locked), or a tuple for several
-    /// names.
+    /// Returns the proof that the lock is held, for functions that require it: [`&Locked<N>`](crate::Locked), or a tuple of those.
     #[must_use]
     pub fn locked(&self) -> N::Locked<'_, M> {
         N::locked(&self.held)

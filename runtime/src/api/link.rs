@@ -1,7 +1,7 @@
 //! Link between traces (feature `opentelemetry`): from a waiting call's span to the call that has its lock.
 //!
-//! A call's record in etcd contains its place in a trace, as a W3C `traceparent`. A call that has waited for about a second reads the
-//! owner's record.
+//! A call's record in etcd contains its place in a trace, as a W3C `traceparent`. A call that waits reads the owner's record after a
+//! second.
 
 use opentelemetry::trace::{
     SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState,

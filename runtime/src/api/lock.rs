@@ -38,8 +38,8 @@ impl Locks {
 
 /// A call for one lock, or for several at once. Nothing happens before it is awaited.
 ///
-/// Awaiting it returns a [`LockGuard`] or a [`LockError`]. Cancel safe: a call that is dropped leaves no key behind, and loses its place
-/// in the queue.
+/// Awaiting it returns a [`LockGuard`] or a [`LockError`]. Cancel safe: a dropped call leaves no key behind, and loses its place in the
+/// queue.
 ///
 /// `N` is the name's type, such as `Order`, [`Name`] for a text, or a tuple of those. `M` is the mode. To choose the mode at run time,
 /// continue in a generic function, `async fn work<M: LockMode>(call: Acquire<Name, M>)`.
@@ -99,8 +99,7 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
         /// Bounds the wait by an `Instant` too; see the option [`wait_until`](crate::options#wait_until). The earlier deadline applies.
         wait_until(deadline: impl Deadline) { self.wanted.deadline(deadline); }
         /// Limits what runs in [`LockGuard::hold`], counted from when the call gets its lock; see the option
-        /// [`max_hold`](crate::options#max_hold). [`LockGuard::lost`] completes at that time. The lock itself stays held until it is
-        /// released.
+        /// [`max_hold`](crate::options#max_hold). [`LockGuard::lost`] completes at that time. The lock stays until released.
         max_hold(limit: Duration) { self.wanted.max_hold = Some(limit); }
         /// Reuses a lock that the calling task already holds; see the option [`reentrant`](crate::options#reentrant).
         reentrant() { self.wanted.reentrant = true; }

@@ -121,8 +121,8 @@ impl Locks {
 
     /// Runs a future in which annotated functions and [`lock`](crate::lock()) use this engine.
     ///
-    /// It takes precedence over the thread's default and the process's engine. Tasks spawned inside do not inherit it. Cancel safe if
-    /// `future` is.
+    /// It takes precedence over the thread's default and the process's engine. Tasks spawned inside do not inherit it. Cancel safe like
+    /// `future`.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         SCOPE.scope(self.clone(), future).await
     }
@@ -150,8 +150,7 @@ impl Locks {
     }
 }
 
-/// Ends a [`Locks::set_default`] when dropped. The thread's default is then that of the newest guard that still lives, whatever the order
-/// of drops.
+/// Ends a [`Locks::set_default`] when dropped. The thread's default is then that of the newest live guard, whatever the order of drops.
 #[derive(Debug)]
 pub struct DefaultGuard(Rc<Locks>);
 

@@ -95,8 +95,7 @@ impl Lock {
         reentrant() { self.change(|wanted| wanted.reentrant = true); }
     }
 
-    /// Adds a name, and returns the proof of its lock. Takes the name by value, because anything borrowed would stay in the user's
-    /// future.
+    /// Adds a name, and returns the proof of its lock. Takes the name by value: a borrowed one would stay in the user's future.
     pub fn prove<T: LockName>(mut self, given: T) -> (Self, Proof<T::Held>) {
         let (proof, name) = prove(given);
         self.change(|wanted| wanted.names.push(name));

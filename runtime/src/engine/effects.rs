@@ -33,8 +33,7 @@ pub(super) enum Effect {
     Done(Reply, Result<(), Refused>, Option<Name>),
     /// Wakes the tasks that wait for a loss, which is already recorded.
     Wake(Arc<OwnedLocks>),
-    /// A log line, a measurement, or a reply to the test kit. Log lines are outside any span, because this may run on the thread of
-    /// another call.
+    /// A log line, a measurement, or a reply to the test kit. Log lines have no span: this may run on the thread of another call.
     Run(Box<dyn FnOnce() + Send>),
 }
 

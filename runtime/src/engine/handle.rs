@@ -227,8 +227,7 @@ impl Engine {
         Ok((call, answer))
     }
 
-    /// Returns true in the process that started the engine. In a forked process, a thread that no longer exists may have locked any
-    /// mutex.
+    /// Returns true in the process that started the engine. In a forked process, a thread that is missing may have locked any mutex.
     fn is_here(&self) -> bool {
         self.0.process == process::id()
     }

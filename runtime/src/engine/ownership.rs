@@ -239,8 +239,7 @@ impl OwnedLocks {
         self.own.iter().for_each(|own| own.lose(cause));
     }
 
-    /// Records a loss; the first cause stays. Has no effect on the locks of an outer call. Returns true if [`wake`](Self::wake) must
-    /// follow.
+    /// Records a loss; the first cause stays. Has no effect on locks of an outer call. True if [`wake`](Self::wake) must follow.
     pub(super) fn note_loss(&self, cause: LossCause) -> bool {
         self.own.as_ref().is_some_and(|own| own.note_loss(cause))
     }

@@ -155,7 +155,7 @@ impl Etcd {
         engine(&self.engines, &self.clock, &self.config, &self.etcd.link()).await
     }
 
-    /// Returns a client of the same etcd, without faults, to act as another process or an operator. Its leases use the test clock. Cancel
+    /// Returns a client of the same etcd, without faults, to act as a foreign process or operator. Its leases use the test clock. Cancel
     /// safe.
     #[cfg(feature = "etcd-client")]
     pub async fn client(&self) -> etcd_client::Client {

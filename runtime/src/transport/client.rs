@@ -336,8 +336,7 @@ impl Client {
         }
     }
 
-    /// Records whether renewals of leases are refused, by etcd or because of its certificate. A temporarily unreachable etcd says
-    /// neither.
+    /// Records whether renewals of leases are refused, by etcd or because of its certificate. An unreachable etcd shows neither.
     fn note_denial(&self, kept: &Result<Response, Failure>) {
         match kept {
             Ok(_) => self.denied.store(false, Ordering::Relaxed),

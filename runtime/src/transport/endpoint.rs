@@ -89,8 +89,7 @@ impl Means {
         }
     }
 
-    /// Returns a number to choose an endpoint by. Processes begin with different ones, because otherwise the first would carry the whole
-    /// load.
+    /// Returns a number to choose an endpoint by. Processes begin with different ones, else the first would carry the whole load.
     pub(super) fn anywhere(&self) -> usize {
         self.clock.now().since_boot().subsec_nanos() as usize
     }

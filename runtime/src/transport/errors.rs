@@ -58,8 +58,8 @@ pub(super) fn refused(kind: Refusal, url: &str, message: String) -> Failure {
     Failure::Refused(kind, cause)
 }
 
-/// Returns the failure after no endpoint has served, each for its own reason; nothing was applied. It is a refusal if no reason can pass
-/// by itself.
+/// Returns the failure after no endpoint has served, each for its own reason; nothing was applied. A refusal if no reason can pass by
+/// itself.
 pub(super) fn unserved(causes: Vec<Cause>) -> Failure {
     let cause = all(causes);
     match is_permanent(&*cause) {

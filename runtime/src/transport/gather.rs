@@ -28,8 +28,7 @@ pub(super) const ENDED: &str = "the connection has ended";
 /// Returns a channel that connects on its first use, to the first of these addresses that accepts. When that one is gone, it continues
 /// with the next. etcd-client's balancer would continue to use an endpoint that is down, and each of these requests would fail (rule
 /// P32). The settings of `endpoint`, whose name a certificate must contain, apply to all addresses. With `once`, the channel never
-/// connects again, because the address may lead to another cluster by then (rule P35). `each` is the time limit for connecting to one
-/// address.
+/// connects again, because the address may lead to another cluster by then (rule P35). `each` limits the time to connect to one address.
 pub(super) fn connect(endpoint: Endpoint, uris: Arc<[Uri]>, each: Duration, once: bool) -> Channel {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false); // tonic adds TLS

@@ -52,8 +52,8 @@ impl Reach {
         etcd.answered.is_some() && etcd.is_lost_since().is_none()
     }
 
-    /// Records a call that is refused because etcd does not serve it. Returns true if that must be logged: etcd responds, so no other
-    /// line gives the reason.
+    /// Records a call that is refused because etcd does not serve it. Returns true if it must be logged: etcd responds, so no other line
+    /// says why.
     pub(crate) fn refused(&self) -> bool {
         let now = self.clock.now();
         let mut state = lock(&self.state);

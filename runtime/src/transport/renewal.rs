@@ -139,8 +139,7 @@ impl Stream {
     ) -> Result<(Renewed, Self), Error> {
         let (keeper, answers) = connection.client.lease_client().keep_alive(lease).await?;
         let mut stream = Self { keeper, answers, connection };
-        // etcd-client does not return the TTL of the first response. It is the granted TTL; if that is unknown, another round trip reads
-        // it.
+        // etcd-client does not return the TTL of the first response. It is the granted TTL; if unknown, another round trip reads it.
         let renewed = match known {
             Some(ttl) => Renewed { ttl, revision: None },
             None => stream.renew(lease).await?,
@@ -182,8 +181,7 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// Creates a renewal. It uses the last renewal's stream first, unless that connection is lost, because it may lead to another
-    /// cluster.
+    /// Creates a renewal. It uses the last renewal's stream first, unless its connection is lost: it may lead to another cluster.
     pub(super) fn new(ring: Arc<Ring>, kept: Option<Stream>) -> Self {
         Self {
             ring,

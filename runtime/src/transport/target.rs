@@ -99,8 +99,7 @@ impl Terms {
         Ok(endpoint)
     }
 
-    /// Connects a client to the first of these targets that accepts. With `once`, it never connects again. A closure's client may open
-    /// other connections.
+    /// Connects a client to the first of these targets that accepts. With `once`, it never connects again, but a closure's client may.
     pub(super) async fn connect(&self, targets: &[Target], once: bool) -> Result<Client, Error> {
         let options = self.options.clone();
         let first = match targets.first() {
@@ -117,8 +116,8 @@ impl Terms {
         Client::from_channel(Channel::Tonic(channel), Some(options)).await
     }
 
-    /// Connects a client on the runtime on which this is awaited. It tries the first target first; among `https` URLs of several hosts,
-    /// etcd-client chooses.
+    /// Connects a client on the runtime on which this is awaited. It tries the first target first; etcd-client chooses among `https`
+    /// hosts.
     #[cfg(feature = "etcd-client")]
     pub(super) async fn connect_to_any(&self, targets: &[Target]) -> Result<Client, Error> {
         // A connection that may go to either of two hosts cannot check the names in both certificates.

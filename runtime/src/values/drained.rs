@@ -20,8 +20,8 @@ impl Drained {
     getters! { self:
         /// Returns how many calls released their locks by themselves.
         ended: usize = self.ended;
-        /// Returns how many calls had lost their locks when they released them during the shutdown. Most of these lost them at the end of
-        /// the grace.
+        /// Returns how many calls had lost their locks when they released them during the shutdown. Most lost them at the end of the
+        /// grace.
         cut_off: usize = self.cut_off;
         /// Returns the locks that calls still had at the end, because a guard was kept or a cancelled body did not end. They are lost,
         /// and no body is polled under them any more. Other processes get them when the TTL of their lease is over. Locks for which

@@ -183,8 +183,7 @@ impl LockError {
             Self::Backend { source } => !is_permanent(&**source),
             _ => false,
         };
-        /// Returns true for [`Held`](Self::Held) and [`Timeout`](Self::Timeout): another call had the lock. `on_held = "skip"` skips
-        /// these.
+        /// Returns true for [`Held`](Self::Held) and [`Timeout`](Self::Timeout): another call had the lock, as for `on_held = "skip"`.
         is_held: bool = matches!(self, Self::Held { .. } | Self::Timeout { .. });
         /// Returns the lock concerned, of several names the one that was unavailable; `None` if the error concerns all locks.
         name: Option<&Name> = match self {

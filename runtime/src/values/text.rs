@@ -7,8 +7,8 @@ use std::iter::successors;
 /// Length to which a key is cut: longer than any key of ours.
 pub(crate) const KEY: usize = 2_000;
 
-/// Returns the text in one line, of at most `limit` characters, with `…` if it was cut. Escapes what would control a terminal, or reorder
-/// or hide text.
+/// Returns the text in one line, of at most `limit` characters, with `…` if it was cut. Escapes what would control a terminal or disguise
+/// text.
 pub(crate) fn shown(text: &str, limit: usize) -> String {
     let mut shown = String::with_capacity(text.len().min(limit));
     let mut room = limit;

@@ -61,8 +61,7 @@ impl Config {
     /// # Ok(()) }
     /// ```
     ///
-    /// An error of the closure becomes a [`LockError::Backend`](crate::LockError::Backend) that names `connect_with`; nothing was sent
-    /// then.
+    /// If the closure fails, nothing is sent, and a [`LockError::Backend`](crate::LockError::Backend) names `connect_with`.
     #[cfg(feature = "etcd-client")]
     pub fn connect_with<F, C>(connect: F) -> Self
     where
@@ -72,8 +71,8 @@ impl Config {
         Self::by(Connector::new("connect_with", connect))
     }
 
-    /// Creates a configuration for a new etcd inside this process, with defaults for everything else (feature `embedded`): for trying out
-    /// without a server.
+    /// Creates a configuration for a new etcd inside this process, with defaults for everything else (feature `embedded`), to run without
+    /// a server.
     ///
     /// Each call creates a separate etcd. Clones of the `Config`, and all [`Locks`](crate::Locks) connected with them, share it; calls of
     /// other processes are not excluded. It ends with the last of them. [`user`](Self::user) and `tls` have no effect on it. For tests,
