@@ -92,7 +92,7 @@ pub fn templates() -> impl Iterator<Item = &'static Template> {
 /// Panics if two templates of this binary can be the same lock by accident, if one is a path prefix of the other, or if two functions
 /// with the same template use different `permits`.
 ///
-/// Call it in a test of its own in each binary; [`templates`] says what is compared. Next to `orders/<id>`, the template
+/// Call it in a separate test in each binary; [`templates`] says what is compared. Next to `orders/<id>`, the template
 /// `order-lines/<order>/<line>` passes, and `orders/<order>/<line>` does not.
 ///
 /// Templates overlap by the rules of [`lock_names!`](macro@crate::lock_names#names-that-overlap). Templates that differ only in the names
@@ -122,7 +122,7 @@ pub fn assert_no_overlaps() {
 
 /// Panics if an attribute in this workspace has its lock name as a string instead of from [`lock_names!`](crate::lock_names!).
 ///
-/// It is for teams that want all names, with the types of their values, in one place. Call it in a test of its own in each binary.
+/// It is for teams that want all names, with the types of their values, in one place. Call it in a separate test in each binary.
 ///
 /// Cargo compiles packages outside the workspace, such as those from a registry, by absolute paths. Their templates are not checked,
 /// because other people own them. Run-time names are not known here.

@@ -80,7 +80,7 @@ impl<N: Group, M: LockMode> Acquire<N, M> {
 
     setters! { self:
         /// Adds names, as many as there are at run time, under the same rules as [`and`](Self::and). They are not in the guard's type:
-        /// read their tokens with [`token_of`](LockGuard::token_of). There are no proofs of them.
+        /// read their tokens with [`token_of`](LockGuard::token_of). Proofs exist only for names in the type.
         and_all(names: impl IntoIterator<Item: LockName>) {
             let names = names.into_iter().map(|name| name.lock_name());
             self.wanted.names.extend(names);

@@ -105,7 +105,7 @@ impl Locks {
         self.engine.shutdown(grace).await
     }
 
-    /// Connects an etcd client to the same cluster (feature `etcd-client`), on connections of its own: bulk traffic on a shared one would
+    /// Connects an etcd client to the same cluster (feature `etcd-client`), on separate connections: bulk traffic on a shared one would
     /// delay renewals. Call it on a tokio runtime, which drives the connections.
     ///
     /// The client uses one endpoint at a time, and switches to another when that connection is lost. Requests in flight then fail, and

@@ -7,7 +7,7 @@
 pub use linkme as __linkme;
 
 /// `__register_template!("orders/<id>", concat!(module_path!(), "::ship"), "wait = \"5s\"");`, a statement or an item. After the options
-/// comes the number of `permits`, if it is a literal. A declared name has no options.
+/// comes the number of `permits`, if it is a literal. Declared names come without options.
 ///
 /// The `const` gives the static its own scope. Inside a generic function, there is still one static, even if the function is never
 /// instantiated.

@@ -341,7 +341,7 @@ impl Driver {
             Output::Ready(call) => self.done(call, Ok(())),
             Output::Crowded(name) => self.later(move || {
                 let lock = shown(&name, KEY);
-                tracing::warn!(parent: None, code = "name.nested", %lock, "a lock name has very many others below it, so its locks pass late: give it a last part of its own, such as `/all`");
+                tracing::warn!(parent: None, code = "name.nested", %lock, "a lock name has very many others below it, so its locks pass late: add a last part to it, such as `/all`");
             }),
             Output::Bounded => self.later(|| tracing::warn!(parent: None, code = "deadlock.bound", "a deadlock search was too large and left keys out: bound waits, and take several names in one call")),
             Output::Finished => {

@@ -16,10 +16,10 @@ use super::{Cycle, Holder, LossCause, Name, getters, is_permanent};
 /// # As an answer
 ///
 /// With the features `axum` (`IntoResponse`), `actix` (`ResponseError`) and `tonic` (`From<LockError> for Status`), handlers that return
-/// `axum::response::Result<_>`, `actix_web::Result<_>` or `Result<_, tonic::Status>` need no error type of their own. If you have one,
-/// pass the variant on: `Self::Lock(error) => error.into_response()`, `error.error_response()` or `error.into()`. Clients receive what
-/// happened and the template, and nothing else. The response carries the error itself, for a layer that logs. A `LOCK_FAULT` is also
-/// logged as a `tracing` error.
+/// `axum::response::Result<_>`, `actix_web::Result<_>` or `Result<_, tonic::Status>` need no other error type. If you have one, pass the
+/// variant on: `Self::Lock(error) => error.into_response()`, `error.error_response()` or `error.into()`. Clients receive what happened
+/// and the template, and nothing else. The response carries the error itself, for a layer that logs. A `LOCK_FAULT` is also logged as a
+/// `tracing` error.
 ///
 #[doc = include_str!("../../docs/answers.md")]
 #[non_exhaustive]

@@ -77,7 +77,7 @@ mod tests {
         assert!(matches!(next(&mut seen).await, Event::Put(_)));
     }
 
-    /// A connection in the process has no pings, and no core reads here, so only the stream itself can notice.
+    /// An in-process connection sends no pings, and no core reads here, so only the stream itself can notice.
     #[tokio::test]
     async fn watches_of_a_silent_stream_resume_on_another() {
         let etcd = Etcd::new();
