@@ -51,9 +51,9 @@ impl Current {
     }
 
     getters! { self:
-        /// Returns the fencing token, of several names that of the first.
+        /// Returns the fencing token (of the first name, if there are several).
         token: Token = self.0.locks.first.token;
-        /// Returns the name, of several the first.
+        /// Returns the name (the first, if there are several).
         name: &Name = &self.0.locks.first.name;
         /// Returns the template of the (first) name; `None` for a run-time name.
         template: Option<&'static str> = self.0.locks.first.name.template();

@@ -63,9 +63,9 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
     }
 
     getters! { self:
-        /// Returns the fencing token, of several names that of the first.
+        /// Returns the fencing token (of the first name, if there are several).
         token: Token = self.grant.locks.first.token;
-        /// Returns the name, of several the first.
+        /// Returns the name (the first, if there are several).
         name: &Name = &self.grant.locks.first.name;
         /// Returns true if the lock is still held. Reads the clock, so the result is right even just after the process was paused.
         is_held: bool = self.grant.locks.are_held();
@@ -93,9 +93,8 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
     /// Releases the lock and waits up to two seconds for etcd's confirmation; then the engine continues in the background. A lock that
     /// the task already held ([`reentrant`](crate::Acquire::reentrant)) is not released.
     ///
-    /// # Errors
-    /// [`LockError::Lost`] if the lock was already lost; [`LockError::Backend`] if etcd did not confirm in time. The lock is given up in
-    /// both cases, and the work is done: do not return this error to a client, who may repeat the request.
+    /// # Errors [`LockError::Lost`] if the lock was already lost; [`LockError::Backend`] if etcd did not confirm in time. The lock is
+    /// given up in any case, and the work is done: do not return this error to a client, who may repeat the request.
     ///
     /// Cancel safe: the release continues.
     pub async fn release(self) -> Result<(), LockError> {

@@ -42,7 +42,7 @@ impl Locks {
         Self::connect_lazy(config)?.warmed().await
     }
 
-    /// Starts an engine that connects on its first use. It has no lease before its first lock, so tools that only read, such as by
+    /// Starts an engine that connects on its first use. It has no lease before its first lock, so tools that only read, for example with
     /// [`list`](Self::list), leave nothing in etcd.
     ///
     /// # Errors

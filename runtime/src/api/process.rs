@@ -107,8 +107,7 @@ pub async fn shutdown(grace: Duration) -> Drained {
 
 /// Returns a snapshot of the engine that annotated functions use here: that of the scope, else of the thread, else of the process.
 ///
-/// It never starts an engine. Without one, the status is not [`ready`](Status::ready), so a service that reports readiness calls
-/// [`init`].
+/// It never starts an engine. Without one, the status is not [`ready`](Status::ready), so a service that reports it must call [`init`].
 #[must_use]
 pub fn status() -> Status {
     if let Some(locks) = Locks::chosen() {

@@ -102,7 +102,7 @@ pub enum LockError {
     #[non_exhaustive]
     Deadlock { name: Name, cycle: Cycle },
 
-    /// Only under test (feature `testing`): two functions take two locks in opposite order. Two tasks that do so at once would
+    /// Only under test (feature `testing`): two functions take two locks in opposite order. Two tasks that do so at once end in a
     /// [`Deadlock`](Self::Deadlock). Outside tests this is a `tracing` warning, once for each pair. Names are compared by their
     /// templates.
     #[error(
@@ -221,7 +221,7 @@ fn not_free(waited: &Duration) -> String {
 fn stuck(unleased: &Option<Arc<str>>) -> &'static str {
     match unleased {
         Some(_) => {
-            "; that key has no lease and will never expire: make sure that its owner is gone, then delete it"
+            "; its key has no lease and will never expire: make sure that its owner is gone, then delete the key"
         }
         None => "",
     }

@@ -17,7 +17,7 @@ const TEXT: usize = 200;
 /// Maximum size of a record, in bytes: a call's templates fit many times over.
 const RECORD: usize = 512 * 1024;
 
-// A record ends with the time at which its call queued. Once the call holds the lock, the time of that is appended.
+// A record ends with the time at which its call queued. Once the call holds the lock, that time is appended.
 const QUEUED: &str = ",\"queued_since\":\"";
 const HELD: &str = "\",\"held_since\":\"";
 const END: &[u8] = b"\"}";
