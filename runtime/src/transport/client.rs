@@ -126,7 +126,7 @@ impl Client {
         let _ = self.exchange(Request::Txn(self.inquiry.clone())).await; // the result is recorded, whatever it is
     }
 
-    /// Probes etcd when that is due, and wakes the engine when it is unknown whether etcd responds.
+    /// Probes etcd when that is due, and wakes the engine when there is news for the core.
     pub(crate) async fn mind(client: Weak<Self>, wake: impl Fn() -> bool) {
         loop {
             let Some(this) = client.upgrade() else { return };
@@ -419,7 +419,7 @@ impl Client {
         }
     }
 
-    /// Renews a lease at one endpoint, over the kept stream or a new one, until `deadline` at the latest.
+    /// Renews a lease at one endpoint, over the kept stream or a new one, before `deadline`.
     async fn renew_at(
         &self,
         endpoint: Arc<Endpoint>,
