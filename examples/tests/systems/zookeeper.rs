@@ -51,7 +51,7 @@ fn the_recipe_step_by_step() {
             "== reentrant lock",
             "a ships order 7",
             "a bills order 7, under the same lock",
-            "held by this very task",
+            "held by this task",
         ]);
 
         let nodes: Vec<i64> = ["a", "b", "c", "d"].map(|name| node(&stage, name)).to_vec();
