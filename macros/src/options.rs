@@ -118,7 +118,7 @@ impl Options {
                 "`shared` is for any number of readers, `permits` for a fixed number; keep one",
             ),
             "min_hold" | "shared" if self.min_hold.is_some() && self.shared => Some(
-                "readers keep nothing locked once they have gone: remove `min_hold` or `shared`",
+                "a reader does not keep its lock after its release: remove `min_hold` or `shared`",
             ),
             "min_hold" | "max_hold"
                 if literal(&self.min_hold)
