@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     Service,
     #[value(name = "aetcd")]
     Python,
-    /// etcd-client, and our transactions by hand, on a multi-thread runtime as our callers are.
+    /// etcd-client, and our transactions by hand, on a multi-thread runtime, as our callers use.
     Guarded,
     /// The same on a current-thread runtime.
     Single,

@@ -99,8 +99,8 @@ pub(crate) enum Command {
     ///
     /// If the lock cannot be renewed, the command and its process group get SIGTERM, a sixth of the TTL (at most 10 s) before the lock
     /// can no longer be relied on. Then they get SIGKILL, with everything that the command started. A guardian process does this, even
-    /// if etcd-locked is stopped or killed. If an operator kicks the holder, the command gets SIGTERM at once, and SIGKILL a sixth of the
-    /// TTL later. If its key is deleted, it gets SIGKILL at once. If etcd-locked and the guardian are both killed, the system kills the
+    /// if etcd-locked is stopped or killed. If an operator kicks the holder, the command gets SIGTERM at once, and SIGKILL after the
+    /// same time. If its key is deleted, it gets SIGKILL at once. If etcd-locked and the guardian are both killed, the system kills the
     /// command, but processes that the command started live on, unless systemd or a container ends them.
     ///
     /// When the command has ended, etcd-locked kills the processes that it left behind, daemons too, reports that, and releases the
@@ -112,7 +112,7 @@ pub(crate) enum Command {
     /// Exit status: the command's, or 128 + N if the signal N ended it; 126 or 127 if it cannot be run. If the command was not started:
     /// 64 wrong use; 69 etcd is unreachable, or refuses; 71 the system refuses; 75, or `--conflict-exit-code`, not acquired, or lost
     /// before the command was started; 0 not acquired with `--on-held skip`; 128 + N ended by the signal N. etcd-locked reports each of
-    /// these on standard error, in a line that begins with `etcd-locked:`. It drops lines that standard error does not accept for a second.
+    /// these on standard error, in a line that begins with `etcd-locked:`. If standard error is blocked for a second, these lines are lost.
     #[cfg(target_os = "linux")]
     Exec(Exec),
     /// Guardian of `exec`; `exec` starts it

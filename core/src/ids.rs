@@ -98,7 +98,7 @@ const REVISION: &str = "\",";
 const BETWEEN: &str = "],[\"";
 const END: &str = "]]}";
 
-/// The most bytes of one list, so that a full transaction stays below 512 KiB (rule P6). Searches miss keys beyond that.
+/// The most bytes of one list, so that a full transaction stays well below etcd's limit of 1.5 MiB. Searches miss keys beyond that.
 const ROOM: usize = 8192;
 
 /// The most held keys that a value lists.

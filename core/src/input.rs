@@ -41,7 +41,7 @@ pub enum Input {
     Cancel(CallId),
     /// The body of a call has been dropped. If `fenced`, its keys are not handed over (rule P22).
     Release { call: CallId, how: Release, fenced: bool },
-    /// Opens a session with this TTL, which proves that etcd is reachable and lets this process write there.
+    /// Opens a session with this TTL, which proves that etcd can be reached and that this process may write there.
     Warm { call: CallId, ttl_secs: i64 },
     /// A request of the core ended, with a response or without.
     Answer { request: RequestId, result: Result<Response, Failure> },

@@ -224,7 +224,8 @@ impl Name {
         Some((*id, calls.get(*id)?))
     }
 
-    /// Returns true if a single try would have to wait behind calls of another kind.
+    /// Returns true if a single try would have to wait in this queue: an exclusive call or a group behind any call, readers and
+    /// permits behind calls of another kind.
     pub fn is_taken_for(&self, call: &Call) -> bool {
         match kind(call) {
             0 => !self.waiters.is_empty(),
@@ -362,7 +363,7 @@ fn list<T: Ord>(all: &mut BTreeSet<T>, item: T, belongs: bool) {
     };
 }
 
-/// Returns the kind of a call. Calls of kind 1, or of kind 2, may share a name; those of kind 0 may only if they are groups.
+/// Returns the kind of a call: 1 for readers, 2 for permits, each of which may share a name; 0 for exclusive calls and all groups.
 fn kind(call: &Call) -> usize {
     match call.wish.mode {
         Mode::Shared if !call.is_group() => 1,

@@ -42,7 +42,7 @@ impl<T> Line<T> {
         self.room < LOCKS
     }
 
-    /// Takes the elements of the next transaction, if one may be sent. `keys` returns the keys of an element: [`LOCKS`] if it
+    /// Takes the elements of the next transaction, if one may be sent. `keys` returns how many keys an element has: [`LOCKS`] if it
     /// must travel alone, `None` if it is no longer wanted. No element is split.
     pub fn next(&mut self, mut keys: impl FnMut(&T) -> Option<usize>) -> Option<Vec<T>> {
         if !self.is_ready() {

@@ -86,7 +86,7 @@ pub enum Refused {
     Deadlock { name: usize, cycle: Arc<[Blocker]> },
     /// The maximum number of calls wait already.
     Overloaded,
-    /// The process shuts down.
+    /// A shutdown has begun.
     ShuttingDown,
     /// etcd denies its user the key of the name.
     PermissionDenied(Cause),

@@ -25,7 +25,7 @@ pub const SETTLED: Duration = Duration::from_secs(1);
 pub struct Ownership {
     /// The holders, each with its hand-over number: the first granted comes first.
     holders: BTreeSet<(u16, CallId)>,
-    /// Since when calls have held it without a break.
+    /// When the first of the present holders was granted. A hand-over resets it; readers that join or leave do not.
     pub since: Moment,
     /// The call that the record at etcd names, or that is being written there.
     pub named: Option<CallId>,

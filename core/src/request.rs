@@ -11,7 +11,8 @@ use crate::ids::{Key, LeaseId, Revision};
 /// Why something failed, as the client reported it. Shared by all calls that fail because of it.
 pub type Cause = Arc<dyn Error + Send + Sync>;
 
-/// One exchange with etcd. The transport tries one endpoint after the other until it reaches one, and sends the request once.
+/// One exchange with etcd. A write is sent once, to the first endpoint that the transport reaches. A stale read is tried at the
+/// other endpoints (rule P20), and a renewal may be sent to several (rule P30).
 #[derive(Debug, Clone)]
 pub enum Request {
     /// Grant a lease of this TTL, in whole seconds.

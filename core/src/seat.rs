@@ -45,7 +45,7 @@ pub enum Seat {
 }
 
 impl Mode {
-    /// Returns true if any older key on this seat excludes a call of this mode. Older permits exclude only by their number.
+    /// Returns true if a single older key on such a seat excludes a call of this mode. Older permits exclude only by their number.
     pub fn is_excluded_by(self, older: Seat) -> bool {
         use Mode::{Permits, Shared};
         !matches!((self, older.mode()), (Shared, Shared) | (Permits(_), Permits(_)))

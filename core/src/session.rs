@@ -24,7 +24,7 @@ use crate::transactions;
 /// The tolerated drift between the clocks of this process and etcd, as a share of the TTL (rule P28).
 const DRIFT: f64 = 0.01;
 
-/// How long a renewal may take, with two other limits: half the TTL, and the stop time. etcd's gRPC proxy responds at its own
+/// The longest time of a renewal. Half the TTL and the stop time limit it too. etcd's gRPC proxy responds at its own
 /// pace: for a TTL of 5 s, up to 2.2 s after its previous response.
 const RENEWAL: Duration = Duration::from_millis(2500);
 

@@ -15,7 +15,7 @@ pub enum Shutdown {
     Not,
     /// Bodies may run until this moment.
     Grace(Moment),
-    /// No body is left, or the grace period is over and bodies must stop. Sessions without a body are revoked, until this moment.
+    /// No body is left, or the grace period is over and bodies must stop. Sessions without a body are revoked; etcd has until this moment.
     Farewell(Moment),
     Finished,
 }
@@ -61,7 +61,7 @@ impl Shutdown {
         *self != Self::Not && !(nested && matches!(self, Self::Grace(_)))
     }
 
-    /// Returns true if the grace period is over. Sessions are then no longer renewed.
+    /// Returns true once bodies have stopped or must stop. Sessions are then no longer renewed.
     pub fn has_stopped(&self) -> bool {
         matches!(self, Self::Farewell(_) | Self::Finished)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ids::{CallId, ContenderId, NameId, SessionId};
 use crate::moment::Moment;
 
-/// The number of failures with the longest pause. A request that etcd has refused is retried after that pause (rule P34).
+/// The number of failures from which the pause is the longest. A request that etcd has refused is retried after that pause (rule P34).
 pub const LONGEST_PAUSE: u32 = 4;
 
 /// Random spread of pauses, so that processes do not act in step.

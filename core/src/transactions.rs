@@ -6,7 +6,7 @@ use crate::ids::{ContenderId, Key, LeaseId, Revision, SessionId};
 use crate::request::{Compare, Kv, Op, Txn, TxnAnswer};
 
 /// The most locks in a transaction. Each takes two operations, and etcd's default limit is 128 per branch. A name has at most 1
-/// KiB and a record a few hundred bytes, so a full transaction stays well below the 512 KiB of rule P6.
+/// KiB and a record a few hundred bytes, so a full transaction stays well below etcd's limit of 1.5 MiB.
 pub const LOCKS: usize = 64;
 
 /// The most keys that a put reads where others are expected. If there are more, a later read returns them.

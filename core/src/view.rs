@@ -57,7 +57,7 @@ impl Read {
     pub fn ops(&self) -> impl Iterator<Item = Op> + '_ {
         let under = |prefix, values| Op::Range { prefix, limit: None, values, up_to: self.up_to };
         let keys = under(self.family.clone(), false);
-        // Not a get, because that cannot limit create revisions. A key of another client may not be text.
+        // Not a get, because that cannot limit create revisions. A key of another client might not be valid UTF-8.
         let text = self.whole.as_ref().and_then(|key| key.utf8_chunks().next());
         let whole = text.map(|text| under(text.valid().into(), true));
         std::iter::once(keys).chain(whole)

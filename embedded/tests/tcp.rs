@@ -85,7 +85,7 @@ async fn binary_listens_until_sigterm() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(
         message.starts_with(&format!("etcd-locked-embedded: cannot listen on {taken}: "))
-            && message.contains("choose another port by --listen"),
+            && message.contains("choose another port with --listen"),
         "{message}"
     );
 

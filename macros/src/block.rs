@@ -158,7 +158,7 @@ fn written(method: Function, ours: &[Attribute], defaults: &Args) -> Result<Writ
     Ok(Written::Locked(expand(&bound)))
 }
 
-/// Leaves a method that cannot be parsed to rustc, which reports why. If rustc can parse it, for example a newer one, the method
+/// Leaves a method that cannot be parsed to rustc, which reports why. If a newer rustc can parse it, the method
 /// would silently run without its lock. So an error is added to its body.
 fn half_typed(mut item: Vec<TokenTree>) -> TokenStream {
     let name = item.windows(2).find_map(|pair| match pair {

@@ -21,7 +21,7 @@
 //!
 //! Set `ETCD_LOCKED_ENDPOINTS=http://10.0.0.1:2379,http://10.0.0.2:2379`, or call [`init`]. Without [`init`], the first lock reads the
 //! environment: [`Config::from_env`] lists the variables and their defaults. Call [`shutdown`] before the process ends: it waits for
-//! running bodies and releases their locks at once.
+//! running bodies, up to its grace period, and releases the locks, so that other processes need not wait for the TTL.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -16,12 +16,16 @@ const BINARY: (&str, &str) = ("etcd-locked-benches", "bench");
 /// Binary of row B21. It enables features of crates that would slow down the other rows.
 const FENCED: (&str, &str) = ("etcd-locked-bench-fenced", "bench-fenced");
 
-/// What a packed run may weigh, compressed, to be carried to a borrowed machine.
+/// The largest archive that a packed run may have, so that it is easy to carry to another machine.
 const MOST_PACKED: u64 = 60 << 20;
 
 /// Runs the rows, or packs a short run of them for another machine, or takes in what that run has written.
 pub(crate) fn bench(mut args: Args) -> Result<String> {
-    let choice = args.etcd()?;
+    let is_short = args.has("--short") || args.has("--pack");
+    let choice = match args.etcd()? {
+        None if is_short => Some("newest".parse()?), // current peers
+        choice => choice,
+    };
     if let Some(file) = args.value("--pack")? {
         args.end()?;
         return pack(choice.as_ref(), Path::new(&file));
@@ -30,7 +34,7 @@ pub(crate) fn bench(mut args: Args) -> Result<String> {
         args.end()?;
         return read(Path::new(&folder));
     }
-    // A short run's figures are not published, and a few rows do not make a page.
+    // Figures of `--quick` are not published, and a few rows do not make a page.
     let place = match args.has("--quick") {
         false => workspace::root().join("benches"),
         true => workspace::root().join("target/bench"),
@@ -86,7 +90,8 @@ fn pack(etcd: Option<&Choice>, file: &Path) -> Result<String> {
         script += &format!("export {variable}={value}\n");
     }
     // A missed target is a result too.
-    script += "./bench --short --write \"$results\" || [ -e \"$results/SHORT.md\" ]\n";
+    script += "rm -f \"$results/SHORT.md\"\n\
+               ./bench --short --write \"$results\" || [ -e \"$results/SHORT.md\" ]\n";
     workspace::write(folder.join("run.sh"), script)?;
     run("tar", Command::new("tar").arg("-czf").arg(file).arg("-C").arg(&folder).arg("."))?;
     let size = fs::metadata(file).map_err(workspace::failed_at(file))?.len();
@@ -104,12 +109,12 @@ fn pack(etcd: Option<&Choice>, file: &Path) -> Result<String> {
 /// Takes in the results that a packed run has written on another machine.
 fn read(folder: &Path) -> Result<String> {
     let benches = workspace::root().join("benches");
-    workspace::copy(folder.join("SHORT.md"), benches.join("SHORT.md"))?;
     let plots = benches.join("plots/short");
     fs::create_dir_all(&plots).map_err(workspace::failed_at(&plots))?;
     for plot in workspace::entries(&folder.join("plots/short"))? {
         workspace::copy(&plot, plots.join(plot.file_name().unwrap_or_default()))?;
     }
+    workspace::copy(folder.join("SHORT.md"), benches.join("SHORT.md"))?;
     Ok(format!("bench: ok — {}", benches.join("SHORT.md").display()))
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn package() -> Result<String> {
     fs::create_dir_all(&crates).map_err(io)?;
     for archive in workspace::entries(&packed)? {
         if archive.extension().is_some_and(|it| it == "crate") {
-            // `-m`: archives contain no real times, by which cargo would find nothing to build.
+            // `-m`: the archives have old times, so cargo would think that nothing has changed.
             let mut tar = Command::new("tar");
             output(tar.arg("-xmzf").arg(&archive).arg("-C").arg(&crates))?;
         }
@@ -86,7 +86,10 @@ pub(crate) fn package() -> Result<String> {
     workspace::copy(program, user.join("main.rs"))?;
     build(&user, &unpacked, &home)?;
     let mut program = without_settings(&home.join("debug/user"), "ETCD");
-    output(program.env("ETCD_LOCKED_ENDPOINTS", "embedded"))?;
+    let printed = output(program.env("ETCD_LOCKED_ENDPOINTS", "embedded"))?;
+    if printed.trim_end() != "shipping 42" {
+        return Err(format!("the user's crate does not ship: it prints `{printed}`"));
+    }
 
     say::step("the command line");
     let cli = unpacked.iter().find(|it| name(it) == "etcd-locked-cli");

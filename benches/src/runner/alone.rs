@@ -151,22 +151,22 @@ pub(crate) fn retention(pace: &Pace) -> Result<Outcome> {
     )]))
 }
 
-/// B22: processor time of our process for a lock.
+/// Measures B22: processor time of the process for a lock and its release.
 pub(crate) fn processor(pace: &Pace) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for tasks in [1, 64] {
         let server = Server::start()?;
         let crowd = Crowd { processes: 1, tasks, names: tasks };
         let start = |kind| Side::start(kind, "calls", crowd, &server.endpoint(), &[], pace);
-        let (mut ours, mut theirs) = (start(Kind::Ours)?, start(Kind::Guarded)?);
-        for _ in 0..pace.pairs {
-            ours.round()?;
-            theirs.round()?;
+        let mut sides = [start(Kind::Ours)?, start(Kind::Guarded)?];
+        for pair in 0..pace.pairs {
+            sides[pair % 2].round()?;
+            sides[(pair + 1) % 2].round()?;
         }
-        let (work, most) =
-            (format!("processor time of a lock, tasks: {tasks}"), Target::AtMost(1.2));
-        let (ours, theirs) = (&ours.processor, &theirs.processor);
+        let (work, most) = (format!("processor time, {tasks} task(s)"), Target::AtMost(1.2));
+        let [ours, theirs] = sides.each_ref().map(|side| &side.processor[..]);
         outcome.lines.push(Line::pairs(work, ours, Kind::Guarded.title(), theirs, time, most)?);
+        sides.into_iter().try_for_each(|side| side.crew.end())?;
     }
     Ok(outcome)
 }

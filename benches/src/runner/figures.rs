@@ -79,7 +79,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Formats a number with three significant digits, and separated thousands.
+/// Formats a number with at most two decimals, and separated thousands.
 pub(crate) fn number(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 100.0 => 0,

@@ -10,7 +10,7 @@ use super::server::Server;
 use super::{Pace, note};
 use crate::Result;
 
-/// TTL of the worker's locks, its default.
+/// TTL of the worker's locks, in seconds.
 const TTL: f64 = 15.0;
 const LOCKS: [u32; 2] = [100, 10_000];
 /// Limit of requests and of processor time, as a multiple.
@@ -44,7 +44,7 @@ pub(crate) fn run(pace: &Pace) -> Result<Outcome> {
 
 fn held(locks: u32, time_held: Duration) -> Result<Counted> {
     let server = Server::start()?;
-    let mut crew = Crew::ours("hold", &server, &[("names", &locks)])?;
+    let mut crew = Crew::ours("hold", &server, &[("names", &locks), ("ttl", &TTL)])?;
     let received = |label: &str| server.metric("grpc_server_msg_received_total", label);
     let all =
         || -> Result<[f64; 2]> { Ok([received("")?, received("grpc_method=\"LeaseKeepAlive\"")?]) };

@@ -44,7 +44,7 @@ fn note(text: impl Display) {
 pub(crate) struct Pace {
     /// True to measure all rows within five minutes, without the build. Some rows then have fewer tasks and locks; their lines say so.
     pub(crate) quick: bool,
-    /// Only the rows that many cores are borrowed for.
+    /// Only the rows and peers of `SHORT`.
     pub(crate) short: bool,
     /// Rounds in which ours and each peer measure in turn.
     pub(crate) pairs: usize,

@@ -77,7 +77,7 @@ const fn remote(contest: Contest) -> Contest {
 const BY_HAND: &[Kind] = &[Single, Plain];
 const HANDOVER: &[Kind] = &[Go, Service, Python];
 
-/// Rows and peers of a short run: what a machine with many cores is borrowed for.
+/// Rows and peers of a short run, which can be packed for another machine.
 pub(crate) const SHORT: (&[&str], &[Kind]) =
     (&["B1", "B2", "B3", "B4", "B5", "B6", "B22"], &[Go, Guarded, Single, Watching]);
 

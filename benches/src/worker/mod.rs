@@ -79,7 +79,7 @@ fn say(line: &str) -> Result<(), Fault> {
 
 /// Waits for the next order, and returns when to begin to count; `None` at the end.
 async fn order() -> Result<Option<Instant>, Fault> {
-    // Elsewhere, as tasks go on meanwhile.
+    // On a blocking thread, because tasks continue meanwhile.
     let line = spawn_blocking(|| std::io::stdin().lines().next()).await?;
     let line = line.transpose()?.unwrap_or_default();
     if line.is_empty() {

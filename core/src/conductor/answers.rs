@@ -78,7 +78,7 @@ impl Core {
             lease: contender.lease()?,
             record: self.value_of(contender, &contender.record),
             family: name.family.clone(),
-            // Only the oldest of nested contenders is read, in a separate read once it is the oldest.
+            // A nested contender is read separately, once it is the oldest.
             all: match contender.seat {
                 Seat::Nested { .. } => false,
                 Seat::Exclusive => self.view.is_watched(id.name) && name.rests_until.is_none(),
@@ -199,7 +199,8 @@ impl Core {
         name.serves(name.contenders.get(&id.number).filter(|it| !it.detached)?, &self.calls)
     }
 
-    /// Puts these keys again if they are still wanted. `room`: the most keys of the next transaction.
+    /// Puts these keys again if they are still wanted. Only for puts of which nothing was applied (rule P8). `room`: the most keys of
+    /// the next transaction.
     fn put_again(&mut self, units: Vec<Unit>, room: Option<usize>) {
         let mut wanted = Vec::new();
         for unit in units {
@@ -407,7 +408,7 @@ impl Core {
         }
         let Some(contender) = name.contenders.get_mut(&id.number) else { return };
         let waits = matches!(contender.state, State::Waiting);
-        // If it is held without a watch, this is the time at which its watch opens.
+        // If it is held without a watch, `read_at` is the time at which its watch opens.
         if waits || self.view.get(id.name, Whose::Holds(contender.session)).is_some() {
             contender.read_at = None;
         }
@@ -432,7 +433,7 @@ impl Core {
         let session = contender.session;
         match &contender.state {
             State::Held(ownership) if !ownership.lost => self.lose_contender(id, cause),
-            // Its group or its key must go before the queue moves on.
+            // The rest of its group, or the other client's key, must go before the queue moves on.
             State::Waiting => self.give_up(id),
             _ => return,
         }

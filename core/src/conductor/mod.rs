@@ -155,7 +155,7 @@ impl Core {
         self.outputs.pop_front()
     }
 
-    /// Returns when to call `handle` again. The moment has passed if the last input left timers that are due.
+    /// Returns when to call `handle` again at the latest. The moment has passed if the last input left timers that are due.
     pub fn next_timeout(&self) -> Option<Moment> {
         let ready = self.outbox.is_ready() || !self.sessions.awake.is_empty();
         let of_all = [

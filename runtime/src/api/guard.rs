@@ -93,8 +93,10 @@ impl<N: Group, M: LockMode> LockGuard<N, M> {
     /// Releases the lock and waits up to two seconds for etcd's confirmation; then the engine continues in the background. A lock that
     /// the task already held ([`reentrant`](crate::Acquire::reentrant)) is not released.
     ///
-    /// # Errors [`LockError::Lost`] if the lock was already lost; [`LockError::Backend`] if etcd did not confirm in time. The lock is
-    /// given up in any case, and the work is done: do not return this error to a client, who may repeat the request.
+    /// # Errors
+    ///
+    /// [`LockError::Lost`] if the lock was already lost; [`LockError::Backend`] if etcd did not confirm in time. The lock is given up in
+    /// any case, and the work is done: do not return this error to a client, who may repeat the request.
     ///
     /// Cancel safe: the release continues.
     pub async fn release(self) -> Result<(), LockError> {

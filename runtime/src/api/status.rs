@@ -81,8 +81,8 @@ impl Status {
         /// Returns true if etcd has responded and has not been lost since. It is lost when one exchange after another fails on all
         /// endpoints: soon if connections are refused, otherwise after a few seconds of silence. False until the first response.
         ///
-        /// An engine without locks and leases contacts etcd only if a status finds the last response more than five seconds old. The next
-        /// status has the result. Where there is no engine yet, nothing is sent.
+        /// If the last response is more than five seconds old, a status makes even an idle engine contact etcd, and the next status has the
+        /// result. Where there is no engine yet, nothing is sent.
         reachable: bool = self.reachable;
         /// Returns true once a shutdown has begun, or is over.
         draining: bool = self.draining;
@@ -100,7 +100,7 @@ impl LeaseStatus {
     getters! { self:
         /// Returns its id, which `etcdctl lease timetolive` expects in hexadecimal digits.
         id: i64 = self.id;
-        /// Returns for how long etcd keeps it without another renewal, at most. Renewals are sent three times within a TTL, so less than
+        /// Returns the longest time for which etcd keeps it without another renewal. Renewals are sent three times within a TTL, so less than
         /// half the TTL means that they fail.
         left: Duration = self.left;
     }

@@ -163,7 +163,7 @@ impl Etcd {
     }
 
     /// Moves the test clock from timer to timer. On the way, everything happens that is due: renewals, time-outs, losses, and reactions
-    /// to them in this thread's tasks. Calls made before have begun by then. `Duration::ZERO` runs only what can run now. Cancel safe:
+    /// to them in this thread's tasks. Calls made earlier have begun before the clock moves. `Duration::ZERO` runs only what can run now. Cancel safe:
     /// the clock stays where it is.
     pub async fn advance(&self, by: Duration) {
         self.settle().await;

@@ -43,7 +43,7 @@ pub(super) fn connect(endpoint: Endpoint, uris: Arc<[Uri]>, each: Duration, once
         async move {
             let mut failed = tower::BoxError::from(ENDED);
             for _ in (0..uris.len()).take_while(|_| !ended) {
-                // Begins behind the last address, so that one which accepts and then is silent is not tried first again.
+                // Begins after the last address, so that one that accepts and then stays silent is not tried first again.
                 let at = next.fetch_add(1, Ordering::Relaxed) % uris.len();
                 match tcp.call(uris[at].clone()).await {
                     Ok(stream) => return Ok(TokioIo::new(Gathered::of(stream.into_inner()))),

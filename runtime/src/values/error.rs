@@ -26,7 +26,7 @@ use super::{Cycle, Holder, LossCause, Name, getters, is_permanent};
 #[derive(Debug, Clone, thiserror::Error)]
 #[allow(missing_docs)] // fields whose names say everything
 pub enum LockError {
-    /// It is not known where etcd is; or an `init` was dropped and not called again; or this process was forked from one that had
+    /// No endpoint of etcd is configured; or an `init` was dropped and not called again; or this process was forked from one that had
     /// connected to etcd. Fork before the first lock, or let the new process `exec` a program. The locks of the parent stay untouched.
     #[error("etcd-locked is not initialised: {reason}")]
     #[non_exhaustive]
@@ -37,7 +37,7 @@ pub enum LockError {
     #[error("etcd-locked is initialised already: call `init` once, before the first lock")]
     AlreadyInitialized,
 
-    /// The configuration is wrong. The message says what to write instead.
+    /// The configuration is wrong. The message says what is wrong.
     #[error("bad configuration: {message}")]
     #[non_exhaustive]
     Config { message: String },
@@ -85,7 +85,7 @@ pub enum LockError {
 
     /// The calling task already holds this lock, so it would wait for itself forever. With [`reentrant`](crate::Acquire::reentrant) the
     /// lock is reused, unless the call also names locks that the task does not hold.
-    #[error("lock `{name}` is already held by this task: take it once, or use `reentrant`")]
+    #[error("lock `{name}` is held by this task: take it once, or use `reentrant` for all names")]
     #[non_exhaustive]
     SelfDeadlock { name: Name },
 
@@ -129,7 +129,7 @@ pub enum LockError {
     #[error("etcd-locked is shutting down and grants no new locks")]
     ShuttingDown,
 
-    /// The thing that ran the call has ended: the caller's tokio runtime, for a body of `detach` or in `fenced`; or the engine, by a
+    /// The runtime or engine that ran the call has ended: the caller's tokio runtime, for a body of `detach` or in `fenced`; or the engine, by a
     /// panic, which is our bug. Unlike [`ShuttingDown`](Self::ShuttingDown), this is not an orderly end. Half of the work may be done.
     #[error("{what}")]
     #[non_exhaustive]
@@ -183,7 +183,7 @@ impl LockError {
             Self::Backend { source } => !is_permanent(&**source),
             _ => false,
         };
-        /// Returns true for [`Held`](Self::Held) and [`Timeout`](Self::Timeout): another call had the lock, as for `on_held = "skip"`.
+        /// Returns true for [`Held`](Self::Held) and [`Timeout`](Self::Timeout): another call had the lock. `on_held = "skip"` skips these.
         is_held: bool = matches!(self, Self::Held { .. } | Self::Timeout { .. });
         /// Returns the lock concerned, of several names the one that was unavailable; `None` if the error concerns all locks.
         name: Option<&Name> = match self {

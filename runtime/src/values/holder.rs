@@ -17,7 +17,7 @@ const TEXT: usize = 200;
 /// Maximum size of a record, in bytes: a call's templates fit many times over.
 const RECORD: usize = 512 * 1024;
 
-// A record ends with the time at which its call queued. Once the call holds the lock, that time is appended.
+// A record ends with the time at which its call queued. Once the call holds the lock, the time since then is appended.
 const QUEUED: &str = ",\"queued_since\":\"";
 const HELD: &str = "\",\"held_since\":\"";
 const END: &[u8] = b"\"}";
@@ -60,7 +60,7 @@ impl Holder {
         /// Returns the call's place in a trace, as a W3C `traceparent`; `None` if its process does not use
         /// [OpenTelemetry](crate::telemetry#spans-and-traces).
         trace: Option<&str> = self.0.trace.as_deref();
-        /// Returns the number of permits that the call gave; `None` for other modes, or if its process does not write it.
+        /// Returns the value of the call's option `permits`; `None` for other modes, or if its process does not write it.
         permits: Option<u16> = self.0.permits;
         /// Returns the number of the call in its process, which `etcd-locked kick` uses; `None` if its process does not number calls.
         call: Option<u64> = self.0.call;
