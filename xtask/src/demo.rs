@@ -88,6 +88,7 @@ fn etcd(embedded: &Path) -> Result<(String, Box<dyn Any>)> {
                 let version = about["etcdserver"].as_str().unwrap_or("unknown");
                 let endpoint = member.endpoint();
                 say::step(format_args!("the demo uses a real etcd ({version}) at {endpoint}"));
+                let path = path.canonicalize().unwrap_or(path);
                 say::note(format_args!("{}, without waiting for the disk", path.display()));
                 return Ok((endpoint, Box::new(member)));
             }
