@@ -42,7 +42,8 @@ pub(crate) fn print(line: &str) -> io::Result<()> {
 /// Prints a text, wrapped to the terminal's width; in a pipe as one line.
 pub(crate) fn print_paragraph(mark: &str, text: &str) -> io::Result<()> {
     let columns = match on_terminal() {
-        true => terminal::size().map_or(80, |(columns, _)| usize::from(columns)),
+        // Some terminals report 0 columns.
+        true => terminal::size().map_or(80, |(columns, _)| usize::from(columns).max(40)),
         false => usize::MAX,
     };
     let marks = [mark].into_iter().chain(iter::repeat(""));

@@ -13,12 +13,6 @@ use crate::{Result, say, workspace};
 /// Version of mdBook. Cargo installs it below `target/tools`.
 const MDBOOK: &str = "0.5.4";
 
-/// Plots that the pages show as `images/<name>`, and their files.
-const IMAGES: &[(&str, &str)] = &[
-    ("tasks.svg", "benches/plots/short/tasks.svg"),
-    ("processes.svg", "benches/plots/short/processes.svg"),
-];
-
 pub(crate) fn book() -> Result<String> {
     let root = workspace::root();
     say::step("mdBook");
@@ -27,9 +21,6 @@ pub(crate) fn book() -> Result<String> {
     say::step("the pages");
     run("mdbook", Command::new(&mdbook).arg("build").arg(root.join("book")))?;
     let html = root.join("target/book/html");
-    for (name, plot) in IMAGES {
-        workspace::copy(root.join(plot), html.join("images").join(name))?;
-    }
 
     say::step("the API docs");
     // With the arguments of `.ci/run`, so that nothing is documented twice.

@@ -153,7 +153,7 @@ fn compare(settings: Settings<'_>) -> Result<u64> {
         "\
 sold: customers with a receipt; each is an entry in the book of sales
 oversold: sold minus {PIECES}: several customers read the same stock, and each bought the same lamp
-left: the stock at the end; sold and left must add up to {PIECES}
+left: the stock at the end, as the last writer saw it; sold and left must add up to {PIECES}
 refused: customers who were told \"sold out\"
 locks taken: one for each customer, before the stock is read
 median wait: half of the customers waited for the lock no longer than this
