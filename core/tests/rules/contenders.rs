@@ -54,7 +54,7 @@ fn outdated_put() -> Rig {
 
 #[test]
 fn put_is_sent_again_under_a_new_session_revision() {
-    outdated_put().serves(1);
+    assert_eq!(&*outdated_put().serves(1).owned(1).key, "locks/a/a1");
 }
 
 #[test]
@@ -74,10 +74,11 @@ fn put_under_a_dead_lease_moves_to_another() {
 fn heir_of_the_same_ttl_inherits_the_waiting_key() {
     for (ttl_secs, inherited) in [(TTL, true), (TTL + 1, false)] {
         let mut rig = Rig::waiting();
+        let first = rig.created(A);
         rig.acquire_for(2, A, ttl_secs).cancel(1).serve();
         let waits = |it: &&Contender| it.is_in_line() && it.created.is_some();
         assert!(rig.contenders(A).last().is_some_and(waits));
-        assert_eq!(rig.has("locks/a/a1"), inherited);
+        assert_eq!(rig.created(A) == first, inherited);
     }
 }
 
@@ -169,4 +170,10 @@ fn put_behind_an_unwanted_one_is_sent() {
     let mut rig = Rig::putting();
     rig.acquire(2, B).fail_all(unavailable).cancel(1).pass(SOON).come_back();
     assert_eq!(keys_put(rig.next()), ["locks/b/a1"]);
+}
+
+#[test]
+fn try_is_refused_by_the_response_to_its_put() {
+    let mut rig = Rig::warm();
+    rig.contend("locks/a/zz").attempt(1, A).serve_one(puts).sends_nothing().busy(1);
 }

@@ -76,7 +76,7 @@ fn youngest_call_is_refused_with_the_whole_cycle() {
 #[test]
 fn cycle_inside_a_process_is_refused_at_once() {
     let mut town = both_inside();
-    town.ask(0, 10, &["b"], &[0]);
+    town.ask_as(0, 10, Mode::Exclusive, &["b"], &[0], Wait::For(CUT));
     assert!(town.refusals().is_empty());
     let requests = town.requests();
     town.ask(0, 11, &["a"], &[1]);
@@ -266,4 +266,44 @@ fn search_that_reaches_a_bound_reports_it_once() {
     (0..Search::CONTENDERS).for_each(|n| _ = town.contend(&format!("locks/a/other{n}")));
     town.ask(0, 10, &["b"], &[0]).live(CUT);
     assert_eq!(town.outputs().filter(|it| matches!(it, Output::Bounded)).count(), 1);
+}
+
+#[test]
+fn refusal_of_a_cycle_says_which_name_blocks() {
+    let mut town = both_inside();
+    town.ask(0, 10, &["b"], &[0]).ask(0, 11, &["c", "a"], &[1]);
+    assert!(matches!(town.refusals()[..], [(11, Refused::Deadlock { name: 1, .. })]));
+}
+
+#[test]
+fn search_follows_sixteen_waits_at_most() {
+    let at = |revision| Revision::new(revision).expect("not 0");
+    for (waits, finds) in [(16, true), (17, false)] {
+        let own = (format!("locks/{waits}/waits").into(), at(100));
+        let mut search = Search::new("locks/", vec![own], vec![("locks/0/held".into(), at(1))]);
+        let mut cycle = None;
+        for next in 1.. {
+            let Some(family) = search.wanted.pop() else { break };
+            let (key, created) = (format!("{family}waits").into(), at(100));
+            let value = format!("{{\"x\":0,\"keys\":[[\"locks/{next}/held\",1]]}}").into();
+            let (create_revision, mod_revision) = (created, created);
+            let kv = Kv { key, value, create_revision, mod_revision, lease: None };
+            cycle = cycle.or(search.answered(&family, vec![kv]));
+        }
+        assert_eq!(cycle.is_some(), finds);
+    }
+}
+
+#[test]
+fn searches_that_etcd_refuses_together_are_sent_again_alone() {
+    let mut rig = Rig::warm();
+    rig.hold(8, B).hold(9, C).contend("locks/a/zz").contend("locks/d/zz");
+    rig.nest(1, &[A], 8).nest(2, &["locks/d"], 9);
+    while rig.under_way(is_search) == 0 {
+        rig.pass(STEP).serve_all(|request| !is_search(request));
+    }
+    for left in [2, 1] {
+        rig.answer(is_search, Err(refused(Refusal::PermissionDenied)));
+        assert_eq!(rig.under_way(is_search), left);
+    }
 }

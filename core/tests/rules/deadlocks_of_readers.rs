@@ -112,3 +112,11 @@ fn nested_readers_that_come_to_the_front_are_read_together() {
     });
     assert_eq!(bounds.collect::<BTreeSet<_>>().len(), 6, "{asked:?}");
 }
+
+/// The group waits for the task of the nested call, but its key of `s` excludes no reader.
+#[test]
+fn nested_reader_passes_a_waiting_group_of_readers() {
+    let mut town = Town::of(1);
+    town.take(0, 5, &["x"]).ask_as(0, 2, Mode::Shared, &["s", "x"], &[], Wait::Forever);
+    town.read_inside(0, 3, 5).live(2 * SECOND).granted(&[3]);
+}

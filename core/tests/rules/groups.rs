@@ -229,3 +229,13 @@ fn wait_for_another_name_is_not_taken_for_silence() {
     rig.serve_one(deletes).nothing_about(2).pass(millis(100)); // its keys are being put
     assert_eq!(rig.timed_out(2).0, 1);
 }
+
+/// Call 1, which was ahead of it in its process, has been cancelled.
+#[test]
+fn timeout_of_a_nested_call_names_the_holder() {
+    let mut rig = beside_a_holder_of(A, &[]);
+    let (wait, holds) = (Wait::For(2 * SECOND), vec![2.into()]);
+    rig.queue(1, A).hold(2, B).submit(Input::Acquire(Acquire { wait, holds, ..ask(3, &[A]) }));
+    rig.live(SECOND * 3 / 2).cancel(1).serve_all(deletes).pass(SECOND / 2);
+    assert_eq!(rig.timed_out(3).1, record(7));
+}

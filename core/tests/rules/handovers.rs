@@ -281,3 +281,10 @@ fn kicked_call_has_its_key_until_it_is_released() {
     assert!(rig.has("locks/a/a1"));
     rig.release(1).deletes_key().nothing_about(2).serves(2);
 }
+
+#[test]
+fn watched_key_is_handed_over_without_a_later_read() {
+    let mut rig = chain(1);
+    rig.live(2 * SECOND).pass_on(0).serve();
+    assert_eq!(rig.count(2 * SECOND, reads), 0);
+}

@@ -87,3 +87,36 @@ fn calls_of_one_name_may_differ_in_their_number_of_permits() {
     take(&mut town, [5], 3);
     town.try_permit(1, 6, 4).granted(&[6]);
 }
+
+#[test]
+fn permit_queues_at_etcd_behind_a_reader_of_its_process() {
+    let mut town = Town::of(1);
+    town.ask_as(0, 1, Mode::Shared, &["p"], &[], Wait::Forever).permit(0, 2, 2).waits(&[2]);
+    assert_eq!(town.keys("p"), ["locks/p/a1.r0", "locks/p/a1.p1"]);
+}
+
+#[test]
+fn try_behind_a_permit_of_its_process_sends_no_request() {
+    let mut rig = Rig::warm();
+    rig.share(1, A, permits(2), Wait::Forever).serves(1).attempt(2, A).sends_nothing().busy(2);
+}
+
+/// A single reader may join single readers, and a single permit other ones. Call 2 has left the queue, so it does not count.
+#[test]
+fn try_is_refused_at_once_behind_a_call_of_another_kind() {
+    let (one, group) = (&[A][..], &[A, B][..]);
+    for mode in [Mode::Shared, permits(2)] {
+        for (ahead, names, tried, may_join) in [
+            (Mode::Exclusive, one, one, false),
+            (mode, one, one, true),
+            (mode, group, one, false),
+            (mode, one, group, false),
+        ] {
+            let mut rig = Rig::warm();
+            rig.submit(Input::Acquire(Acquire { mode: ahead, ..ask(1, names) }));
+            rig.share(2, A, mode, Wait::Forever).cancel(2);
+            rig.submit(Input::Acquire(Acquire { mode, wait: Wait::Once, ..ask(3, tried) }));
+            assert_eq!(rig.refusals() == 0, may_join);
+        }
+    }
+}

@@ -234,3 +234,10 @@ fn writer_is_overtaken_only_while_a_read_is_valid() {
     rig.contend("locks/a/zx").pass(LATER).deliver(read).granted(2);
     rig.pass(millis(60)).share(3, A, Mode::Shared, Wait::Once).serve().busy(3);
 }
+
+#[test]
+fn reader_joins_no_key_that_is_gone() {
+    let mut rig = Rig::reading();
+    rig.submit(Input::Inspect).delete("locks/a/a1.r0").lost(1, LossCause::Gone).read(2, A);
+    assert!(rig.owned(2).created > rig.owned(1).created);
+}

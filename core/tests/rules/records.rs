@@ -36,6 +36,8 @@ fn value_lists_keys_only_in_their_form() {
     for other in ["", "{}", r#"{"keys":[[]]}"#, r#"{"x":1,"keys":[["a",x]]}"#, both] {
         assert_eq!(listed(other), "", "{other}");
     }
+    let many = format!("{{\"x\":1,\"keys\":[{}]}}", vec!["[\"a\",1]"; 200].join(","));
+    assert_eq!(listed(&many).split_whitespace().count(), 128, "no others are followed");
 }
 
 #[test]
@@ -181,7 +183,7 @@ fn description_leaves_the_key_of_another_client_alone() {
     let mut rig = describing(&[]);
     rig.contend(KEY);
     let other = rig.store.kv(KEY.as_bytes()).cloned();
-    rig.serve_one(puts);
+    rig.serve_one(puts).serve();
     assert_eq!(rig.store.kv(KEY.as_bytes()), other.as_ref());
     rig.report().lost(1, LossCause::Overwritten);
 }
@@ -221,4 +223,11 @@ fn refusal_says_since_when_a_call_of_this_process_holds() {
         assert_eq!(rig.busy(call).1, expected);
         rig.live(SECOND);
     }
+}
+
+#[test]
+fn read_from_before_a_description_is_not_repeated() {
+    let mut rig = describing(&[]);
+    let read = rig.submit(Input::Inspect).applied(reads);
+    rig.serve_one(puts).deliver(read).sends_nothing();
 }

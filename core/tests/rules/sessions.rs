@@ -159,6 +159,7 @@ fn key_that_is_gone_is_lost_at_once() {
     let mut rig = Rig::holding();
     rig.live(2 * SECOND).delete("locks/a/a1").lost(1, LossCause::Gone);
     assert_eq!(rig.under_way(renews), 1);
+    rig.serve().contend("locks/a/a1").report().sends_nothing(); // it is not lost again
 }
 
 /// Keys of one name under several leases are watched under each.
@@ -248,13 +249,21 @@ fn refused_barrier_is_sent_again_slowly() {
 
 #[test]
 fn idle_holder_notices_a_restore_by_its_next_renewal() {
-    let mut rig = Rig::warm();
-    let snapshot = rig.store.snapshot();
-    // etcd loses more writes than the number that it has received again by then.
-    (0..5).for_each(|_| rig.store.put(b"junk", 0));
-    rig.hold(1, A).live(WHOLE / 9);
-    rig.lose_history(Some(snapshot)).contend("locks/a/zz").live(WHOLE / 3);
-    assert!(matches!(rig.output(1), Some(Output::Lost { .. })));
+    for fails in [false, true] {
+        let mut rig = Rig::warm();
+        let snapshot = rig.store.snapshot();
+        // etcd loses more writes than the number that it has received again by then.
+        (0..5).for_each(|_| rig.store.put(b"junk", 0));
+        rig.hold(1, A).live(WHOLE / 9).lose_history(Some(snapshot)).contend("locks/a/zz");
+        while rig.under_way(puts) == 0 {
+            rig.pass(STEP).serve_all(|request| !puts(request));
+        }
+        if fails {
+            rig.answer(puts, Err(unknown()));
+        }
+        rig.live(SECOND);
+        assert!(matches!(rig.output(1), Some(Output::Lost { .. })));
+    }
 }
 
 /// Its delete and its revocation get no response, and etcd keeps the lease for longer.
@@ -285,8 +294,9 @@ fn doubt(rig: &mut Rig, name: &str) {
 #[test]
 fn refused_lease_refuses_only_calls_of_its_ttl() {
     let mut rig = Rig::warm();
-    rig.acquire_for(1, A, TTL + 1).acquire(2, A).answer(any, Err(refused(Refusal::Other)));
-    assert!(matches!(rig.refused(1), Refused::Backend(_)));
+    rig.submit(Input::Warm { call: 3.into(), ttl_secs: TTL + 1 }).acquire_for(1, A, TTL + 1);
+    rig.acquire(2, A).answer(any, Err(refused(Refusal::Other)));
+    [1, 3].iter().for_each(|call| assert!(matches!(rig.refused(*call), Refused::Backend(_))));
     rig.serves(2);
 }
 
@@ -309,4 +319,46 @@ fn command_after_the_stop_time_grants_and_loses_nothing() {
     assert!(rig.steps < 20 && rig.is_due());
     rig.nothing_about(101).nothing_about(2);
     rig.pass(Duration::ZERO).lost(2, LossCause::Expired);
+}
+
+#[test]
+fn revocation_without_a_response_is_sent_again() {
+    let revokes = |request: &Request| matches!(request, Request::Revoke(_));
+    let mut rig = Rig::holding();
+    rig.delete_unseen("locks%s/a1").hold(2, B).release(1).serve_all(|it| !revokes(it));
+    rig.answer(revokes, Err(unknown())).live(SOON);
+    assert_eq!(rig.store.leases(), [0xa2]);
+}
+
+#[test]
+fn late_barrier_deletes_nothing_under_a_lost_session() {
+    let mut rig = Rig::holding();
+    doubt(&mut rig, B);
+    let barrier = rig.applied(puts);
+    rig.pass(WHOLE).lost(1, LossCause::Expired).deliver(barrier);
+    assert_eq!(rig.under_way(deletes), 0);
+}
+
+#[test]
+fn session_survives_a_barrier_without_a_response() {
+    let mut rig = Rig::warm();
+    doubt(&mut rig, A);
+    rig.answer(puts, Err(unknown())).live(SOON).granted(90);
+    assert_eq!(&*rig.owned(90).key, "locks/a/a1");
+}
+
+/// The lease of one of the sessions is gone.
+#[test]
+fn put_of_two_sessions_costs_the_other_one_no_lock() {
+    let mut rig = Rig::holding();
+    rig.acquire_for(2, B, TTL + 1).serves(2).acquire(3, C).acquire_for(4, "locks/d", TTL + 1);
+    rig.fail_all(unavailable).store.revoke(0xa2);
+    rig.pass(SOON).come_back();
+    assert_eq!(rig.under_way(puts), 1, "one transaction");
+    rig.answer(puts, Err(refused(Refusal::LeaseNotFound)))
+        .live(SECOND)
+        .lost(2, LossCause::Gone)
+        .granted(3)
+        .granted(4)
+        .nothing_about(1);
 }

@@ -93,6 +93,7 @@ fn nested_call_waits_on_though_its_task_has_released() {
         let mut rig = Rig::holding();
         let holds = vec![1.into()];
         rig.hold(2, B).submit(Input::Acquire(Acquire { wait, holds, ..ask(3, &[B]) })).give_back(1);
+        rig.live(2 * SECOND).lacks(&["locks/b/a1.n0"]);
         if ends {
             rig.live(5 * SECOND).timed_out(3);
         } else {
@@ -109,4 +110,15 @@ fn nested_group_that_loses_a_key_queues_again() {
     rig.nest(3, &[A, B], 1).live(3 * SECOND);
     rig.delete_unseen("locks/a/a1.n0").live(8 * SECOND).cancel(2);
     rig.delete_unseen("locks/a/zz").delete_unseen("locks/b/zz").live(8 * SECOND).granted(3);
+}
+
+/// The put of a cancelled call has no response yet.
+#[test]
+fn nested_call_comes_to_the_front_beside_an_unwanted_put() {
+    let others = |it: &Request| keys_put(it) != ["locks/a/a3"];
+    let mut rig = Rig::waiting();
+    rig.hold(8, B).hold(9, C).acquire_for(4, A, TTL + 1).nest(2, &[A], 8).nest(3, &[A], 9);
+    rig.live(2 * SECOND).cancel(1).serve_all(others);
+    assert_eq!(rig.sent.len(), 1);
+    rig.cancel(4).cancel(2).serve_all(others).delete("locks/a/zz").granted(3);
 }
