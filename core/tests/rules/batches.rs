@@ -116,7 +116,7 @@ fn lease_that_is_gone_takes_only_its_own_puts_along() {
     let leases: Vec<_> = rig.sessions().iter().map(|it| it.lease()).collect();
     rig.store.revoke(leases[0].expect("a value"));
     rig.acquire(3, A).acquire(4, B).tick().travelling(&[2]);
-    rig.serve().granted(3).granted(4);
+    rig.answer(puts, Err(refused(Refusal::LeaseNotFound))).serves(3).granted(4);
     let left: Vec<_> = rig.sessions().iter().map(|it| it.lease()).collect();
     assert!(left.contains(&leases[1]) && !left.contains(&leases[0]));
 }

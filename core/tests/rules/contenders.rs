@@ -171,9 +171,3 @@ fn put_behind_an_unwanted_one_is_sent() {
     rig.acquire(2, B).fail_all(unavailable).cancel(1).pass(SOON).come_back();
     assert_eq!(keys_put(rig.next()), ["locks/b/a1"]);
 }
-
-#[test]
-fn try_is_refused_by_the_response_to_its_put() {
-    let mut rig = Rig::warm();
-    rig.contend("locks/a/zz").attempt(1, A).serve_one(puts).sends_nothing().busy(1);
-}

@@ -82,13 +82,6 @@ fn lost_lock_is_not_handed_over() {
 }
 
 #[test]
-fn lock_that_expired_unnoticed_is_not_handed_over() {
-    let mut rig = chain(1);
-    rig.now = rig.now + WHOLE;
-    rig.release(0).nothing_about(1);
-}
-
-#[test]
 fn lock_of_a_retired_session_is_not_handed_over() {
     let mut rig = chain(1);
     rig.delete_unseen("locks%s/a1").hold(9, B).ends_for_good(0);
@@ -280,11 +273,4 @@ fn kicked_call_has_its_key_until_it_is_released() {
     rig.submit(Input::Kick(1.into())).live(SECOND).nothing_about(1).nothing_about(2);
     assert!(rig.has("locks/a/a1"));
     rig.release(1).deletes_key().nothing_about(2).serves(2);
-}
-
-#[test]
-fn watched_key_is_handed_over_without_a_later_read() {
-    let mut rig = chain(1);
-    rig.live(2 * SECOND).pass_on(0).serve();
-    assert_eq!(rig.count(2 * SECOND, reads), 0);
 }

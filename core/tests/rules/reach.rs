@@ -111,12 +111,6 @@ fn responses_out_of_order_prove_nothing() {
     assert!(!etcd.is_wiped(), "only a write proves that");
 }
 
-/// Bodies used to run until their lease was renewed, for up to a third of its TTL (G15).
-#[test]
-fn bodies_stop_at_once_when_etcd_is_another_cluster() {
-    Rig::holding().submit(Input::Wiped).lost(1, LossCause::Wiped);
-}
-
 #[test]
 fn leases_with_bodies_are_renewed_first_when_etcd_is_back() {
     let mut rig = Rig::holding();

@@ -116,15 +116,6 @@ fn unanswered_put_is_not_taken_for_silence() {
     rig.pass(CONNECT / 2).carry_out(put).serves(1);
 }
 
-#[test]
-fn response_of_etcd_ends_its_silence() {
-    let mut rig = Rig::waiting();
-    for _ in 0..3 {
-        rig.pass(CONNECT / 2).serve();
-    }
-    rig.nothing_about(1).delete_unseen("locks/a/zz").live(CONNECT).granted(1);
-}
-
 /// Found by torture, after a change of password: the try waited for the deletion of an older key, which etcd refused.
 #[test]
 fn try_ends_in_time_while_a_delete_is_refused() {
