@@ -18,7 +18,6 @@ impl Rig {
         self
     }
 
-    /// Runs the tick that the core now wants.
     #[track_caller]
     fn tick(&mut self) -> &mut Self {
         assert!(self.is_due());

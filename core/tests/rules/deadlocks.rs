@@ -101,7 +101,6 @@ fn wait_that_is_over_closes_no_cycle_in_a_process() {
     }
 }
 
-/// The group has not put its keys, so the call overtakes it with its own key.
 #[test]
 fn nested_call_passes_a_group_that_has_no_keys() {
     let mut town = Town::holding(&["a"]);
@@ -110,8 +109,7 @@ fn nested_call_passes_a_group_that_has_no_keys() {
     assert!(town.refusals().is_empty());
 }
 
-/// If a group and a nested call wait for each other, only the nested call is refused, because the group's task holds nothing. The
-/// group is granted even if calls of the other process take over what the nested call's task held.
+/// The group's task holds nothing. The group is granted even if other calls take over what the nested call's task held.
 #[test]
 fn nested_call_behind_a_group_is_refused() {
     for names in [["a", "b"], ["b", "a"]] {
@@ -198,7 +196,6 @@ fn abort_without_a_response_refuses_no_call() {
         assert_eq!(town.store.revision(), before, "it does nothing");
         assert!(town.refusals().is_empty());
         assert_eq!(town.keys("n0").len(), 2, "it still waits, or waits again");
-        // The cycle still exists, or exists again.
         unwinds(&mut town, 2);
     }
 }
@@ -260,7 +257,6 @@ fn nested_call_neither_leaves_nor_inherits_a_waiting_key() {
     }
 }
 
-/// The name has more contenders than a search reads.
 #[test]
 fn search_that_reaches_a_bound_reports_it_once() {
     let mut town = Town::holding(&["a", "b"]);

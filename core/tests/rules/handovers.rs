@@ -214,17 +214,6 @@ fn cancelled_call_takes_nothing_over() {
     chain(2).cancel(1).release(0).granted(2).nothing_about(1);
 }
 
-#[test]
-fn timers_do_not_pile_up_during_hand_overs() {
-    let mut rig = chain(400);
-    for call in 0..400 {
-        rig.live(millis(50)).pass_on(call);
-    }
-    rig.serve();
-    assert!(rig.core.next_timeout().is_some());
-    assert!(rig.core.pending().0 < 20, "{:?}", rig.core.pending());
-}
-
 /// Call 1 has just released `locks/a`, whose key lingers.
 fn lingering() -> Rig {
     let mut rig = Rig::holding();

@@ -123,7 +123,6 @@ fn own_key_that_is_being_deleted_excludes_no_reader() {
     assert_eq!(town.keys("s"), ["locks/s/a1.r0"]);
 }
 
-/// It is refused within the connect time-out. When etcd is back, others may join the holders.
 #[test]
 fn try_that_needs_a_read_is_refused_in_time_in_an_outage() {
     let mut rig = asking();

@@ -12,7 +12,6 @@ pub(super) fn kv(key: &str, value: &str, create_revision: Revision) -> Kv {
     Kv { key, value, create_revision, mod_revision, lease: None }
 }
 
-/// This holds also after the record was written again.
 #[test]
 fn value_of_a_key_names_the_other_keys_of_its_group() {
     let mut town = Town::of(1);
@@ -111,7 +110,6 @@ fn key_names_the_holder_after_a_hand_over() {
     assert_eq!(rig.record(KEY), waited(1, 0));
     rig.live(SECOND);
     assert_eq!(rig.record(KEY), waited(2, 3000));
-    // Once more, a long time later.
     rig.acquire(3, A).live(70 * SECOND).release(2).granted(3).live(2 * SECOND);
     assert_eq!(rig.record(KEY), waited(3, 70000));
 }

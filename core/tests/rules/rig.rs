@@ -1,5 +1,10 @@
 //! Rig: one core, where the test handles every request.
 
+use std::panic::resume_unwind;
+use std::thread::Builder;
+
+use etcd_locked_core::taken;
+
 use crate::*;
 
 /// A request that the test has taken before it reaches etcd.
@@ -73,14 +78,12 @@ impl Rig {
         rig
     }
 
-    /// Call 1 holds `locks/a`.
     pub(crate) fn holding() -> Self {
         let mut rig = Self::warm();
         rig.hold(1, A);
         rig
     }
 
-    /// Call 1 reads `locks/a`.
     pub(crate) fn reading() -> Self {
         let mut rig = Self::warm();
         rig.read(1, A);
@@ -103,8 +106,17 @@ impl Rig {
         self
     }
 
+    /// Passes an input to the core on a small stack, because an engine's thread may have little.
     fn step(&mut self, input: Input) {
-        let (outputs, steps) = stack::handle(&mut self.core, self.now, input);
+        let (core, now, small) = (&mut self.core, self.now, Builder::new().stack_size(256 << 10));
+        let turn = || {
+            core.handle(now, input);
+            (std::iter::from_fn(|| core.poll()).collect::<Vec<_>>(), taken())
+        };
+        let (outputs, steps) = std::thread::scope(|scope| {
+            let thread = small.spawn_scoped(scope, turn).expect("a thread");
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+        });
         self.steps = steps;
         for output in outputs {
             match output {
@@ -370,7 +382,6 @@ impl Rig {
         self.watches.values().map(|(prefix, ..)| &**prefix).collect()
     }
 
-    /// Removes the refusals of all calls. Returns their number.
     pub(crate) fn refusals(&mut self) -> usize {
         let refused = |it: &mut Output| matches!(it, Output::Refused { .. });
         self.outputs.extract_if(.., refused).count()
@@ -429,7 +440,6 @@ impl Rig {
         }
     }
 
-    /// Returns the name and the record in the refusal of a try.
     #[track_caller]
     pub(crate) fn busy(&mut self, call: CallId) -> (usize, String) {
         match self.refused(call) {
@@ -438,7 +448,6 @@ impl Rig {
         }
     }
 
-    /// Returns the name and the record in a time-out.
     #[track_caller]
     pub(crate) fn timed_out(&mut self, call: CallId) -> (usize, String) {
         match self.refused(call) {

@@ -20,13 +20,11 @@ fn deadline_counts_from_the_first_renewal_without_a_response() {
     }
 }
 
-/// Delivers the response to a renewal.
 fn renewed(rig: &mut Rig, renewal: RequestId) {
     let kept = Response::KeptAlive { ttl: WHOLE, revision: None, stale: false };
     rig.deliver((renewal, Ok(kept)));
 }
 
-/// The responses are to a renewal and to a put.
 #[test]
 fn late_response_does_not_revive_a_lost_session() {
     let mut rig = Rig::holding();
@@ -277,7 +275,6 @@ fn refused_lease_refuses_only_calls_of_its_ttl() {
     rig.serves(2);
 }
 
-/// An operator has revoked the lease.
 #[test]
 fn session_without_its_key_is_renewed_at_once() {
     let mut rig = Rig::holding();

@@ -151,7 +151,6 @@ impl Town {
         self.until(|town| town.withheld().len() == 1)
     }
 
-    /// Lets the withheld requests, and all later ones, reach etcd.
     pub(crate) fn let_through(&mut self) -> &mut Self {
         self.withhold = |_| false;
         self.serve()
@@ -239,7 +238,6 @@ impl Town {
         self
     }
 
-    /// Returns the refusals of calls in any process.
     pub(crate) fn refusals(&self) -> Vec<(CallId, &Refused)> {
         let refusals = self.outputs().filter_map(|output| match output {
             Output::Refused { call, why } => Some((call.0, why)),
@@ -279,7 +277,6 @@ impl Town {
         }
     }
 
-    /// Returns all keys below a name, the oldest first.
     pub(crate) fn keys(&self, name: &str) -> Vec<String> {
         let mut keys: Vec<_> = self.store.kvs().collect();
         keys.retain(|kv| kv.key.starts_with(format!("locks/{name}/").as_bytes()));

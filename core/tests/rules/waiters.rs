@@ -2,7 +2,6 @@
 
 use crate::*;
 
-/// A core that lets `max_waiters` calls wait.
 fn limited(max_waiters: usize) -> Rig {
     Rig::with(Settings { max_waiters: Some(max_waiters), ..settings(1) })
 }
@@ -15,14 +14,12 @@ fn crowded() -> Rig {
 }
 
 impl Rig {
-    /// Checks that a call is refused as one too many.
     #[track_caller]
     fn refuses(&mut self, call: CallId, name: &str) -> &mut Self {
         assert!(matches!(self.acquire(call, name).refused(call), Refused::Overloaded));
         self
     }
 
-    /// Checks that a call may wait.
     #[track_caller]
     fn lets_wait(&mut self, call: CallId, name: &str) -> &mut Self {
         self.acquire(call, name).nothing_about(call)
@@ -102,7 +99,6 @@ fn nested_call_waits_on_though_its_task_has_released() {
     }
 }
 
-/// An operator deletes one of the keys by which it waits.
 #[test]
 fn nested_group_that_loses_a_key_queues_again() {
     let mut rig = Rig::warm();
