@@ -29,7 +29,6 @@ impl Rig {
         self.acquire(call, name).tick().serves(call)
     }
 
-    /// Checks that the only request puts one key and deletes another.
     #[track_caller]
     fn puts_and_deletes(&mut self) -> &mut Self {
         let keys = (keys_put(self.next()).len(), keys_deleted(self.next()).len());

@@ -36,7 +36,6 @@ fn both_inside() -> Town {
     town
 }
 
-/// This holds even if all processes of the cycle send their aborts at once.
 #[test]
 fn one_call_of_a_cycle_is_refused_within_five_seconds() {
     for processes in 2..=4 {

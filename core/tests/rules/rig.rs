@@ -1,10 +1,5 @@
 //! Rig: one core, where the test handles every request.
 
-use std::panic::resume_unwind;
-use std::thread::Builder;
-
-use etcd_locked_core::taken;
-
 use crate::*;
 
 /// A request that the test has taken before it reaches etcd.
@@ -108,14 +103,15 @@ impl Rig {
 
     /// Passes an input to the core on a small stack, because an engine's thread may have little.
     fn step(&mut self, input: Input) {
-        let (core, now, small) = (&mut self.core, self.now, Builder::new().stack_size(256 << 10));
+        let (core, now) = (&mut self.core, self.now);
         let turn = || {
             core.handle(now, input);
             (std::iter::from_fn(|| core.poll()).collect::<Vec<_>>(), taken())
         };
         let (outputs, steps) = std::thread::scope(|scope| {
+            let small = std::thread::Builder::new().stack_size(256 << 10);
             let thread = small.spawn_scoped(scope, turn).expect("a thread");
-            thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         self.steps = steps;
         for output in outputs {
@@ -144,9 +140,7 @@ impl Rig {
 
     /// Makes these calls, each for a separate name: `locks/` and its number.
     pub(crate) fn acquire_each(&mut self, calls: Range<CallId>) -> &mut Self {
-        for call in calls {
-            self.acquire(call, &format!("locks/{call}"));
-        }
+        calls.for_each(|call| _ = self.acquire(call, &format!("locks/{call}")));
         self
     }
 
@@ -415,7 +409,6 @@ impl Rig {
         self
     }
 
-    /// Returns the last grant of a call.
     pub(crate) fn grant(&self, call: CallId) -> Grant {
         self.grants[&call].clone()
     }
@@ -426,9 +419,7 @@ impl Rig {
 
     #[track_caller]
     pub(crate) fn granted_each(&mut self, calls: Range<CallId>) -> &mut Self {
-        for call in calls {
-            self.granted(call);
-        }
+        calls.for_each(|call| _ = self.granted(call));
         self
     }
 

@@ -2,9 +2,6 @@
 
 use crate::*;
 
-/// One TTL more than a session exists without a call.
-const IDLE: u32 = 21;
-
 /// etcd's gRPC proxy may return the response to the first one for the next one.
 #[test]
 fn deadline_counts_from_the_first_renewal_without_a_response() {
@@ -208,7 +205,7 @@ fn idle_sessions_are_revoked_in_the_end() {
     let mut rig = spread(Some(3), 20);
     assert!(rig.sessions().len() > 1);
     (0..20).for_each(|call| _ = rig.release(call));
-    rig.serve().live(WHOLE * IDLE);
+    rig.serve().live(WHOLE * 21); // a session exists for 20 TTLs without a call
     assert!(rig.sessions().is_empty() && rig.store.leases().is_empty());
     rig.hold(100, A);
 }
@@ -300,6 +297,5 @@ fn late_barrier_deletes_nothing_under_a_lost_session() {
     let mut rig = Rig::holding();
     doubt(&mut rig, B);
     let barrier = rig.applied(puts);
-    rig.pass(WHOLE).lost(1, LossCause::Expired).deliver(barrier);
-    assert_eq!(rig.under_way(deletes), 0);
+    assert_eq!(rig.pass(WHOLE).lost(1, LossCause::Expired).deliver(barrier).under_way(deletes), 0);
 }

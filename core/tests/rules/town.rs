@@ -212,7 +212,6 @@ impl Town {
         self.processes.iter().flat_map(|process| &process.outputs)
     }
 
-    /// Returns the last grant of a call.
     pub(crate) fn grant(&self, call: CallId) -> &Grant {
         let mut grants = self.outputs().filter_map(|output| match output {
             Output::Granted(grant) if grant.call.0 == call => Some(grant),

@@ -9,13 +9,6 @@ fn at(secs: u64) -> Moment {
 }
 
 #[test]
-fn is_over_from_the_stop_time_on() {
-    let deadline = Deadline::new(at(10));
-    assert!(!deadline.is_over(at(9)));
-    assert!(deadline.is_over(at(10)));
-}
-
-#[test]
 fn late_extension_does_not_revive() {
     let deadline = Deadline::new(at(10));
     assert!(!deadline.extend(at(10), at(20)));
