@@ -51,9 +51,9 @@ fn writers_and_readers_exclude_permits() {
     take(&mut town, [1], 2);
     town.ask(1, 2, &["p"], &[]).ask_as(2, 3, Mode::Shared, &["p"], &[], Wait::Forever).live(SECOND);
     town.try_permit(0, 4, 2).busy(&[4]).waits(&[2, 3]); // they were first
-    town.release(1).grants(2).waits(&[3]);
-    town.release(2).grants(3).permit(2, 5, 2).waits(&[5]);
-    assert_eq!(town.keys("p").len(), 2, "it queues at etcd");
+    town.release(1).grants(2).permit(0, 5, 2).waits(&[3]);
+    town.release(2).grants(3).permit(2, 6, 2).waits(&[5]);
+    assert_eq!(town.keys("p").len(), 3, "all queue at etcd");
     town.release(3).grants(5);
 }
 

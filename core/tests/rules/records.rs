@@ -185,9 +185,8 @@ fn description_leaves_the_key_of_another_client_alone() {
     let mut rig = describing(&[]);
     rig.contend(KEY);
     let other = rig.store.kv(KEY.as_bytes()).cloned();
-    rig.serve_one(puts).serve();
+    rig.serve_one(puts).report().lost(1, LossCause::Overwritten).serve();
     assert_eq!(rig.store.kv(KEY.as_bytes()), other.as_ref());
-    rig.report().lost(1, LossCause::Overwritten);
 }
 
 #[test]
