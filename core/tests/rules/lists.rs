@@ -1,5 +1,5 @@
-//! Guards: held keys are watched after one second of holding, regardless of reads meanwhile (rule P18). Once a minute they are
-//! listed, in case a silent watch hides a loss (rule P17).
+//! Lists and guards: held keys are watched after one second of holding, regardless of reads meanwhile (rule P18). Once a minute
+//! they are listed, in case a silent watch hides a loss (rule P17).
 
 use crate::*;
 
