@@ -54,10 +54,10 @@ fn one_call_of_a_cycle_is_refused_within_five_seconds() {
 #[track_caller]
 fn cycle_of(town: &Town, call: CallId, at: usize) -> Vec<(&str, String)> {
     let refusals = town.refusals();
-    let [(refused, Refused::Deadlock { name, cycle })] = &refusals[..] else {
+    let [(refused, why @ Refused::Deadlock { name, cycle })] = &refusals[..] else {
         panic!("{refusals:?}");
     };
-    assert_eq!((*refused, *name), (call, at));
+    assert_eq!((*refused, *name, why.name()), (call, at, at));
     cycle.iter().map(|blocker| (&*blocker.key, rig::text(Some(&blocker.record)))).collect()
 }
 

@@ -24,6 +24,7 @@ fn shutdown_refuses_calls_and_waits_for_bodies() {
     assert!(!rig.is_finished() && rig.has("locks/a/a1"));
     rig.release(1).serve_one(deletes).fail_all(unknown).live(SOON); // the revocation is repeated
     assert!(is_finished_without_a_key(&rig) && rig.store.leases().is_empty());
+    assert!(!rig.core.has_sessions());
 }
 
 #[test]
@@ -84,7 +85,7 @@ fn moved_key_outlives_its_session() {
 fn name_of_a_moved_key_stays_closed() {
     let mut rig = moved();
     rig.nest(3, &[A], 2).live(SOON * 2).nothing_about(3);
-    assert!(!rig.is_finished());
+    assert!(rig.core.has_waiters() && !rig.is_finished());
     rig.live(SOON * 10);
     assert!(matches!(rig.refused(3), Refused::ShuttingDown));
     rig.release(2).serve();
