@@ -64,8 +64,8 @@ macro_rules! layer {
         #[derive(Debug, thiserror::Error)]
         pub enum FencedError {
             /// [`LockError::Lost`] if the lock is lost, by [`LossCause::Overtaken`](crate::LossCause) if only the database knows yet.
-            /// [`LockError::Config`] for another database, or for a pool outside a tokio runtime. [`LockError::RuntimeEnded`] if it
-            /// ended.
+            /// [`LockError::Config`] for another database, or for a pool outside a tokio runtime. [`LockError::RuntimeEnded`] if that
+            /// runtime ended.
             #[error(transparent)]
             Lock(#[from] LockError),
             /// The database failed. Most often the table is missing: see [`Dialect::migration`](crate::Dialect::migration).
