@@ -1,42 +1,25 @@
 //! Ids, names and keys, and the text format of the keys and values stored in etcd.
 
-use std::fmt;
 use std::num::NonZeroI64;
 use std::sync::Arc;
 
 use crate::request::Kv;
 
-macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u64);
+/// One call for locks, from its arrival until its locks are released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub u64);
 
-        impl From<u64> for $name {
-            fn from(number: u64) -> Self {
-                Self(number)
-            }
-        }
+/// One exchange with etcd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-    )*};
-}
+/// One watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WatchId(pub u64);
 
-ids! {
-    /// One call for locks, from its arrival until its locks are released.
-    CallId,
-    /// One exchange with etcd.
-    RequestId,
-    /// One watch.
-    WatchId,
-    /// One session of this process. The id exists before etcd grants the lease.
-    #[derive(Default)]
-    SessionId,
-}
+/// One session of this process. The id exists before etcd grants the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SessionId(pub u64);
 
 /// One lock name, while a call or a contender of this process refers to it. The number is its index in the list of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

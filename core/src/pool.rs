@@ -72,7 +72,7 @@ impl Sessions {
 
     fn open(&mut self, now: Moment, ttl_secs: i64) -> SessionId {
         self.last += 1;
-        let id = SessionId::from(self.last);
+        let id = SessionId(self.last);
         self.all.insert(id, Session::new(now, ttl_secs));
         self.awake.insert(id);
         self.note_room(id);
@@ -81,7 +81,7 @@ impl Sessions {
 
     /// Returns the sessions of this TTL that have room, the oldest first.
     pub fn with_room(&self, ttl_secs: i64) -> impl Iterator<Item = SessionId> {
-        let from = self.with_room.range((ttl_secs, SessionId::from(0))..);
+        let from = self.with_room.range((ttl_secs, SessionId(0))..);
         from.take_while(move |(of, _)| *of == ttl_secs).map(|(_, id)| *id)
     }
 

@@ -139,7 +139,7 @@ impl View {
         }
         let mut outputs = self.close(name, |other| other == whose);
         self.last += 1;
-        let id = WatchId::from(self.last);
+        let id = WatchId(self.last);
         self.names.insert(id, (name, whose));
         self.watches.insert((name, whose), Watch { id, prefix: prefix.clone(), opened: now });
         outputs.push(Output::Watch { id, prefix, from, puts: whose != Whose::Waits });

@@ -332,7 +332,7 @@ impl Core {
 
     fn send(&mut self, request: Request, exchange: Exchange) {
         self.last_request += 1;
-        let id = RequestId::from(self.last_request);
+        let id = RequestId(self.last_request);
         self.under_way.insert(id, exchange);
         self.outputs.push_back(Output::Send { id, request });
     }

@@ -101,7 +101,7 @@ fn nested_readers_that_come_to_the_front_are_read_together() {
     for call in 1..=7 {
         let mode = if call == 1 { Mode::Exclusive } else { Mode::Shared };
         rig.hold(10 + call, &format!("locks/{call}"));
-        let holds = vec![(10 + call).into()];
+        let holds = vec![Id(10 + call)];
         rig.submit(Input::Acquire(Acquire { mode, holds, ..ask(call, &[A]) })).serve();
     }
     rig.live(3 * SECOND).cancel(1).serve_all(deletes);

@@ -235,7 +235,7 @@ fn wait_for_another_name_is_not_taken_for_silence() {
 #[test]
 fn timeout_of_a_nested_call_names_the_holder() {
     let mut rig = beside_a_holder_of(A, &[]);
-    let (wait, holds) = (Wait::For(2 * SECOND), vec![2.into()]);
+    let (wait, holds) = (Wait::For(2 * SECOND), vec![Id(2)]);
     rig.queue(1, A).hold(2, B).submit(Input::Acquire(Acquire { wait, holds, ..ask(3, &[A]) }));
     rig.live(SECOND * 3 / 2).cancel(1).serve_all(deletes).pass(SECOND / 2);
     assert_eq!(rig.timed_out(3).1, record(7));

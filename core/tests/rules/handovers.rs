@@ -258,8 +258,8 @@ fn lingering_key_goes_at_once_for_a_group() {
 #[test]
 fn kicked_call_has_its_key_until_it_is_released() {
     let mut rig = Rig::holding();
-    rig.acquire(2, A).submit(Input::Kick(1.into())).lost(1, LossCause::Kicked);
-    rig.submit(Input::Kick(1.into())).live(SECOND).nothing_about(1).nothing_about(2);
+    rig.acquire(2, A).submit(Input::Kick(Id(1))).lost(1, LossCause::Kicked);
+    rig.submit(Input::Kick(Id(1))).live(SECOND).nothing_about(1).nothing_about(2);
     assert!(rig.has("locks/a/a1"));
     rig.release(1).deletes_key().nothing_about(2).serves(2);
 }

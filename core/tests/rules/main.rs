@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use etcd_locked_core::{
-    Acquire, Contender, Core, Event, Failure, Grant, Input, Key, Kv, LossCause, Mode, Moment, Op,
-    Output, OwnedKey, Refusal, Refused, Release, Request, RequestId, Response, Revision, Search,
-    Session, Settings, Txn, TxnAnswer, Wait, WatchId, listed_by, taken,
+    Acquire, CallId as Id, Contender, Core, Event, Failure, Grant, Input, Key, Kv, LossCause, Mode,
+    Moment, Op, Output, OwnedKey, Refusal, Refused, Release, Request, RequestId, Response,
+    Revision, Search, Session, Settings, Txn, TxnAnswer, Wait, WatchId, listed_by, taken,
 };
 use etcd_locked_sim::etcd::{Etcd, Snapshot, Space, refused, settings, unavailable, unknown};
 use etcd_locked_sim::transport::Transport;

@@ -53,7 +53,7 @@ impl Rig {
     }
 
     pub(crate) fn warmed(mut self) -> Self {
-        self.submit(Input::Warm { call: 1_000_000.into(), ttl_secs: TTL });
+        self.submit(Input::Warm { call: Id(1_000_000), ttl_secs: TTL });
         self.serve();
         assert!(matches!(self.outputs.pop(), Some(Output::Ready(..))));
         self
@@ -162,7 +162,7 @@ impl Rig {
 
     /// Makes a call whose task holds the locks of another call.
     pub(crate) fn nest(&mut self, call: CallId, names: &[&str], outer: CallId) -> &mut Self {
-        let holds = vec![outer.into()];
+        let holds = vec![Id(outer)];
         self.submit(Input::Acquire(Acquire { holds, ..ask(call, names) }))
     }
 
@@ -190,7 +190,7 @@ impl Rig {
     }
 
     pub(crate) fn cancel(&mut self, call: CallId) -> &mut Self {
-        self.submit(Input::Cancel(call.into()))
+        self.submit(Input::Cancel(Id(call)))
     }
 
     pub(crate) fn release(&mut self, call: CallId) -> &mut Self {
@@ -207,7 +207,7 @@ impl Rig {
     }
 
     pub(crate) fn release_as(&mut self, call: CallId, how: Release, fenced: bool) -> &mut Self {
-        let call = call.into();
+        let call = Id(call);
         self.submit(Input::Release { call, how, fenced })
     }
 
@@ -553,7 +553,7 @@ pub(crate) fn record(call: CallId) -> String {
 /// Returns a call with the usual settings.
 pub(crate) fn ask(call: CallId, names: &[&str]) -> Acquire {
     Acquire {
-        call: call.into(),
+        call: Id(call),
         names: names.iter().map(|name| Key::from(*name)).collect(),
         ttl_secs: TTL,
         mode: Mode::Exclusive,

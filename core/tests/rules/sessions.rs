@@ -266,7 +266,7 @@ fn doubt(rig: &mut Rig, name: &str) {
 #[test]
 fn refused_lease_refuses_only_calls_of_its_ttl() {
     let mut rig = Rig::warm();
-    rig.submit(Input::Warm { call: 3.into(), ttl_secs: TTL + 1 }).acquire_for(1, A, TTL + 1);
+    rig.submit(Input::Warm { call: Id(3), ttl_secs: TTL + 1 }).acquire_for(1, A, TTL + 1);
     rig.acquire(2, A).answer(any, Err(refused(Refusal::Other)));
     [1, 3].iter().for_each(|call| assert!(matches!(rig.refused(*call), Refused::Backend(_))));
     rig.serves(2);

@@ -30,7 +30,7 @@ fn shutdown_refuses_calls_and_waits_for_bodies() {
 #[test]
 fn bodies_lose_their_locks_when_the_grace_is_over() {
     let mut rig = ending(SOON);
-    rig.submit(Input::Kick(1.into())).lost(1, LossCause::Kicked); // its body may continue
+    rig.submit(Input::Kick(Id(1))).lost(1, LossCause::Kicked); // its body may continue
     rig.live(SOON * 2).lost(1, LossCause::Shutdown);
     assert!(!rig.is_finished() && rig.has("locks/a/a1"));
     rig.give_back(1);

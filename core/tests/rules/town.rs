@@ -67,7 +67,7 @@ impl Town {
         let names: Vec<String> = names.iter().map(|name| format!("locks/{name}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         self.homes.insert(call, n);
-        let holds = holds.iter().map(|call| (*call).into()).collect();
+        let holds = holds.iter().map(|call| Id(*call)).collect();
         let acquire = Acquire { mode, wait, ttl_secs: 30, holds, ..ask(call, &names) };
         self.at(n, |process| _ = process.submit(Input::Acquire(acquire)));
         self.serve()

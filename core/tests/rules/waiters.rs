@@ -88,7 +88,7 @@ fn waits_that_end_together_cost_many_short_steps() {
 fn nested_call_waits_on_though_its_task_has_released() {
     for (wait, ends) in [(Wait::Forever, false), (Wait::For(4 * SECOND), true)] {
         let mut rig = Rig::holding();
-        let holds = vec![1.into()];
+        let holds = vec![Id(1)];
         rig.hold(2, B).submit(Input::Acquire(Acquire { wait, holds, ..ask(3, &[B]) })).give_back(1);
         rig.live(2 * SECOND).lacks(&["locks/b/a1.n0"]);
         if ends {

@@ -7,7 +7,8 @@ use crate::values::{Author, BackendError, Cycle, Holder, LockName as _, LossCaus
 /// Returns one error of each kind, in the order of the page, filled with secrets that no client may see.
 fn every_error() -> Vec<LockError> {
     let name = || render("orders/<id>", &[&"secret"]);
-    let record = Author::here("secret", "secret").record(None, None, None, None, 1.into());
+    let call = etcd_locked_core::CallId(1);
+    let record = Author::here("secret", "secret").record(None, None, None, None, call);
     let holder = || Holder::parse(&record);
     let source = || Arc::<dyn std::error::Error + Send + Sync>::from(Box::from("secret"));
     let secret = || "secret".to_owned();

@@ -326,7 +326,7 @@ impl Engine {
     }
 
     pub(crate) fn new_call(&self) -> CallId {
-        self.0.last_call.fetch_add(1, Ordering::Relaxed).into()
+        CallId(self.0.last_call.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Submits a command. Fails if the engine has ended or runs in another process, where nothing would ever reply.

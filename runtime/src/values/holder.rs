@@ -127,7 +127,7 @@ impl Author {
         if let Some(permits) = permits {
             plain(&mut json, ",\"permits\":", permits);
         }
-        plain(&mut json, ",\"call\":", call);
+        plain(&mut json, ",\"call\":", call.0);
         let since = humantime::format_rfc3339_millis(SystemTime::now());
         plain(&mut json, QUEUED, since);
         json.extend_from_slice(END);

@@ -12,7 +12,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use etcd_locked_core::{Event, Revision};
+    use etcd_locked_core::{Event, Revision, WatchId};
     use etcd_locked_embedded::{Etcd, Link};
     use tokio::runtime::Handle;
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -57,7 +57,7 @@ mod tests {
         });
         let watches = start(client, clock, &Handle::current(), report);
         let (prefix, from) = ("locks/a/".into(), Revision::new(1));
-        watches.send(Command::Add { id: 1.into(), prefix, from, puts: true }).unwrap();
+        watches.send(Command::Add { id: WatchId(1), prefix, from, puts: true }).unwrap();
         (links, (watches, seen))
     }
 

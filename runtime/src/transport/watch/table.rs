@@ -211,7 +211,7 @@ mod tests {
         for id in ids {
             let from = Revision::new(7);
             let prefix = "locks/a/".into();
-            table.apply(Command::Add { id: (*id).into(), prefix, from, puts: true });
+            table.apply(Command::Add { id: WatchId(*id), prefix, from, puts: true });
             table.sent();
         }
         table
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_watch_removed_early_is_cancelled_when_confirmed() {
         let mut table = sent(&[1]);
-        table.apply(Command::Remove(1.into()));
+        table.apply(Command::Remove(WatchId(1)));
         assert_eq!(table.next(), None);
         table.confirm(1, false);
         assert_eq!(table.next(), Some(Outgoing::Cancel(1)));
@@ -229,9 +229,9 @@ mod tests {
     #[test]
     fn a_refusal_without_an_id_is_the_oldest_creation() {
         let mut table = sent(&[4, 5, 6]);
-        assert_eq!(table.confirm(2, true), Some(5.into()));
-        assert_eq!(table.confirm(-1, true), Some(4.into()));
-        assert_eq!(table.confirm(-1, true), Some(6.into()));
+        assert_eq!(table.confirm(2, true), Some(WatchId(5)));
+        assert_eq!(table.confirm(-1, true), Some(WatchId(4)));
+        assert_eq!(table.confirm(-1, true), Some(WatchId(6)));
         assert_eq!(table.confirm(-1, true), None);
     }
 }

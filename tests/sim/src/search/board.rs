@@ -115,7 +115,7 @@ impl Board {
     /// Plays the opening: all leases are open, and some calls wait.
     pub(crate) fn open_with(&mut self, opening: Opening) {
         for n in 0..opening.clients {
-            let call = (1000 + n as u64).into();
+            let call = etcd_locked_core::CallId(1000 + n as u64);
             self.bench.submit(n, Input::Warm { call, ttl_secs: TTL });
             self.settle();
         }
@@ -292,7 +292,7 @@ impl Board {
             let _ = write!(digest, "{:?}", process.core);
             for (id, watch) in &process.watches {
                 let events = watch.events(&bench.store);
-                let _ = write!(digest, "{id}{events:?}");
+                let _ = write!(digest, "{}{events:?}", id.0);
             }
         }
         let stages: Vec<_> = bench.calls.values().map(|call| &call.stage).collect();

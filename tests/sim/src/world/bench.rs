@@ -259,7 +259,7 @@ impl Bench {
             finished: false,
             grace: None,
             watches: BTreeMap::new(),
-            arrived: 0.into(),
+            arrived: RequestId(0),
             heard: Vec::new(),
         });
         n
@@ -423,7 +423,7 @@ impl Bench {
             outputs += 1;
             must!(I10, outputs < OUTPUTS, "too many outputs");
             self.trace.note(self.now, Some(n), || match &output {
-                Output::Send { id, request } => format!("-> {id}: {}", brief(request)),
+                Output::Send { id, request } => format!("-> {}: {}", id.0, brief(request)),
                 other => format!("-> {other:?}"),
             });
             self.take(n, output);

@@ -10,8 +10,8 @@ use super::tally::Happened;
 use super::violation::must;
 use crate::world::CallId;
 use etcd_locked_core::{
-    Acquire, Grant, Input, Key, Kv, LossCause, Mode, Moment, Output, OwnedKey, Refused, Release,
-    Response, Seat, Wait, admits,
+    Acquire, CallId as Id, Grant, Input, Key, Kv, LossCause, Mode, Moment, Output, OwnedKey,
+    Refused, Release, Response, Seat, Wait, admits,
 };
 
 /// The last one must not be written.
@@ -249,13 +249,13 @@ impl Bench {
         call.process = process;
         call.stage = Stage::Waiting;
         let acquire = Acquire {
-            call: id.into(),
+            call: Id(id),
             names: call.names.to_vec(),
             ttl_secs: call.ttl_secs,
             mode: call.mode,
             wait: call.wait,
             record: format!("{{\"call\":{id}}}").into_bytes().into(),
-            holds: holds.into_iter().map(Into::into).collect(),
+            holds: holds.into_iter().map(Id).collect(),
         };
         let cancelled = call.cancel_after.map(|after| self.now + after);
         self.submit_soon(process, Input::Acquire(acquire));
@@ -295,7 +295,7 @@ impl Bench {
         if matches!(call.stage, Stage::Waiting) {
             self.over(id);
             self.calls.get_mut(&id).expect("a call").given_up = true;
-            self.submit_soon(process, Input::Cancel(id.into()));
+            self.submit_soon(process, Input::Cancel(Id(id)));
         }
     }
 
@@ -335,7 +335,7 @@ impl Bench {
         call.stage = Stage::Releasing;
         self.holding.remove(&id);
         self.progress = self.now;
-        let release = Input::Release { call: id.into(), how, fenced };
+        let release = Input::Release { call: Id(id), how, fenced };
         if how != Release::Confirmed || !self.processes[process].is_there() {
             self.over(id);
         }
@@ -428,7 +428,7 @@ impl Bench {
         if call.given_up {
             // The caller is gone while its grant is on the way, so the lock is released (rule P26).
             let (process, fenced) = (call.process, false);
-            let release = Input::Release { call: id.into(), how: Release::Unconfirmed, fenced };
+            let release = Input::Release { call: Id(id), how: Release::Unconfirmed, fenced };
             return self.at(now, Happening::Submit { to: process, input: release });
         }
         let stage = &call.stage;
@@ -491,7 +491,7 @@ impl Bench {
         // A call that holds until it is ended belongs to a scenario.
         if hold < Duration::MAX && self.random.chance(0.02) {
             let at = now + self.random.micros(0, hold.as_micros() as u64 + 1);
-            self.at(at, Happening::Submit { to, input: Input::Kick(id.into()) });
+            self.at(at, Happening::Submit { to, input: Input::Kick(Id(id)) });
         }
         if let Some(inner) = inner {
             let at = now + self.random.micros(0, hold.as_micros() as u64 + 1);

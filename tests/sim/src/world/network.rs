@@ -110,7 +110,7 @@ impl Bench {
             }
             _ => self.store.apply(self.now, &request),
         };
-        self.trace.note(self.now, Some(from), || format!("   {id} at etcd: {result:?}"));
+        self.trace.note(self.now, Some(from), || format!("   {} at etcd: {result:?}", id.0));
         if let Ok(Response::Granted { lease, .. }) = result {
             self.owners.insert(lease, from);
         }
@@ -176,7 +176,7 @@ impl Bench {
         let watch =
             Watch { prefix, puts, next: from, silent: self.now + silence, delivered: self.now };
         let before = self.processes[n].watches.insert(id, watch);
-        must!(I10, before.is_none(), "watch {id} exists");
+        must!(I10, before.is_none(), "watch {} exists", id.0);
     }
 
     /// Delivers new events to the watches.

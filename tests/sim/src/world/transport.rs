@@ -28,7 +28,7 @@ impl Transport {
     /// Returns true if a request is a probe, and not the core's.
     #[must_use]
     pub fn is_probe(id: RequestId) -> bool {
-        id > RequestId::from(PROBES)
+        id > RequestId(PROBES)
     }
 
     /// Notes that a request is sent.
@@ -67,7 +67,7 @@ impl Transport {
         let probe = Request::Txn(Txn { then: vec![probe], ..Txn::default() });
         let sent = self.reach.probe(now, &probe)?;
         self.probes += 1;
-        let id = RequestId::from(self.probes);
+        let id = RequestId(self.probes);
         self.sent.insert(id, sent);
         Some((id, probe))
     }
