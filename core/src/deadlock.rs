@@ -20,7 +20,7 @@ use crate::outbox::Line;
 use crate::output::Blocker;
 use crate::ownership::Ownership;
 use crate::pool::Sessions;
-use crate::request::{Compare, Failure, Kv, Op, Refusal, Txn, TxnAnswer};
+use crate::request::{Answer, Compare, Failure, Kv, Op, Refusal, Txn, TxnAnswer};
 use crate::seat::{Mode, Seat};
 use crate::steps::step;
 use crate::transactions;
@@ -281,7 +281,7 @@ impl Searches {
     pub fn answered(
         &mut self,
         reads: Vec<(CallId, Key)>,
-        result: Result<TxnAnswer, Failure>,
+        result: Answer,
     ) -> (Vec<(CallId, Cycle)>, bool) {
         self.reads.done(reads.len(), result.is_ok());
         let answers = match result {

@@ -87,7 +87,7 @@ pub enum Response {
 
 impl Response {
     /// Returns the response to a transaction. Any other response is an error.
-    pub fn txn(self) -> Result<TxnAnswer, Failure> {
+    pub fn txn(self) -> Answer {
         let Self::Txn(answer) = self else {
             let cause = format!("a response to a request that was not sent: {self:?}");
             return Err(Failure::Unknown(Arc::from(Box::from(cause))));
@@ -95,6 +95,9 @@ impl Response {
         Ok(answer)
     }
 }
+
+/// The result of a [`Txn`].
+pub type Answer = Result<TxnAnswer, Failure>;
 
 /// The response to a [`Txn`].
 #[derive(Debug, Clone)]

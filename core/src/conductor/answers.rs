@@ -11,7 +11,7 @@ use crate::loss::LossCause;
 use crate::moment::Moment;
 use crate::name::Names;
 use crate::output::{Output, Owner, Refused};
-use crate::request::{Event, Failure, Kv, Refusal, Request, Txn, TxnAnswer};
+use crate::request::{Answer, Event, Failure, Kv, Refusal, Request, Txn};
 use crate::seat::Seat;
 use crate::steps::step;
 use crate::timers::LONGEST_PAUSE;
@@ -88,12 +88,8 @@ impl Core {
     }
 
     /// Takes in the result of a transaction of puts, with or without deletions (rules P8 to P11).
-    pub(super) fn put(
-        &mut self,
-        units: Vec<Unit>,
-        deletions: Vec<Deletion>,
-        result: Result<TxnAnswer, Failure>,
-    ) {
+    pub(super) fn put(&mut self, units: Vec<Unit>, deletions: Vec<Deletion>, result: Answer) {
+        self.outbox.puts.done(units.len(), result.is_ok());
         let ids = units.concat();
         let session = |id: &ContenderId| self.names.contender(*id).map(|it| it.session);
         let sessions: BTreeSet<SessionId> = ids.iter().filter_map(session).collect();
@@ -219,11 +215,8 @@ impl Core {
     }
 
     /// Takes in the result of deletions (rules P24, P34).
-    pub(super) fn deleted(
-        &mut self,
-        mut deletions: Vec<Deletion>,
-        result: Result<TxnAnswer, Failure>,
-    ) {
+    pub(super) fn deleted(&mut self, mut deletions: Vec<Deletion>, result: Answer) {
+        self.outbox.deletions.done(deletions.len(), result.is_ok());
         let failure = match result {
             Ok(answer) => {
                 let gone = transactions::deleted(&mut deletions, answer);
@@ -371,7 +364,8 @@ impl Core {
     }
 
     /// Takes in the result of reads.
-    pub(super) fn read(&mut self, reads: Vec<Read>, result: Result<TxnAnswer, Failure>) {
+    pub(super) fn read(&mut self, reads: Vec<Read>, result: Answer) {
+        self.view.reads.done(reads.len(), result.is_ok());
         let (stale, failures) = match result {
             Ok(answer) if !answer.stale => {
                 let mut answers = answer.answers.into_iter();
@@ -525,7 +519,8 @@ impl Core {
     }
 
     /// Takes in the result of writing records. If one key has changed, the other records of the transaction are written again.
-    pub(super) fn described(&mut self, keys: &[Description], result: Result<TxnAnswer, Failure>) {
+    pub(super) fn described(&mut self, count: usize, keys: &[Description], result: Answer) {
+        self.outbox.records.done(count, result.is_ok());
         // A refused record is not written again for this holder: it only informs. At its quota etcd may have written it (P34).
         let over = match &result {
             Ok(answer) => answer.succeeded,

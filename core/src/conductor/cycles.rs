@@ -8,7 +8,7 @@ use crate::deadlock::{self, Cycle, Search};
 use crate::ids::{self, CallId, ContenderId, Incarnation, Key, contends};
 use crate::name::Name;
 use crate::output::{Blocker, Output, Refused};
-use crate::request::{Failure, Request, TxnAnswer};
+use crate::request::{Answer, Failure, Request};
 
 impl Core {
     /// Goes on after another second of a nested call's wait: puts a key that shows the wait, and later searches for a cycle.
@@ -49,11 +49,7 @@ impl Core {
     }
 
     /// Takes in reads of searches. Each cycle found is broken by one transaction, which also proves that it exists.
-    pub(super) fn searched(
-        &mut self,
-        reads: Vec<(CallId, Key)>,
-        result: Result<TxnAnswer, Failure>,
-    ) {
+    pub(super) fn searched(&mut self, reads: Vec<(CallId, Key)>, result: Answer) {
         let (cycles, bounded) = self.searches.answered(reads, result);
         self.outputs.extend(bounded.then_some(Output::Bounded));
         for (id, mut cycle) in cycles {
@@ -85,7 +81,7 @@ impl Core {
         id: CallId,
         own: &[ContenderId],
         cycle: &Cycle,
-        result: Result<TxnAnswer, Failure>,
+        result: Answer,
     ) {
         self.set_aborts(own, false);
         match result {

@@ -250,20 +250,12 @@ impl Core {
                 self.sessions.revocations.extend(again.then_some(lease));
             }
             Exchange::Put(units, deletions) => {
-                self.outbox.puts.done(units.len(), result.is_ok());
                 self.put(units, deletions, result.and_then(Response::txn));
             }
-            Exchange::Delete(deletions) => {
-                self.outbox.deletions.done(deletions.len(), result.is_ok());
-                self.deleted(deletions, result.and_then(Response::txn));
-            }
-            Exchange::Read(reads) => {
-                self.view.reads.done(reads.len(), result.is_ok());
-                self.read(reads, result.and_then(Response::txn));
-            }
+            Exchange::Delete(deletions) => self.deleted(deletions, result.and_then(Response::txn)),
+            Exchange::Read(reads) => self.read(reads, result.and_then(Response::txn)),
             Exchange::Describe(count, keys) => {
-                self.outbox.records.done(count, result.is_ok());
-                self.described(&keys, result.and_then(Response::txn));
+                self.described(count, &keys, result.and_then(Response::txn));
             }
             Exchange::Search(reads) => self.searched(reads, result.and_then(Response::txn)),
             Exchange::Abort(call, own, cycle) => {
