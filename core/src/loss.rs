@@ -21,19 +21,10 @@ pub enum LossCause {
 }
 
 impl LossCause {
-    /// Ordered by number.
-    const ALL: [Self; 7] = [
-        Self::Expired,
-        Self::Gone,
-        Self::Overwritten,
-        Self::Wiped,
-        Self::Shutdown,
-        Self::Kicked,
-        Self::Released,
-    ];
-
     /// Returns the cause with this number.
     pub(crate) fn numbered(number: u64) -> Option<Self> {
-        Self::ALL.get(usize::try_from(number).ok()?).copied()
+        use LossCause::{Expired, Gone, Kicked, Overwritten, Released, Shutdown, Wiped};
+        let all = [Expired, Gone, Overwritten, Wiped, Shutdown, Kicked, Released];
+        all.into_iter().find(|cause| *cause as u64 == number)
     }
 }

@@ -50,15 +50,10 @@ pub fn put(fences: Vec<(Key, Revision)>, keys: &[Placement], tries: bool, mut tx
 
 /// Parses the response to a put that was applied. Returns the oldest keys of each family, the new one included. For a single try
 /// it returns none, because no others exist.
-pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = Vec<Kv>> {
-    let count = answer.answers.len();
-    let tried = count == keys;
-    let of_puts = if tried { keys } else { 2 * keys };
-    let mut answers = answer.answers.into_iter().skip(count.saturating_sub(of_puts));
-    std::iter::from_fn(move || {
-        let _put = answers.next()?;
-        if tried { Some(Vec::new()) } else { answers.next() }
-    })
+pub fn placed(answer: TxnAnswer) -> impl Iterator<Item = Vec<Kv>> {
+    // Only a range returns keys, and each returns at least the new one.
+    let ranges = answer.answers.into_iter().filter(|found| !found.is_empty());
+    ranges.chain(std::iter::repeat(Vec::new()))
 }
 
 /// Bars the session: puts that compare an earlier revision of its key can no longer apply. With `None` it creates the session key
