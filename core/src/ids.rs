@@ -70,10 +70,6 @@ pub fn session_root(prefix: &str) -> String {
     format!("{}%s/", prefix.strip_suffix('/').unwrap_or(prefix))
 }
 
-pub fn session_key(root: &str, lease: LeaseId) -> Key {
-    format!("{root}{lease:x}").into()
-}
-
 // A key's value is the record of its call, a JSON object for people. For deadlock detection the object ends with one more field,
 // in a fixed form that needs no JSON library: `"keys":[["<key>",<create revision>],…]` (rule P38).
 const KEYS: &str = ",\"keys\":[[\"";

@@ -65,17 +65,15 @@ impl Sessions {
         };
         let recent = self.recent.get(&slot).filter(|id| self.all.get(id).is_some_and(fits));
         let id = recent.copied().or_else(|| self.with_room(ttl_secs).next());
-        let id = id.unwrap_or_else(|| self.open(now, ttl_secs));
+        let id = id.unwrap_or_else(|| {
+            self.last += 1;
+            let id = SessionId(self.last);
+            self.all.insert(id, Session::new(now, ttl_secs));
+            self.awake.insert(id);
+            self.note_room(id);
+            id
+        });
         self.recent.insert(slot, id);
-        id
-    }
-
-    fn open(&mut self, now: Moment, ttl_secs: i64) -> SessionId {
-        self.last += 1;
-        let id = SessionId(self.last);
-        self.all.insert(id, Session::new(now, ttl_secs));
-        self.awake.insert(id);
-        self.note_room(id);
         id
     }
 

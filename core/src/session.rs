@@ -13,7 +13,7 @@ use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ids::{ContenderId, Incarnation, Key, LeaseId, NameId, Revision, Unit, session_key};
+use crate::ids::{ContenderId, Incarnation, Key, LeaseId, NameId, Revision, Unit};
 use crate::loss::LossCause;
 use crate::moment::{Deadline, Moment};
 use crate::output::Refused;
@@ -315,7 +315,7 @@ impl Session {
             _ if self.is_lost() => {}
             (Asked::Grant, Ok(Response::Granted { lease: id, ttl })) => {
                 let deadline = Arc::new(Deadline::new(stop(sent, ttl)));
-                let session_key = session_key(root, id);
+                let session_key = format!("{root}{id:x}").into();
                 self.lease = Some(Lease { id, ttl, deadline, session_key, modified: None });
                 self.renewal = Attempt::at(sent + ttl / 3);
             }
