@@ -60,7 +60,7 @@ impl Core {
                 contender.is_some_and(|it| matches!(it.state, State::Waiting) && !it.aborts)
             };
             let late = self.now - call.since >= cycle.patience;
-            if late && self.may_send() && own.iter().all(waits) {
+            if late && self.lost.is_none() && own.iter().all(waits) {
                 self.set_aborts(&own, true);
                 let abort = std::mem::take(&mut cycle.abort);
                 self.send(Request::Txn(abort), Exchange::Abort(id, own, cycle));

@@ -160,7 +160,7 @@ impl Core {
         let ready = self.outbox.is_ready() || !self.sessions.awake.is_empty();
         let of_all = [
             self.timers.next(),
-            self.waits_for_more(ready && self.may_send()).then_some(self.now),
+            self.waits_for_more(ready && self.lost.is_none()).then_some(self.now),
             self.silence_due(),
             self.rests_until,
             self.names.lingering_until(),
@@ -267,7 +267,7 @@ impl Core {
     /// Sends what is ready, in as few transactions as possible, within the windows. What other processes wait for goes first.
     fn flush(&mut self) {
         self.flush_sessions();
-        if !self.may_send() || self.rests_until.is_some() {
+        if self.lost.is_some() || self.rests_until.is_some() {
             return;
         }
         if self.outbox.puts.is_ready() && !self.waits_for_more(true) {
@@ -310,10 +310,6 @@ impl Core {
         self.outbox.records.reopen_window();
         self.view.reads.reopen_window();
         self.searches.reads.reopen_window();
-    }
-
-    fn may_send(&self) -> bool {
-        self.lost.is_none()
     }
 
     /// Returns the refusal of a call that etcd does not serve.

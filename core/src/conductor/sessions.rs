@@ -19,7 +19,7 @@ impl Core {
             self.calls.go_on(call, None, None);
             self.outputs.push_back(Output::Ready(call));
         }
-        while !self.waits_for_more(self.may_send() && !self.sessions.awake.is_empty()) {
+        while !self.waits_for_more(self.lost.is_none() && !self.sessions.awake.is_empty()) {
             self.settle();
             let Some(id) = self.sessions.awake.first().copied() else { return };
             step();
@@ -31,7 +31,7 @@ impl Core {
                 Some(need) => self.meet(id, need),
                 None => {
                     self.sessions.awake.remove(&id);
-                    let sends = self.may_send();
+                    let sends = self.lost.is_none();
                     let session = self.sessions.all.get_mut(&id);
                     let due = session.as_ref().and_then(|session| session.due(self.now));
                     self.timers.set(Timer::Session(id), due);
@@ -44,7 +44,7 @@ impl Core {
     }
 
     fn need_of(&mut self, id: SessionId) -> Option<Need> {
-        let (sends, names) = (self.may_send(), &self.names);
+        let (sends, names) = (self.lost.is_none(), &self.names);
         let held = |id: &ContenderId| {
             names.contender(*id).filter(|it| it.ownership().is_some())?.incarnation()
         };
