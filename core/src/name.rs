@@ -317,23 +317,17 @@ impl Name {
         self.rests_until = (below > BELOW).then_some(now + REST);
     }
 
-    /// Takes in a read: what is ahead of a waiting contender, or behind a held one.
-    pub fn read(
-        &mut self,
-        now: Moment,
-        number: u64,
-        (revision, seen): (Revision, Vec<Kv>),
-        sessions: &Sessions,
-    ) {
-        let Some(contender) = self.contenders.get_mut(&number) else { return };
+    /// Takes in a read at a revision: what is ahead of a waiting contender, or behind a held one.
+    pub fn read(&mut self, now: Moment, of: u64, at: Revision, seen: Vec<Kv>, sessions: &Sessions) {
+        let Some(contender) = self.contenders.get_mut(&of) else { return };
         if contender.ownership().is_some() {
             let is_ours = |key: &[u8]| lease_of(key).is_some_and(|it| sessions.have(it));
             let contended = contender.is_contended(&seen, is_ours);
             let ownership = contender.ownership_mut();
-            ownership.into_iter().for_each(|it| it.read(now, revision, contended));
+            ownership.into_iter().for_each(|it| it.read(now, at, contended));
             return self.see(now, contended);
         }
-        contender.read(revision, &seen);
+        contender.read(at, &seen);
         let excluded = contender.admitted.is_none();
         self.see(now, excluded);
         let owner = seen.into_iter().find(|kv| excluded && kv.lease.is_some());

@@ -9,7 +9,6 @@ use crate::moment::Moment;
 use crate::request::{Failure, Response};
 use crate::session::{Asked, Need, Session};
 use crate::timers::Jitter;
-use crate::transactions::LOCKS;
 
 /// The number of ended leases that are remembered: more than can end while a read is under way.
 const OVER: usize = 1_024;
@@ -95,25 +94,16 @@ impl Sessions {
 
     /// Adds the contenders of a call to a session. Returns them if they can be put now: the session is open, and etcd is not lost
     /// (`sends`). Otherwise the session keeps them until then.
-    pub fn attach(
-        &mut self,
-        now: Moment,
-        id: SessionId,
-        contenders: Unit,
-        sends: bool,
-    ) -> Option<Unit> {
+    pub fn attach(&mut self, now: Moment, id: SessionId, unit: Unit, sends: bool) -> Option<Unit> {
         let session = self.all.get_mut(&id)?;
         session.last_used = now;
-        session.contenders.extend(&*contenders);
-        // If calls gave up while etcd was lost, their contenders are still in the list.
-        let wanted = &session.contenders;
-        if session.units.len() > LOCKS + 2 * wanted.len() {
-            session.units.retain(|unit| unit.iter().all(|id| wanted.contains(id)));
-        }
+        session.contenders.extend(&*unit);
         let ready = sends && session.is_open();
-        session.units.extend((!ready).then(|| contenders.clone()));
+        if !ready {
+            session.units.insert(*unit.first()?, unit.clone());
+        }
         self.note_room(id);
-        ready.then_some(contenders)
+        ready.then_some(unit)
     }
 
     /// Notes that a contender no longer has a key under its session.
@@ -121,6 +111,7 @@ impl Sessions {
         let Some(session) = self.all.get_mut(&id) else { return };
         session.last_used = now;
         session.contenders.remove(&contender);
+        session.units.remove(&contender);
         session.ambiguous.remove(&contender);
         self.note_room(id);
     }

@@ -8,7 +8,7 @@
 //! A *barrier* is a write of the session key. After it, no put that was sent before can apply any more (rule P10). It is sent
 //! again, unchanged, until etcd responds.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,8 +153,8 @@ pub struct Session {
     list: Moment,
     /// The contenders whose keys are, or may be, attached to its lease.
     pub contenders: BTreeSet<ContenderId>,
-    /// Those of them that are put once the session is open.
-    pub units: Vec<Unit>,
+    /// Those of them that are put once the session is open, by the first of each call.
+    pub units: BTreeMap<ContenderId, Unit>,
     /// Those of them whose put had no response.
     pub ambiguous: BTreeSet<ContenderId>,
     /// The number of contenders that have a body.
@@ -177,7 +177,7 @@ impl Session {
             barrier: None,
             list: now + LIST,
             contenders: BTreeSet::new(),
-            units: Vec::new(),
+            units: BTreeMap::new(),
             ambiguous: BTreeSet::new(),
             bodies: 0,
             last_used: now,
@@ -418,12 +418,6 @@ impl Session {
         if self.lease.as_ref().is_some_and(|it| it.modified != modified) {
             self.bar(now, false);
         }
-    }
-
-    /// Takes in that a contender's put had no response. A barrier will settle that.
-    pub fn doubt(&mut self, now: Moment, contender: ContenderId) {
-        self.ambiguous.insert(contender);
-        self.bar(now, false);
     }
 
     /// Stops acquisitions, and if it is lost, its bodies. Returns its lease, unless this changes nothing.

@@ -26,10 +26,10 @@ impl Core {
             let narrow = self.outbox.puts.is_narrow();
             let (names, sessions) = (&self.names, &mut self.sessions);
             let room = |unit: &Unit| {
-                let first = names.contender(*unit.first()?)?;
-                let session = sessions.all.get_mut(&first.session)?;
+                let first = unit.first()?;
+                let session = sessions.all.get_mut(&names.contender(*first)?.session)?;
                 if !session.is_open() {
-                    session.units.push(unit.clone());
+                    session.units.insert(*first, unit.clone());
                     return None;
                 }
                 unit.iter().map(|id| names.contender(*id)?.room(LOCKS)).sum()
@@ -133,7 +133,10 @@ impl Core {
                     let Some(contender) = self.names.contender_mut(id) else { continue };
                     contender.state = State::Unsettled;
                     match self.sessions.wake(contender.session) {
-                        Some(session) => session.doubt(self.now, id),
+                        Some(session) => {
+                            session.ambiguous.insert(id);
+                            session.bar(self.now, false);
+                        }
                         None => self.remove(id), // its key is deleted with its lease
                     }
                 }
@@ -417,7 +420,7 @@ impl Core {
         }
         // If it was granted after the read was sent, the rest of the read does not apply to its new state.
         if waits == read.up_to.is_some() {
-            name.read(self.now, id.number, (revision, seen), &self.sessions);
+            name.read(self.now, id.number, revision, seen, &self.sessions);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Sessions: sends their requests, and carries out what follows from responses.
 
 use std::collections::BTreeSet;
+use std::mem::take;
 
 use super::{Core, Exchange, Timer};
 use crate::contender::{Contender, State};
@@ -36,7 +37,7 @@ impl Core {
                     let due = session.as_ref().and_then(|session| session.due(self.now));
                     self.timers.set(Timer::Session(id), due);
                     if let Some(open) = session.filter(|it| sends && it.is_open()) {
-                        self.outbox.puts.pending.extend(open.units.drain(..));
+                        self.outbox.puts.pending.extend(take(&mut open.units).into_values());
                     }
                 }
             }
