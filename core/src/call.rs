@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::contender::Wish;
-use crate::ids::{CallId, ContenderId, NameId};
+use crate::ids::{CallId, ContenderId, NameId, Unit};
 use crate::moment::Moment;
 use crate::output::Refused;
 
@@ -43,13 +43,11 @@ pub struct Call {
     /// When its wait ends, or the wait for its release.
     pub until: Option<Moment>,
     /// The contenders that serve no other call, because this one is a group or nested (rule P38).
-    pub own: Arc<[ContenderId]>,
+    pub own: Unit,
     /// True if it arrived nested and its keys list what its task holds (rule P38).
     pub is_shown: bool,
     /// The calls whose locks its task holds.
     pub outer: Vec<CallId>,
-    /// The waiting calls that its task has made while it holds these locks.
-    pub inner: BTreeSet<CallId>,
     /// When it next puts its own key, or searches for a cycle.
     pub search_at: Option<Moment>,
 }
@@ -88,6 +86,8 @@ pub struct Calls {
     all: HashMap<CallId, Box<Call>>,
     /// The waiting calls, by arrival.
     waiting: BTreeSet<(Moment, CallId)>,
+    /// The waiting nested calls, each after a call whose locks its task holds.
+    inner: BTreeSet<(CallId, CallId)>,
     /// The number of waiting calls that are not single tries.
     pub waiters: usize,
 }
@@ -95,11 +95,7 @@ pub struct Calls {
 impl Calls {
     /// Adds a call that begins to wait.
     pub fn add(&mut self, id: CallId, call: Call) {
-        for outer in &call.outer {
-            if let Some(outer) = self.get_mut(*outer) {
-                outer.inner.insert(id);
-            }
-        }
+        self.inner.extend(call.outer.iter().map(|outer| (*outer, id)));
         self.waiting.insert((call.since, id));
         self.waiters += usize::from(!call.is_try());
         self.all.insert(id, Box::new(call));
@@ -136,6 +132,12 @@ impl Calls {
         outer.filter(|(_, call)| !call.holding().is_empty())
     }
 
+    /// Returns the waiting calls that the task of this call has made while it holds its locks.
+    pub fn inner(&self, id: CallId) -> impl Iterator<Item = CallId> {
+        let from = self.inner.range((id, CallId(0))..);
+        from.take_while(move |(outer, _)| *outer == id).map(|(_, inner)| *inner)
+    }
+
     /// Returns true if the task of a call holds a lock.
     pub fn is_nested(&self, id: CallId) -> bool {
         self.outer(id).next().is_some()
@@ -148,9 +150,7 @@ impl Calls {
             self.waiting.remove(&(call.since, id));
             self.waiters -= usize::from(!call.is_try());
             for outer in &call.outer {
-                if let Some(outer) = self.get_mut(*outer) {
-                    outer.inner.remove(&id);
-                }
+                self.inner.remove(&(*outer, id));
             }
         }
         if let Some(stage) = stage {

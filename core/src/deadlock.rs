@@ -333,8 +333,7 @@ pub fn cycle_here(
             let all = all.filter_map(|name| names.get(*name));
             all.flat_map(move |name| ahead_at(name, mode, now, calls, sessions))
         });
-        let inner = calls.get(last).into_iter().flat_map(|call| &call.inner).copied();
-        for to in inner.chain(ahead).take(WALK) {
+        for to in calls.inner(last).chain(ahead).take(WALK) {
             step();
             if seen.len() <= WALK && seen.insert(to) {
                 ways.push_back([&way[..], &[to]].concat());

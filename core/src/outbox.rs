@@ -103,11 +103,6 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Returns true if puts or deletions may be sent.
-    pub fn is_ready(&self) -> bool {
-        self.puts.is_ready() || self.deletions.is_ready()
-    }
-
     /// Retries one of the refused deletions.
     pub fn retry_refused(&mut self) {
         self.retry_at = None;

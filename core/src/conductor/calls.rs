@@ -1,6 +1,5 @@
 //! Calls: the path of a call from its arrival through its names to its grant, and through its release.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +63,6 @@ impl Core {
             own: Arc::default(),
             is_shown,
             outer: acquire.holds,
-            inner: BTreeSet::new(),
             search_at: is_shown.then(|| deadlock::next_search(self.now)),
         };
         let mut taken = false;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Core, Exchange};
 use crate::contender::{Contender, State};
 use crate::deadlock::{self, Cycle, Search};
-use crate::ids::{self, CallId, ContenderId, Incarnation, Key, contends};
+use crate::ids::{self, CallId, ContenderId, Incarnation, Key, Unit, contends};
 use crate::name::Name;
 use crate::output::{Blocker, Output, Refused};
 use crate::request::{Answer, Failure, Request};
@@ -76,13 +76,7 @@ impl Core {
     }
 
     /// Takes in the result of an abort.
-    pub(super) fn aborted(
-        &mut self,
-        id: CallId,
-        own: &[ContenderId],
-        cycle: &Cycle,
-        result: Answer,
-    ) {
+    pub(super) fn aborted(&mut self, id: CallId, own: &Unit, cycle: &Cycle, result: Answer) {
         self.set_aborts(own, false);
         match result {
             Ok(answer) if answer.succeeded => {

@@ -11,7 +11,6 @@ mod cycles;
 mod sessions;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::call::Calls;
@@ -49,7 +48,7 @@ enum Exchange {
     /// Ranges for the searches for cycles.
     Search(Vec<(CallId, Key)>),
     /// The call that aborts to break a cycle, and the contenders by which it waits.
-    Abort(CallId, Arc<[ContenderId]>, Cycle),
+    Abort(CallId, Unit, Cycle),
 }
 
 /// The state of all locks of one process.
@@ -157,7 +156,8 @@ impl Core {
 
     /// Returns when to call `handle` again at the latest. The moment has passed if the last input left timers that are due.
     pub fn next_timeout(&self) -> Option<Moment> {
-        let ready = self.outbox.is_ready() || !self.sessions.awake.is_empty();
+        let ready = self.outbox.puts.is_ready() || self.outbox.deletions.is_ready();
+        let ready = ready || !self.sessions.awake.is_empty();
         let of_all = [
             self.timers.next(),
             self.waits_for_more(ready && self.lost.is_none()).then_some(self.now),
