@@ -58,21 +58,16 @@ pub fn placed(answer: TxnAnswer) -> impl Iterator<Item = Vec<Kv>> {
 
 /// Bars the session: puts that compare an earlier revision of its key can no longer apply. With `None` it creates the session key
 /// (rule P10). It may also read another key.
-pub fn barrier(
-    session: &Key,
-    modified: Option<Revision>,
-    lease: LeaseId,
-    read: Option<&Key>,
-) -> Txn {
+pub fn barrier(key: &Key, modified: Option<Revision>, lease: LeaseId, read: Option<&Key>) -> Txn {
     let unchanged = match modified {
-        Some(modified) => Compare::Modified(session.clone(), modified),
-        None => Compare::Absent(session.clone()),
+        Some(modified) => Compare::Modified(key.clone(), modified),
+        None => Compare::Absent(key.clone()),
     };
     let with = |op: Op| std::iter::once(op).chain(read.map(get)).collect();
     Txn {
         when: vec![unchanged],
-        then: with(Op::Put { key: session.clone(), value: Arc::from([]), lease }),
-        or_else: with(Op::Get { key: session.clone(), values: true }),
+        then: with(Op::Put { key: key.clone(), value: Arc::from([]), lease }),
+        or_else: with(Op::Get { key: key.clone(), values: true }),
     }
 }
 
