@@ -63,15 +63,17 @@ impl Core {
             Need::Serve(names) => names.into_iter().for_each(|name| self.names.touch(name)),
             Need::TakeBack(contenders) => contenders.into_iter().for_each(|of| self.delete(of)),
             Need::Read(since, but) => {
-                let missing = self.under(id, |_, it| {
+                let missing = |it: &Contender| {
                     let late = it.held().is_some_and(|held| held.since > since);
                     !late && it.key.as_ref().is_some_and(|key| !but.contains(key.as_bytes()))
-                });
-                missing.into_iter().for_each(|of| self.want_read(of));
+                };
+                let missing = self.under(id).filter(|(_, it)| missing(it)).map(|(of, _)| of);
+                missing.collect::<Vec<_>>().into_iter().for_each(|of| self.want_read(of));
             }
             Need::ReadInTurn => {
                 let watched = |of: ContenderId| self.view.get(of.name, Whose::Holds(id)).is_some();
-                let guarded = self.under(id, |of, it| it.held().is_some() && watched(of));
+                let guarded = self.under(id).filter(|(of, it)| it.held().is_some() && watched(*of));
+                let guarded: Vec<ContenderId> = guarded.map(|(of, _)| of).collect();
                 let turns = u32::try_from(guarded.len().div_ceil(READS)).unwrap_or(u32::MAX);
                 for (together, turn) in guarded.chunks(READS).zip(1..) {
                     let at = self.now + LIST / turns * turn;
@@ -88,19 +90,10 @@ impl Core {
         }
     }
 
-    /// Returns the contenders of a session that `counts` accepts.
-    fn under(
-        &self,
-        id: SessionId,
-        counts: impl Fn(ContenderId, &Contender) -> bool,
-    ) -> Vec<ContenderId> {
-        let contenders =
-            self.sessions.all.get(&id).into_iter().flat_map(|it| &it.contenders).copied();
-        let counts = |of: &ContenderId| {
-            step();
-            self.names.contender(*of).is_some_and(|it| counts(*of, it))
-        };
-        contenders.filter(counts).collect()
+    /// Returns the contenders of a session.
+    fn under(&self, id: SessionId) -> impl Iterator<Item = (ContenderId, &Contender)> {
+        let all = self.sessions.all.get(&id).into_iter().flat_map(|it| &it.contenders);
+        all.inspect(|_| step()).filter_map(|of| Some((*of, self.names.contender(*of)?)))
     }
 
     /// Takes in that etcd was wiped, or restored from a snapshot: all ownership is lost (rule P35).
@@ -138,7 +131,7 @@ impl Core {
         // If a body has already seen another cause, that one stands.
         let lost = lost.map(|cause| lease.deadline.lose(cause));
         self.sessions.note_room(id);
-        for id in self.under(id, |_, _| true) {
+        for id in self.under(id).map(|(of, _)| of).collect::<Vec<_>>() {
             let Some(contender) = self.names.contender(id) else { continue };
             match (&contender.state, lost) {
                 (State::Pending, _) => self.remove(id),
