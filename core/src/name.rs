@@ -32,7 +32,6 @@ const TOGETHER: Duration = Duration::from_millis(2);
 /// How long a name counts as contended after another process was seen to want it.
 const CONTENDED: Duration = Duration::from_secs(1);
 
-/// The next step of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The call at the head gets a contender.
@@ -224,22 +223,19 @@ impl Name {
         Some((*id, calls.get(*id)?))
     }
 
-    /// Returns true if a single try would have to wait in this queue: an exclusive call or a group behind any call, readers and
-    /// permits behind calls of another kind.
-    pub fn is_taken_for(&self, call: &Call) -> bool {
-        match kind(call) {
-            0 => !self.waiters.is_empty(),
-            kind => self.waiters.len() > self.kinds[kind],
-        }
-    }
-
-    pub fn enter(&mut self, id: CallId, call: &Call) {
-        let Some(ticket) = call.ticket() else { return };
-        self.kinds[kind(call)] += 1;
+    /// Adds a call to the queue. Returns true if it would have to wait there: an exclusive call or a group behind any call,
+    /// readers and permits behind calls of another kind.
+    pub fn enter(&mut self, id: CallId, call: &Call) -> bool {
+        let Some(ticket) = call.ticket() else { return false };
+        let kind = kind(call);
+        let beside = if kind == 0 { 0 } else { self.kinds[kind] };
+        let waits = self.waiters.len() > beside;
+        self.kinds[kind] += 1;
         if call.is_try() {
             self.tries.insert(ticket, id);
         }
         self.waiters.insert(ticket, id);
+        waits
     }
 
     pub fn leave(&mut self, call: &Call) {
@@ -349,7 +345,6 @@ impl Name {
     }
 }
 
-/// Adds an item to a list, or removes it.
 fn list<T: Ord>(all: &mut BTreeSet<T>, item: T, belongs: bool) {
     match belongs {
         true => all.insert(item),
@@ -376,8 +371,8 @@ pub struct Names {
     pub dirty: BTreeSet<NameId>,
     /// Names with a key that lingers, or has lingered, and when that ends, the earliest first.
     lingering: VecDeque<(Moment, NameId)>,
-    tickets: u64,
-    contenders: u64,
+    /// The last ticket or number of a contender. None is used twice.
+    last: u64,
 }
 
 impl Names {
@@ -427,8 +422,8 @@ impl Names {
 
     /// Returns a place behind all waiters. It is the same in all queues of a call, so any two calls have one order (rule P13).
     pub fn ticket(&mut self) -> Ticket {
-        self.tickets += 1;
-        Ticket(self.tickets)
+        self.last += 1;
+        Ticket(self.last)
     }
 
     /// Adds a contender to a name: it takes its seat and its place in line.
@@ -436,8 +431,8 @@ impl Names {
         for held in &contender.lists {
             self.contender_mut(*held).into_iter().for_each(|it| it.listed += 1);
         }
-        self.contenders += 1;
-        let number = self.contenders;
+        self.last += 1;
+        let number = self.last;
         if let Some(name) = self.get_mut(id) {
             contender.seat.number().into_iter().for_each(|number| {
                 name.given_back.remove(&number);

@@ -28,7 +28,6 @@ const LINGER: Duration = Duration::from_millis(1);
 
 /// From arrival to grant or refusal.
 impl Core {
-    /// Accepts a new call.
     pub(super) fn acquire(&mut self, acquire: Acquire) {
         let id = acquire.call;
         let holds = |id: &CallId| self.calls.get(*id).is_some_and(|it| !it.holding().is_empty());
@@ -68,8 +67,7 @@ impl Core {
         let mut taken = false;
         for name in &*names {
             if let Some(name) = self.names.get_mut(*name) {
-                taken |= tries && name.is_taken_for(&call);
-                name.enter(id, &call);
+                taken |= name.enter(id, &call) && tries;
             }
         }
         self.calls.add(id, call);
