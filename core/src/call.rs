@@ -14,7 +14,6 @@ use crate::output::Refused;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// The stage of a call.
 #[derive(Debug)]
 pub enum Stage {
     /// It waits in the queues of its names.
@@ -31,7 +30,6 @@ pub enum Stage {
     Releasing { left: usize, refused: Option<Refused> },
 }
 
-/// One call.
 #[derive(Debug)]
 pub struct Call {
     pub names: Arc<[NameId]>,
@@ -109,7 +107,6 @@ impl Calls {
         self.all.get_mut(&id).map(Box::as_mut)
     }
 
-    /// Returns a call if it waits.
     pub fn waiting(&self, id: CallId) -> Option<&Call> {
         self.get(id).filter(|call| call.ticket().is_some())
     }
@@ -159,7 +156,6 @@ impl Calls {
         }
     }
 
-    /// Returns all calls that hold their names.
     pub fn holding(&self) -> Vec<CallId> {
         let holding = self.all.iter().filter(|(_, call)| !call.holding().is_empty());
         let mut holding: Vec<CallId> = holding.map(|(id, _)| *id).collect();

@@ -34,7 +34,6 @@ pub struct Wish {
     pub ttl_secs: i64,
 }
 
-/// The state of a contender.
 #[derive(Debug, Default)]
 pub enum State {
     /// It waits for the next transaction of its session.
@@ -129,7 +128,6 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// Makes a contender that has yet to be put.
     pub fn new(family: Key, session: SessionId, wish: Wish, seat: Seat) -> Self {
         Self { family, session, wish, seat, ..Self::default() }
     }

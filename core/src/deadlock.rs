@@ -239,7 +239,6 @@ impl Cycle {
     }
 }
 
-/// The searches of this process.
 #[derive(Debug, Default)]
 pub struct Searches {
     /// The searches that are not over, each for a waiting call.

@@ -98,7 +98,6 @@ pub struct Acquire {
     /// The mode for all its names.
     pub mode: Mode,
     pub wait: Wait,
-    /// The holder record.
     pub record: Arc<[u8]>,
     /// The calls whose locks the calling task holds. If there are any, the call is nested.
     pub holds: Vec<CallId>,

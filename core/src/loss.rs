@@ -21,7 +21,6 @@ pub enum LossCause {
 }
 
 impl LossCause {
-    /// Returns the cause with this number.
     pub(crate) fn numbered(number: u64) -> Option<Self> {
         use LossCause::{Expired, Gone, Kicked, Overwritten, Released, Shutdown, Wiped};
         let all = [Expired, Gone, Overwritten, Wiped, Shutdown, Kicked, Released];

@@ -47,7 +47,6 @@ pub struct Grant {
     pub deadline: Arc<Deadline>,
 }
 
-/// A key that a call owns.
 #[derive(Debug, Clone)]
 pub struct OwnedKey {
     pub key: Key,

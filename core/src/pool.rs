@@ -116,7 +116,6 @@ impl Sessions {
         self.note_room(id);
     }
 
-    /// Notes that a body was dropped.
     pub fn drop_body(&mut self, id: SessionId) {
         let Some(session) = self.all.get_mut(&id) else { return };
         session.bodies -= 1;

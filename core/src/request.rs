@@ -44,7 +44,6 @@ impl Txn {
     }
 }
 
-/// A condition of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Compare {
     /// The key's create revision.
@@ -150,7 +149,6 @@ impl Failure {
     }
 }
 
-/// The kind of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no such lease; nothing was applied.
@@ -163,7 +161,6 @@ pub enum Refusal {
     Other,
 }
 
-/// One change of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     Put(Kv),

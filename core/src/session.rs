@@ -164,7 +164,6 @@ pub struct Session {
     pub unfresh: BTreeSet<NameId>,
 }
 
-/// State of a session.
 impl Session {
     /// Makes a session whose lease is requested.
     pub fn new(now: Moment, ttl_secs: i64) -> Self {
@@ -224,10 +223,7 @@ impl Session {
         let left = |it: &Lease| Some(it.stop(now)? + margin(it.ttl) - now >= it.ttl / 2);
         self.lease.as_ref().and_then(left).unwrap_or_default()
     }
-}
 
-/// Requests of a session, and their results.
-impl Session {
     /// Returns when it next needs something.
     pub fn due(&self, now: Moment) -> Option<Moment> {
         let attempts = self.barrier.iter().map(|it| &it.attempt).chain([&self.renewal]);

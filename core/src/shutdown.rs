@@ -7,7 +7,6 @@ use crate::moment::Moment;
 /// How long the last deletes and revocations may take. After that the leases expire by themselves.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The stage of a shutdown.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub enum Shutdown {
     /// No shutdown was requested.

@@ -109,7 +109,6 @@ impl Watch {
 /// The reads that are wanted, and the open watches.
 #[derive(Debug, Default)]
 pub struct View {
-    /// The contenders to read.
     pub reads: Line<ContenderId>,
     watches: BTreeMap<(NameId, Whose), Watch>,
     /// The name and the purpose of each watch.

@@ -149,7 +149,6 @@ impl Core {
         self.finish_shutdown();
     }
 
-    /// Returns the next output, if any.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
