@@ -245,7 +245,8 @@ pub struct Searches {
     pub all: BTreeMap<CallId, Search>,
     /// The families to read for them.
     pub reads: Line<(CallId, Key)>,
-    was_bounded: bool,
+    /// True once one of them has left out keys.
+    pub is_bounded: bool,
 }
 
 impl Searches {
@@ -276,12 +277,8 @@ impl Searches {
         Some((reads, Txn { then, ..Txn::default() }))
     }
 
-    /// Takes in the result of reads. Returns the cycles found, and whether a search has reached a limit for the first time.
-    pub fn answered(
-        &mut self,
-        reads: Vec<(CallId, Key)>,
-        result: Answer,
-    ) -> (Vec<(CallId, Cycle)>, bool) {
+    /// Takes in the result of reads. Returns the cycles found.
+    pub fn answered(&mut self, reads: Vec<(CallId, Key)>, result: Answer) -> Vec<(CallId, Cycle)> {
         self.reads.done(reads.len(), result.is_ok());
         let answers = match result {
             Ok(answer) => answer.answers,
@@ -289,20 +286,20 @@ impl Searches {
             Err(Failure::Refused(Refusal::PermissionDenied, _)) if reads.len() > 1 => {
                 let keys = reads.len();
                 self.reads.again(reads, Some(keys));
-                return (Vec::new(), false);
+                return Vec::new();
             }
             // A failed read shows no keys.
             Err(_) => vec![Vec::new(); reads.len()],
         };
-        let (mut cycles, was_bounded) = (Vec::new(), self.was_bounded);
+        let mut cycles = Vec::new();
         for ((call, family), found) in reads.into_iter().zip(answers) {
             let Some(search) = self.all.get_mut(&call) else { continue };
             let cycle = search.answered(&family, found);
-            self.was_bounded |= search.is_bounded;
+            self.is_bounded |= search.is_bounded;
             cycles.extend(cycle.map(|cycle| (call, cycle)));
             self.go_on(call);
         }
-        (cycles, self.was_bounded && !was_bounded)
+        cycles
     }
 }
 

@@ -50,8 +50,10 @@ impl Core {
 
     /// Takes in reads of searches. Each cycle found is broken by one transaction, which also proves that it exists.
     pub(super) fn searched(&mut self, reads: Vec<(CallId, Key)>, result: Answer) {
-        let (cycles, bounded) = self.searches.answered(reads, result);
-        self.outputs.extend(bounded.then_some(Output::Bounded));
+        let was_bounded = self.searches.is_bounded;
+        let cycles = self.searches.answered(reads, result);
+        let is_first = self.searches.is_bounded && !was_bounded;
+        self.outputs.extend(is_first.then_some(Output::Bounded));
         for (id, mut cycle) in cycles {
             let Some(call) = self.calls.get(id) else { continue };
             let own = call.own.clone();
