@@ -72,9 +72,7 @@ impl Seat {
     pub fn number(self) -> Option<u16> {
         match self {
             Self::Exclusive => None,
-            Self::Shared(number) | Self::Permit(number) | Self::Nested { number, .. } => {
-                Some(number)
-            }
+            Self::Shared(of) | Self::Permit(of) | Self::Nested { number: of, .. } => Some(of),
         }
     }
 

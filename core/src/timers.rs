@@ -1,7 +1,6 @@
 //! Timers: when the core must act without an input, and how long it pauses before a retry.
 
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use crate::ids::{CallId, ContenderId, NameId, SessionId};

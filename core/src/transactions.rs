@@ -141,16 +141,14 @@ pub fn describe(keys: &[Description]) -> Txn {
 }
 
 /// Parses the response to a [`describe`], if there is one. Returns each key's mod revision, if this process's write set it.
-pub fn described(
-    keys: &[Description],
-    answer: Option<TxnAnswer>,
-) -> impl Iterator<Item = (&Description, Option<Revision>)> {
+pub fn described(keys: &[Description], answer: Option<TxnAnswer>) -> Vec<Option<Revision>> {
     let written = answer.as_ref().filter(|it| it.succeeded).map(|it| it.revision);
     let mut found = answer.into_iter().flat_map(TxnAnswer::firsts);
-    keys.iter().map(move |it| {
+    let modified = keys.iter().map(|it| {
         let unchanged = found.next().flatten().filter(|kv| kv.mod_revision == it.modified);
-        (it, written.or(unchanged.map(|kv| kv.mod_revision)))
-    })
+        written.or(unchanged.map(|kv| kv.mod_revision))
+    });
+    modified.collect()
 }
 
 fn get(key: &Key) -> Op {

@@ -531,7 +531,7 @@ impl Core {
             Err(Failure::Refused(..)) => return,
             Err(_) => false,
         };
-        for (it, modified) in transactions::described(keys, result.ok()) {
+        for (it, modified) in keys.iter().zip(transactions::described(keys, result.ok())) {
             let Some(contender) = self.names.contender_mut(it.contender) else { continue };
             match modified {
                 Some(modified) => contender.written(modified),

@@ -235,6 +235,7 @@ impl Core {
             Ok(_) => self.refusals = 0,
             Err(_) => {}
         }
+        let txn = Response::txn;
         match exchange {
             Exchange::Session(id, asked) => {
                 for need in self.sessions.answered(self.now, id, asked, result, &mut self.jitter) {
@@ -248,17 +249,13 @@ impl Core {
                 let again = unanswered && self.shutdown != Shutdown::Finished;
                 self.sessions.revocations.extend(again.then_some(lease));
             }
-            Exchange::Put(units, deletions) => {
-                self.put(units, deletions, result.and_then(Response::txn));
-            }
-            Exchange::Delete(deletions) => self.deleted(deletions, result.and_then(Response::txn)),
-            Exchange::Read(reads) => self.read(reads, result.and_then(Response::txn)),
-            Exchange::Describe(count, keys) => {
-                self.described(count, &keys, result.and_then(Response::txn));
-            }
-            Exchange::Search(reads) => self.searched(reads, result.and_then(Response::txn)),
+            Exchange::Put(units, deletions) => self.put(units, deletions, result.and_then(txn)),
+            Exchange::Delete(deletions) => self.deleted(deletions, result.and_then(txn)),
+            Exchange::Read(reads) => self.read(reads, result.and_then(txn)),
+            Exchange::Describe(count, keys) => self.described(count, &keys, result.and_then(txn)),
+            Exchange::Search(reads) => self.searched(reads, result.and_then(txn)),
             Exchange::Abort(call, own, cycle) => {
-                self.aborted(call, &own, &cycle, result.and_then(Response::txn));
+                self.aborted(call, &own, &cycle, result.and_then(txn));
             }
         }
     }
