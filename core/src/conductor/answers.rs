@@ -36,7 +36,6 @@ impl Core {
             };
             let Some(units) = self.outbox.puts.next(room) else { return };
             let ids = units.concat();
-            let mut placements = Vec::with_capacity(ids.len());
             let (mut fences, mut tries) = (BTreeMap::new(), false);
             for id in &ids {
                 let Some(contender) = self.names.contender_mut(*id) else { continue };
@@ -45,13 +44,9 @@ impl Core {
                 contender.sent(session.lease().unwrap_or_default());
                 tries |= contender.tries;
             }
-            for id in &ids {
-                placements.extend(self.placement(*id));
-            }
-            let deletions = match tries || narrow {
-                true => Vec::new(),
-                false => self.deletions_with_puts(placements.len()),
-            };
+            let placements = ids.iter().filter_map(|id| self.placement(*id)).collect::<Vec<_>>();
+            let room = if tries || narrow { 0 } else { LOCKS.saturating_sub(placements.len()) };
+            let deletions = self.deletions_with_puts(room);
             let before = transactions::delete(&deletions);
             let fences = fences.into_values().flatten().collect();
             let txn = transactions::put(fences, &placements, tries, before);
@@ -59,12 +54,12 @@ impl Core {
         }
     }
 
-    /// Takes the deletions that go with this number of puts (rule P7), up to the first that may fail and so void the puts.
-    fn deletions_with_puts(&mut self, puts: usize) -> Vec<Deletion> {
+    /// Takes up to `room` deletions that go with puts (rule P7), up to the first that may fail and so void the puts.
+    fn deletions_with_puts(&mut self, room: usize) -> Vec<Deletion> {
         let alive = |id| self.sessions.all.get(&id).is_some_and(|it| !it.is_lost());
         let likely = |it: &&Deletion| it.created.is_some() && alive(it.session);
         let line = &mut self.outbox.deletions;
-        let most = if line.is_narrow() { 0 } else { LOCKS.saturating_sub(puts) };
+        let most = if line.is_narrow() { 0 } else { room };
         let likely = line.pending.iter().take(most).take_while(likely).count();
         line.pending.drain(..likely).collect()
     }
@@ -266,7 +261,6 @@ impl Core {
 
 /// Reads and watches.
 impl Core {
-    /// Sends the reads that are wanted.
     pub(super) fn flush_reads(&mut self) {
         // Counted as two keys, because each read has two operations.
         let keys = |names: &Names, id| names.contender(id)?.to_read.then_some(2);
@@ -366,7 +360,6 @@ impl Core {
         }
     }
 
-    /// Takes in the result of reads.
     pub(super) fn read(&mut self, reads: Vec<Read>, result: Answer) {
         self.view.reads.done(reads.len(), result.is_ok());
         let (stale, failures) = match result {
@@ -438,7 +431,6 @@ impl Core {
         self.sessions.wake(session).into_iter().for_each(|it| it.hurry(self.now));
     }
 
-    /// Takes in the report of a watch.
     pub(super) fn watch_event(&mut self, watch: WatchId, event: Option<Event>) {
         let Some((id, whose)) = self.view.names.get(&watch).copied() else { return };
         match event {
