@@ -77,7 +77,6 @@ pub enum Need {
     Watch,
 }
 
-/// One key of this process.
 #[derive(Debug, Default)]
 pub struct Contender {
     /// The prefix of the keys of its name.

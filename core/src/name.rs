@@ -85,9 +85,8 @@ pub struct Name {
 
 impl Name {
     pub fn step(&self, now: Moment, names: &Names, calls: &Calls, sessions: &Sessions) -> Step {
-        let mut released = self.released.iter();
-        if let Some(step) = released.find_map(|of| self.step_of_released(*of, now, calls, sessions))
-        {
+        let step = |of: &u64| self.step_of_released(*of, now, calls, sessions);
+        if let Some(step) = self.released.iter().find_map(step) {
             return step;
         }
         for (number, contender) in self.in_line() {

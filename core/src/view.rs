@@ -106,7 +106,6 @@ impl Watch {
     }
 }
 
-/// The reads that are wanted, and the open watches.
 #[derive(Debug, Default)]
 pub struct View {
     pub reads: Line<ContenderId>,

@@ -77,7 +77,6 @@ impl Core {
         }
     }
 
-    /// Takes in the result of an abort.
     pub(super) fn aborted(&mut self, id: CallId, own: &Unit, cycle: &Cycle, result: Answer) {
         self.set_aborts(own, false);
         match result {

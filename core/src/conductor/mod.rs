@@ -184,9 +184,8 @@ impl Core {
             self.outbox.retry_refused();
         }
         if self.shutdown.stop(now) {
-            for call in self.calls.holding() {
-                self.lose_call(call, LossCause::Shutdown);
-            }
+            let holding = self.calls.holding().into_iter();
+            holding.for_each(|call| self.lose_call(call, LossCause::Shutdown));
             self.turn_away(now, usize::MAX, true, &Refused::ShuttingDown);
         }
     }
