@@ -29,8 +29,9 @@ pub struct Placement {
 /// Puts all these keys, unless one of their sessions was barred meanwhile. `fences` are their session keys with the expected mod
 /// revisions; if nothing is put, they are read (rules P6, P8, P10). A single try puts its keys only if no key exists below any of
 /// the names. Otherwise it also reads who owns them (rule P11). `txn` already contains the [`delete`] of other keys. That runs
-/// first, so the ranges do not return those.
+/// first, so the ranges do not return those. With deletions it reads nothing if it fails: both are sent again, separately (rule P9).
 pub fn put(fences: Vec<(Key, Revision)>, keys: &[Placement], tries: bool, mut txn: Txn) -> Txn {
+    let deletes = !txn.then.is_empty();
     for (session, modified) in fences {
         txn.or_else.push(get(&session));
         txn.when.push(Compare::Modified(session, modified));
@@ -44,6 +45,9 @@ pub fn put(fences: Vec<(Key, Revision)>, keys: &[Placement], tries: bool, mut tx
             let limit = if *all { MANY } else { 1 };
             txn.then.push(oldest(family, limit, false));
         }
+    }
+    if deletes {
+        txn.or_else.clear();
     }
     txn
 }

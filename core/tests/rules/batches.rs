@@ -2,7 +2,6 @@
 
 use crate::*;
 
-/// Makes this number of calls, each for a separate name, all at once.
 fn calls(count: u64) -> Rig {
     let mut rig = Rig::warm();
     rig.acquire_each(0..count);
@@ -33,6 +32,7 @@ impl Rig {
     fn puts_and_deletes(&mut self) -> &mut Self {
         let keys = (keys_put(self.next()).len(), keys_deleted(self.next()).len());
         assert_eq!((self.sent.len(), keys), (1, (1, 1)));
+        assert!(matches!(self.next(), Request::Txn(txn) if txn.or_else.is_empty()));
         self
     }
 }
