@@ -144,8 +144,8 @@ pub(crate) fn retention(pace: &Pace) -> Result<Outcome> {
             number(retained.into())
         ),
         number_of(answer, "last")? / each,
-        "the first tenth",
-        number_of(answer, "first")? / each,
+        "the second tenth",
+        number_of(answer, "second")? / each,
         time,
         Target::AtMost(1.1),
     )]))

@@ -13,6 +13,9 @@ use super::spec::Spec;
 use super::usage::processor;
 use super::{Fault, serve};
 
+/// Time after which nothing is left to do for held locks but to renew their lease.
+const SETTLED: Duration = Duration::from_secs(4);
+
 fn name(number: u64) -> String {
     format!("held/{number}")
 }
@@ -72,6 +75,8 @@ pub(super) async fn shutdown(spec: Spec) -> Result<(), Fault> {
             // A body ends before all are inside only if its lock was not acquired.
             Some(end) = bodies.join_next() => return Err(format!("{end:?}").into()),
         }
+        // After a second, each lock gets a watch and a write of its record (rule P18). Few locks would be shut down before that.
+        tokio::time::sleep(SETTLED).await;
         let from = Instant::now();
         locks.shutdown(Duration::ZERO).await;
         let seconds = from.elapsed().as_secs_f64();

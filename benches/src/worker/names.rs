@@ -18,7 +18,7 @@ pub(super) const QUIET: Duration = Duration::from_secs(2);
 /// Names of the traffic before the start is measured, and the number of times that each is used.
 const FEW: u64 = 2_000;
 const ROUNDS: u64 = 50;
-/// Parts of the calls with `min_hold`, of which the first and the last are compared.
+/// Parts of the calls with `min_hold`, of which the second and the last are compared.
 const PARTS: u64 = 10;
 
 #[etcd_locked("distinct/<name>", wait = "forever")]
@@ -50,7 +50,8 @@ pub(super) async fn distinct(spec: Spec) -> Result<(), Fault> {
     .await
 }
 
-/// Measures the processor time of the first and of the last tenth of all names.
+/// Measures the processor time of the second and of the last tenth of all names. The first may end before locks have been held for a
+/// second, when each costs a watch and a write of its record (rule P18).
 pub(super) async fn retained(spec: Spec) -> Result<(), Fault> {
     serve(async |_| {
         let each = spec.names / PARTS;
@@ -62,8 +63,8 @@ pub(super) async fn retained(spec: Spec) -> Result<(), Fault> {
             parts.push((processor() - before).as_secs_f64());
         }
         let seconds = from.elapsed().as_secs_f64();
-        let (first, last) = (parts.first(), parts.last());
-        Ok(json!({ "first": first, "last": last, "each": each, "seconds": seconds }))
+        let (second, last) = (parts.get(1), parts.last());
+        Ok(json!({ "second": second, "last": last, "each": each, "seconds": seconds }))
     })
     .await
 }
