@@ -22,8 +22,8 @@ const REQUEST: &[u8] = b"GET /version HTTP/1.1\r\nHost: etcd\r\n\r\n";
 /// Last byte of that response, which is one JSON object without nested ones.
 const END: u8 = b'}';
 
-/// Starts it; also returns, in a sentence, what the proxies add.
-pub(crate) fn start() -> Result<(Cluster, String)> {
+/// Starts it, and notes what the proxies add.
+pub(crate) fn start() -> Result<Cluster> {
     let cluster = Cluster::start_with(MEMBERS, server::setup())?;
     let delay = |delay| {
         let members = cluster.members().iter();
@@ -35,9 +35,8 @@ pub(crate) fn start() -> Result<(Cluster, String)> {
     let trip = Duration::from_secs_f64(added(&cluster)?.median.max(0.0));
     delay(DELAY.saturating_sub(trip.saturating_sub(DELAY * 2) / 2));
     let added = added(&cluster)?.shown(time);
-    let added = format!("the proxies added {added} to a round trip before any worker began");
-    note(&added);
-    Ok((cluster, added))
+    note(format_args!("the proxies add {added} to a round trip"));
+    Ok(cluster)
 }
 
 /// Returns how many seconds longer an exchange through a proxy takes than a direct one.

@@ -23,11 +23,7 @@ const NEAR: usize = 16;
 const MOST: Target = Target::AtMost(1.2);
 
 /// Names of the counters.
-const WHAT: [&str; 3] = [
-    "events that etcd sends",
-    "messages of any kind that etcd sends",
-    "wake-ups of all processes' threads",
-];
+const WHAT: [&str; 2] = ["events that etcd sends", "wake-ups of all processes' threads"];
 /// Counts per release of all rounds, in the order of `WHAT`.
 type Spreads = [Spread; WHAT.len()];
 
@@ -76,8 +72,8 @@ fn counted(kind: Kind, processes: usize, pace: &Pace) -> Result<Spreads> {
         }
     }
     side.crew.end()?;
-    let [events, messages, wakeups] = &rounds;
-    let spreads = [Spread::of(events)?, Spread::of(messages)?, Spread::of(wakeups)?];
+    let [events, wakeups] = &rounds;
+    let spreads = [Spread::of(events)?, Spread::of(wakeups)?];
     for (what, spread) in WHAT.iter().zip(&spreads) {
         note(format_args!("{processes} of {}: {} {what}", kind.title(), spread.shown(number)));
     }
@@ -88,7 +84,6 @@ fn counted(kind: Kind, processes: usize, pace: &Pace) -> Result<Spreads> {
 struct Reading {
     etcd_at: Instant,
     events: f64,
-    messages: f64,
     processes_at: Instant,
     /// Number of times that each thread went to sleep voluntarily and ran again, by its path in `/proc`.
     wakeups: BTreeMap<String, f64>,
@@ -99,7 +94,6 @@ impl Reading {
         Ok(Self {
             etcd_at: Instant::now(),
             events: server.metric("etcd_debugging_mvcc_events_total", "")?,
-            messages: server.metric("grpc_server_msg_sent_total", "")?,
             processes_at: Instant::now(),
             wakeups: wakeups(&side.crew.processes())?,
         })
@@ -112,11 +106,7 @@ impl Reading {
         let wakeups = self.wakeups.iter();
         let wakeups =
             wakeups.map(|(thread, count)| count - before.wakeups.get(thread).unwrap_or(&0.0));
-        [
-            (self.events - before.events) / etcd,
-            (self.messages - before.messages) / etcd,
-            wakeups.sum::<f64>() / processes,
-        ]
+        [(self.events - before.events) / etcd, wakeups.sum::<f64>() / processes]
     }
 }
 

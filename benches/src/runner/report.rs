@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::figures::time;
 use super::row::{Line, Outcome};
 use super::{Pace, machine, plot};
 use crate::Result;
@@ -86,20 +85,12 @@ impl Report {
         text += "\n";
         // Writing to a string does not fail.
         for plot in plots {
-            let _ = writeln!(text, "![{}]({images}/{})\n", plot.title, plot.file);
+            let _ = writeln!(text, "![{}]({images}/{})", plot.title, plot.file);
         }
+        text += "\n";
         for (row, outcome) in &self.rows {
             for note in &outcome.notes {
                 let _ = writeln!(text, "- {row}: {note}");
-            }
-        }
-        text += "\n## How long a call takes\n\n| row | work | | half within | 99 % | 99.9 % |\n|---|---|---|---|---|---|\n";
-        for (row, outcome) in self.rows.iter().filter(|(row, _)| ["B1", "B3"].contains(row)) {
-            for (work, kind, latency) in &outcome.latencies {
-                let within = |share| latency.quantile(share).map_or(String::new(), time);
-                let [half, most, all] = [0.5, 0.99, 0.999].map(within);
-                let kind = kind.title();
-                let _ = writeln!(text, "| {row} | {work} | {kind} | {half} | {most} | {all} |");
             }
         }
         text + if self.pace.short { "" } else { REASONS }
