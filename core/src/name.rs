@@ -370,8 +370,8 @@ pub struct Names {
     pub dirty: BTreeSet<NameId>,
     /// Names with a key that lingers, or has lingered, and when that ends, the earliest first.
     lingering: VecDeque<(Moment, NameId)>,
-    /// The last ticket or number of a contender. None is used twice.
-    last: u64,
+    tickets: u64,
+    contenders: u64,
 }
 
 impl Names {
@@ -421,8 +421,8 @@ impl Names {
 
     /// Returns a place behind all waiters. It is the same in all queues of a call, so any two calls have one order (rule P13).
     pub fn ticket(&mut self) -> Ticket {
-        self.last += 1;
-        Ticket(self.last)
+        self.tickets += 1;
+        Ticket(self.tickets)
     }
 
     /// Adds a contender to a name: it takes its seat and its place in line.
@@ -430,8 +430,8 @@ impl Names {
         for held in &contender.lists {
             self.contender_mut(*held).into_iter().for_each(|it| it.listed += 1);
         }
-        self.last += 1;
-        let number = self.last;
+        self.contenders += 1;
+        let number = self.contenders;
         if let Some(name) = self.get_mut(id) {
             contender.seat.number().into_iter().for_each(|number| {
                 name.given_back.remove(&number);

@@ -29,7 +29,7 @@ pub struct Placement {
 /// Puts all these keys, unless one of their sessions was barred meanwhile. `fences` are their session keys with the expected mod
 /// revisions; if nothing is put, they are read (rules P6, P8, P10). A single try puts its keys only if no key exists below any of
 /// the names. Otherwise it also reads who owns them (rule P11). `txn` already contains the [`delete`] of other keys. That runs
-/// first, so the ranges do not return those. With deletions it reads nothing if it fails: both are sent again, separately (rule P9).
+/// first, so the ranges do not return those. If it fails with deletions, nothing is read: each kind is sent again alone (rule P9).
 pub fn put(fences: Vec<(Key, Revision)>, keys: &[Placement], tries: bool, mut txn: Txn) -> Txn {
     let deletes = !txn.then.is_empty();
     for (session, modified) in fences {
@@ -54,10 +54,15 @@ pub fn put(fences: Vec<(Key, Revision)>, keys: &[Placement], tries: bool, mut tx
 
 /// Parses the response to a put that was applied. Returns the oldest keys of each family, the new one included. For a single try
 /// it returns none, because no others exist.
-pub fn placed(answer: TxnAnswer) -> impl Iterator<Item = Vec<Kv>> {
-    // Only a range returns keys, and each returns at least the new one.
-    let ranges = answer.answers.into_iter().filter(|found| !found.is_empty());
-    ranges.chain(std::iter::repeat(Vec::new()))
+pub fn placed(answer: TxnAnswer, keys: usize) -> impl Iterator<Item = Vec<Kv>> {
+    let count = answer.answers.len();
+    let tried = count == keys;
+    let of_puts = if tried { keys } else { 2 * keys };
+    let mut answers = answer.answers.into_iter().skip(count.saturating_sub(of_puts));
+    std::iter::from_fn(move || {
+        let _put = answers.next()?;
+        if tried { Some(Vec::new()) } else { answers.next() }
+    })
 }
 
 /// Bars the session: puts that compare an earlier revision of its key can no longer apply. With `None` it creates the session key

@@ -91,7 +91,7 @@ impl Core {
         match result {
             Ok(answer) if answer.succeeded => {
                 let revision = answer.revision;
-                let placed = transactions::placed(answer);
+                let placed = transactions::placed(answer, ids.len());
                 for (id, found) in ids.into_iter().zip(placed) {
                     let Some(name) = self.names.get_mut(id.name) else { continue };
                     let place = |it: &mut Contender| it.placed(revision, &found);
