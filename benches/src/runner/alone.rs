@@ -130,7 +130,7 @@ pub(crate) fn shutdowns(pace: &Pace) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Measures B17: a call with `min_hold` costs the same at the end of very many names as at the beginning.
+/// Measures B17: a call with `min_hold` costs the same at the end of very many names as near the beginning.
 pub(crate) fn retention(pace: &Pace) -> Result<Outcome> {
     const TASKS: u32 = 16;
     let retained = pace.either(100_000, 10_000);

@@ -13,7 +13,7 @@ use super::spec::Spec;
 use super::usage::processor;
 use super::{Fault, serve};
 
-/// Time after which nothing is left to do for held locks but to renew their lease.
+/// Time for the watches and the records of very many held locks.
 const SETTLED: Duration = Duration::from_secs(4);
 
 fn name(number: u64) -> String {
