@@ -172,6 +172,29 @@ async fn each_address_of_a_name_is_an_endpoint() {
 }
 
 #[limit::test]
+async fn calls_go_to_the_leader_and_to_the_next_one() {
+    real_etcd_only!("there is one embedded etcd");
+    let cluster = Cluster::start(3).await;
+    let corner = Corner::of(&cluster.members[0]).await;
+    let proxies = [0, 1, 2].map(|at| Proxy::start(cluster.members[at].address()).unwrap());
+    let locks = connect(corner.config_via(proxies.each_ref().map(Proxy::endpoint))).await;
+    let held = take("a free name", locks.lock("reports/today")).await;
+    for leader in [cluster.leader(), (cluster.leader() + 1) % 3] {
+        cluster.lead(leader);
+        // The engine asks every 15 s who leads.
+        within_time(LONG, "connections to the leader only", async {
+            while (0..3).any(|at| (proxies[at].open() > 0) != (at == leader)) {
+                sleep(Duration::from_millis(20)).await; // not in a busy loop
+            }
+        })
+        .await;
+        calls(&locks, 20).await;
+    }
+    within("a release", held.release()).await.unwrap();
+    corner.until_empty().await;
+}
+
+#[limit::test]
 async fn a_dead_member_of_a_cluster_is_not_noticed() {
     real_etcd_only!("there is one embedded etcd");
     let mut cluster = Cluster::start(3).await;

@@ -1,5 +1,8 @@
 //! Contest between ours and each peer, which measure in turn on the same etcd.
 
+use std::thread;
+use std::time::Duration;
+
 use super::figures::{Spread, Target, rate};
 use super::row::{Line, Outcome};
 use super::server::Server;
@@ -7,6 +10,9 @@ use super::side::{Crowd, Side};
 use super::{Pace, cluster, note};
 use crate::Result;
 use crate::kind::Kind;
+
+/// Longer than an engine takes to notice that another member leads.
+const FOLLOWED: Duration = Duration::from_secs(17);
 
 /// Work that is the same for all.
 pub(crate) struct Contest {
@@ -53,9 +59,12 @@ impl Contest {
             return self.run_on(&server.endpoint(), |_| Ok(()), pace);
         }
         let cluster = cluster::start()?;
-        // Another member leads in each round, the same one for all sides. A client of one member is at the leader in one
-        // round of three, and at a follower in the others, as in production. So the median is that of a follower.
-        let lead = |round| cluster.lead(round % cluster.members().len());
+        // Another member leads in each round, the same one for all sides.
+        let lead = |round| {
+            cluster.lead(round % cluster.members().len())?;
+            thread::sleep(FOLLOWED);
+            Ok(())
+        };
         self.run_on(&cluster.endpoints().join(","), lead, pace)
     }
 

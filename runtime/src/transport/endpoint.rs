@@ -3,7 +3,7 @@
 use std::mem;
 use std::pin::pin;
 use std::slice;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub(super) struct Endpoint {
     pub(super) configured: bool,
     /// True once it has responded, which shows that it is configured correctly.
     served: AtomicBool,
+    /// Id of the member to which its last connection led; 0 if that is unknown.
+    pub(super) member: AtomicU64,
     /// Connections up to this generation are not used again.
     lost: watch::Sender<u64>,
     last: Mutex<Option<Opening>>,
@@ -89,7 +91,7 @@ impl Means {
         }
     }
 
-    /// Returns a number to choose an endpoint by. Processes begin with different ones, else the first would carry the whole load.
+    /// Returns a number to choose an endpoint by until the leader is known. Else the first would carry the load of all processes.
     pub(super) fn anywhere(&self) -> usize {
         self.clock.now().since_boot().subsec_nanos() as usize
     }
@@ -133,6 +135,7 @@ impl Endpoint {
             target,
             configured,
             served: AtomicBool::new(false),
+            member: AtomicU64::new(0),
             lost: watch::Sender::new(0),
             last: Mutex::default(),
             means: means.clone(),
@@ -252,6 +255,8 @@ impl Endpoint {
         if self.has_lost(u64::MAX) {
             return Err(self.retired());
         }
+        let member = header.as_ref().map_or(0, |it| it.member_id());
+        self.member.store(member, Ordering::Relaxed);
         // A server that is not etcd may send no id.
         if let Some(id) = header.map(|it| it.cluster_id()).filter(|id| *id != 0) {
             let clusters = &self.means.clusters;

@@ -1,12 +1,12 @@
-//! Scout: contacts the endpoints, separately from exchanges, to find out their cluster and, if configured, its members (P35). A name with
-//! several addresses becomes several endpoints (P32).
+//! Scout: contacts the endpoints, separately from exchanges, to find out their cluster, its leader and, if configured, its members (P35).
+//! A name with several addresses becomes several endpoints (P32).
 //!
 //! An engine needs only one endpoint. But two processes that use endpoints of two clusters would both own a name. So all of several
 //! endpoints are contacted before the first lease, and the silent ones until they respond. Once one endpoint has responded without a
 //! login, the lease waits only briefly for the others.
 
 use std::pin::pin;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::endpoint::{Endpoint, Means};
 use super::ring::Ring;
 use super::target::Target;
-use crate::clock::{Clock, by, until};
+use crate::clock::{Clock, by};
 use crate::values::is_endpoint;
 
 /// How long the first lease waits for the other endpoints once one is proven.
@@ -26,11 +26,11 @@ const OTHERS: Duration = Duration::from_millis(300);
 /// The first and the longest pause before silent endpoints are tried again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// Interval of reading the member list, once every endpoint has responded.
+/// Interval of asking who leads and of reading the member list, once every endpoint has responded.
 const PERIOD: Duration = Duration::from_secs(15);
 
-/// Time limit for reading the member list.
-const LIST: Duration = Duration::from_secs(2);
+/// Time limit for each of these.
+const LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) struct Scout {
     ring: Arc<Ring>,
@@ -38,11 +38,13 @@ pub(super) struct Scout {
     /// True if the member list is followed.
     follows: bool,
     begun: OnceCell<()>,
+    /// The leader that was last followed; 0: none.
+    leader: AtomicU64,
 }
 
 impl Scout {
     pub(super) fn new(ring: Arc<Ring>, means: Means, follows: bool) -> Self {
-        Self { ring, means, follows, begun: OnceCell::new() }
+        Self { ring, means, follows, begun: OnceCell::new(), leader: AtomicU64::new(0) }
     }
 
     /// Contacts every endpoint once, concurrently, and continues in the background. Only the first call does so.
@@ -77,9 +79,12 @@ impl Scout {
             }
         }
         self.means.clusters.confirm();
-        // One connection is enough, and no exchange must wait for a silent endpoint.
+        // No exchange must wait for a silent endpoint.
         let round = self.ring.round();
         round.iter().take_while(|it| !it.is_connected()).for_each(|it| self.ring.move_on(it));
+        self.follow_leader().await;
+        // One connection is enough.
+        let round = self.ring.round();
         round.iter().filter(|it| it.is_connected()).skip(1).for_each(|it| it.lose(it.generation()));
         let (wake, clock) = (Arc::clone(&self.means.wake), Arc::clone(&self.means.clock));
         tokio::spawn(Self::go_on(Arc::downgrade(self), wake, clock));
@@ -90,19 +95,45 @@ impl Scout {
         let mut pause = first;
         let mut asked = clock.now();
         loop {
-            let state = scout.upgrade().map(|it| (it.is_settled(), it.follows));
-            let Some((settled, follows)) = state else { return };
-            let next = if settled { follows.then_some(PERIOD) } else { Some(pause) };
+            let Some(settled) = scout.upgrade().map(|it| it.is_settled()) else { return };
+            let next = if settled { PERIOD } else { pause };
             pause = if settled { first } else { (pause * 2).min(longest) };
-            tokio::select! {
-                () = until(&*clock, next.map(|next| clock.now() + next)) => {}
-                () = wake.notified() => clock.sleep_until(asked + first).await,
+            let woken = by(&*clock, clock.now() + next, pin!(wake.notified())).await.is_some();
+            if woken {
+                clock.sleep_until(asked + first).await;
             }
             let Some(scout) = scout.upgrade() else { return };
             asked = clock.now();
-            scout.resolve().await;
-            scout.ask_silent().await;
-            scout.follow().await;
+            if woken || !settled || scout.follows {
+                scout.resolve().await;
+                scout.ask_silent().await;
+                scout.follow().await;
+            }
+            scout.follow_leader().await;
+        }
+    }
+
+    /// Makes exchanges begin at the leader, because other members forward requests to it. Does so once for each leader, because one that
+    /// was left may be in trouble.
+    async fn follow_leader(&self) {
+        let round = self.ring.round();
+        let Some(current) = round.first().filter(|it| it.is_connected()) else { return };
+        let Ok(connection) = current.connect().await else { return };
+        let until = self.means.clock.now() + LIMIT;
+        let mut client = connection.client.maintenance_client();
+        let status = by(&*self.means.clock, until, pin!(client.status())).await;
+        let leader = status.and_then(Result::ok).map_or(0, |it| it.leader());
+        if leader == 0 || self.leader.swap(leader, Ordering::Relaxed) == leader {
+            return; // unknown, or the same as before
+        }
+        let leads = |it: &&Arc<Endpoint>| it.member.load(Ordering::Relaxed) == leader;
+        if let Some(best) = round.iter().find(leads)
+            && best.connect().await.is_ok()
+            && !Arc::ptr_eq(best, current)
+        {
+            let others = round.iter().take_while(|it| !Arc::ptr_eq(it, best));
+            others.for_each(|it| self.ring.move_on(it));
+            current.lose(connection.generation);
         }
     }
 
@@ -127,7 +158,7 @@ impl Scout {
     /// Makes each address of a configured name an endpoint, if it has several. The previous ones stay if the addresses are unknown now.
     async fn resolve(&self) {
         let (before, clock) = (self.ring.round(), &*self.means.clock);
-        let (targets, until) = (&self.means.terms.targets, clock.now() + LIST);
+        let (targets, until) = (&self.means.terms.targets, clock.now() + LIMIT);
         let found = targets.iter().map(async |it| by(clock, until, pin!(it.resolved())).await);
         let mut endpoints = Vec::new();
         for (target, found) in targets.iter().zip(join_all(found).await) {
@@ -154,7 +185,7 @@ impl Scout {
         for endpoint in before.iter().filter(|_| self.follows) {
             let Ok(connection) = endpoint.connect().await else { continue };
             let mut client = connection.client.cluster_client();
-            let until = self.means.clock.now() + LIST;
+            let until = self.means.clock.now() + LIMIT;
             match by(&*self.means.clock, until, pin!(client.member_list())).await {
                 Some(Ok(list)) => {
                     let members = list.members().iter().filter(|it| !it.is_learner());

@@ -273,6 +273,11 @@ impl Cluster {
         self.real().await_leader().expect("a member leads")
     }
 
+    /// Makes the member at this index lead.
+    pub(crate) fn lead(&self, at: usize) {
+        self.real().lead(at).expect("it leads");
+    }
+
     fn real(&self) -> &etcd_locked_devkit::Cluster {
         self.real.as_ref().expect("no replacement under way")
     }
