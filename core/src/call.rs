@@ -26,8 +26,9 @@ pub enum Stage {
         /// True if it has lost them and its caller was notified.
         lost: bool,
     },
-    /// Its body is gone, and its caller waits until `left` contenders are gone. `refused`: etcd has refused to delete one.
-    Releasing { left: usize, refused: Option<Refused> },
+    /// Its body is gone, and its caller waits until `left` contenders are gone. `refused`: etcd has refused to delete one. Boxed,
+    /// because very many calls may wait, each with space for its next stage.
+    Releasing { left: usize, refused: Option<Box<Refused>> },
 }
 
 #[derive(Debug)]

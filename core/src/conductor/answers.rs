@@ -237,7 +237,7 @@ impl Core {
         let call = self.names.contender(deletion.contender).and_then(|it| it.confirms);
         let stage = call.and_then(|call| self.calls.get_mut(call)).map(|it| &mut it.stage);
         if let Some(Stage::Releasing { refused, .. }) = stage {
-            *refused = Some(Refused::by(failure));
+            *refused = Some(Box::new(Refused::by(failure)));
         }
         if is_denied && deletion.created.is_none() {
             // Probably the put was denied too. If it was applied, the key is deleted with its lease.

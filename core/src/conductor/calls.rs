@@ -131,7 +131,7 @@ impl Core {
             return self.set_call_timer(id);
         }
         if let Stage::Releasing { refused, .. } = &mut call.stage {
-            let why = refused.take().unwrap_or_else(|| self.silence());
+            let why = refused.take().map_or_else(|| self.silence(), |why| *why);
             return self.released(id, Err(why));
         }
         let (since, tries) = (call.since, call.is_try());

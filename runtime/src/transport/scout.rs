@@ -109,7 +109,10 @@ impl Scout {
                 scout.ask_silent().await;
                 scout.follow().await;
             }
-            scout.follow_leader().await;
+            // Some versions name the leader to root only.
+            if scout.leader.load(Ordering::Relaxed) != 0 {
+                scout.follow_leader().await;
+            }
         }
     }
 
