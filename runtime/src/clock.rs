@@ -89,6 +89,16 @@ pub(crate) async fn by<F: Future + Unpin>(
     .await
 }
 
+/// Returns a random number below a thousand.
+pub(crate) fn chance(clock: &dyn Clock) -> u32 {
+    clock.now().since_boot().subsec_micros() % 1000
+}
+
+/// Returns a time up to a fifth shorter or longer than this one, so that processes do not act in step.
+pub(crate) fn about(time: Duration, clock: &dyn Clock) -> Duration {
+    time * 4 / 5 + time * chance(clock) * 2 / 5000
+}
+
 /// Completes at that moment; never, if `when` is `None`.
 pub(crate) async fn until(clock: &dyn Clock, when: Option<Moment>) {
     match when {

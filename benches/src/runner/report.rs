@@ -97,7 +97,7 @@ impl Report {
     }
 }
 
-const CLUSTER: &str = " The etcd of B18 is a cluster of three, with half a millisecond each way between members, and to the workers; another member leads in each round.";
+const CLUSTER: &str = " The etcd of B18 is a cluster of three, with half a millisecond each way between members, and to the workers. Another member leads in each round, for long enough that an engine has moved there.";
 
 /// Handwritten text: rows that no command repeats, and why targets are missed.
 const REASONS: &str = include_str!("reasons.md");

@@ -3,7 +3,7 @@
 use std::mem;
 use std::pin::pin;
 use std::slice;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,8 +43,8 @@ pub(super) struct Endpoint {
     pub(super) configured: bool,
     /// True once it has responded, which shows that it is configured correctly.
     served: AtomicBool,
-    /// Id of the member to which its last connection led; 0 if that is unknown.
-    pub(super) member: AtomicU64,
+    /// The member to which its last connection led, and the leader that this member named; 0 if unknown.
+    said: Mutex<(u64, u64)>,
     /// Connections up to this generation are not used again.
     lost: watch::Sender<u64>,
     last: Mutex<Option<Opening>>,
@@ -91,7 +91,7 @@ impl Means {
         }
     }
 
-    /// Returns a number to choose an endpoint by until the leader is known. Else the first would carry the load of all processes.
+    /// Returns a number to choose an endpoint by while the leader is unknown.
     pub(super) fn anywhere(&self) -> usize {
         self.clock.now().since_boot().subsec_nanos() as usize
     }
@@ -135,7 +135,7 @@ impl Endpoint {
             target,
             configured,
             served: AtomicBool::new(false),
-            member: AtomicU64::new(0),
+            said: Mutex::default(),
             lost: watch::Sender::new(0),
             last: Mutex::default(),
             means: means.clone(),
@@ -159,6 +159,11 @@ impl Endpoint {
     /// Returns true if a connection is open and proven.
     pub(super) fn is_connected(&self) -> bool {
         lock(&self.last).as_ref().is_some_and(Opening::is_proven)
+    }
+
+    /// Returns the ids of the member to which its last connection led, and of the leader. Some versions name that to root only: then 0.
+    pub(super) fn said(&self) -> (u64, u64) {
+        *lock(&self.said)
     }
 
     /// Makes streams leave the endpoint, which is no longer used.
@@ -244,11 +249,11 @@ impl Endpoint {
             // etcd 3.4 and 3.5.30 show the status only to root, and the members to every user.
             Err(error) if matches!(classify(&error), Class::Refused(_)) => {
                 let members = client.cluster_client().member_list().await;
-                members.map(|mut it| (it.take_header(), String::new()))
+                members.map(|mut it| (it.take_header(), String::new(), 0))
             }
-            status => status.map(|mut it| (it.take_header(), it.version().to_owned())),
+            status => status.map(|mut it| (it.take_header(), it.version().to_owned(), it.leader())),
         };
-        let (header, version) = match said {
+        let (header, version, leader) = match said {
             Ok(said) => said,
             Err(error) => return Err(self.unopened(&error).await),
         };
@@ -256,7 +261,7 @@ impl Endpoint {
             return Err(self.retired());
         }
         let member = header.as_ref().map_or(0, |it| it.member_id());
-        self.member.store(member, Ordering::Relaxed);
+        *lock(&self.said) = (member, leader);
         // A server that is not etcd may send no id.
         if let Some(id) = header.map(|it| it.cluster_id()).filter(|id| *id != 0) {
             let clusters = &self.means.clusters;

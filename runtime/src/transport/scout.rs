@@ -6,7 +6,7 @@
 //! login, the lease waits only briefly for the others.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::endpoint::{Endpoint, Means};
 use super::ring::Ring;
 use super::target::Target;
-use crate::clock::{Clock, by};
+use crate::clock::{Clock, Moment, about, by};
 use crate::values::is_endpoint;
 
 /// How long the first lease waits for the other endpoints once one is proven.
@@ -26,8 +26,11 @@ const OTHERS: Duration = Duration::from_millis(300);
 /// The first and the longest pause before silent endpoints are tried again.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// Interval of asking who leads and of reading the member list, once every endpoint has responded.
+/// About how often the engine asks who leads and reads the member list, once every endpoint has responded.
 const PERIOD: Duration = Duration::from_secs(15);
+
+/// How long it stays away from a leader that it had to leave.
+const AGAIN: Duration = Duration::from_secs(600);
 
 /// Time limit for each of these.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -38,13 +41,11 @@ pub(super) struct Scout {
     /// True if the member list is followed.
     follows: bool,
     begun: OnceCell<()>,
-    /// The leader that was last followed; 0: none.
-    leader: AtomicU64,
 }
 
 impl Scout {
     pub(super) fn new(ring: Arc<Ring>, means: Means, follows: bool) -> Self {
-        Self { ring, means, follows, begun: OnceCell::new(), leader: AtomicU64::new(0) }
+        Self { ring, means, follows, begun: OnceCell::new() }
     }
 
     /// Contacts every endpoint once, concurrently, and continues in the background. Only the first call does so.
@@ -80,12 +81,12 @@ impl Scout {
         }
         self.means.clusters.confirm();
         // No exchange must wait for a silent endpoint.
-        let round = self.ring.round();
-        round.iter().take_while(|it| !it.is_connected()).for_each(|it| self.ring.move_on(it));
-        self.follow_leader().await;
-        // One connection is enough.
-        let round = self.ring.round();
-        round.iter().filter(|it| it.is_connected()).skip(1).for_each(|it| it.lose(it.generation()));
+        let mut open = self.ring.round();
+        open.retain(|it| it.is_connected());
+        let leader = open.iter().find(|it| it.said().0 == it.said().1);
+        if let Some(best) = leader.or(open.first()) {
+            self.begin_at(best);
+        }
         let (wake, clock) = (Arc::clone(&self.means.wake), Arc::clone(&self.means.clock));
         tokio::spawn(Self::go_on(Arc::downgrade(self), wake, clock));
     }
@@ -93,10 +94,10 @@ impl Scout {
     async fn go_on(scout: Weak<Self>, wake: Arc<Notify>, clock: Arc<dyn Clock>) {
         let (first, longest) = PAUSE;
         let mut pause = first;
-        let mut asked = clock.now();
+        let (mut asked, mut followed) = (clock.now(), None);
         loop {
             let Some(settled) = scout.upgrade().map(|it| it.is_settled()) else { return };
-            let next = if settled { PERIOD } else { pause };
+            let next = if settled { about(PERIOD, &*clock) } else { pause };
             pause = if settled { first } else { (pause * 2).min(longest) };
             let woken = by(&*clock, clock.now() + next, pin!(wake.notified())).await.is_some();
             if woken {
@@ -109,35 +110,40 @@ impl Scout {
                 scout.ask_silent().await;
                 scout.follow().await;
             }
-            // Some versions name the leader to root only.
-            if scout.leader.load(Ordering::Relaxed) != 0 {
-                scout.follow_leader().await;
+            if settled && !woken {
+                scout.follow_leader(&mut followed).await;
             }
         }
     }
 
-    /// Makes exchanges begin at the leader, because other members forward requests to it. Does so once for each leader, because one that
-    /// was left may be in trouble.
-    async fn follow_leader(&self) {
-        let round = self.ring.round();
-        let Some(current) = round.first().filter(|it| it.is_connected()) else { return };
+    /// Goes to the leader, to which other members forward requests. `last` is the last leader in use, and when it was. A leader that it
+    /// had to leave may be in trouble, so it returns to that only after [`AGAIN`].
+    async fn follow_leader(&self, last: &mut Option<(u64, Moment)>) {
+        let (round, now) = (self.ring.round(), self.means.clock.now());
+        let [current, _, ..] = &*round else { return };
+        if !current.is_connected() || current.said().1 == 0 {
+            return;
+        }
         let Ok(connection) = current.connect().await else { return };
-        let until = self.means.clock.now() + LIMIT;
         let mut client = connection.client.maintenance_client();
-        let status = by(&*self.means.clock, until, pin!(client.status())).await;
-        let leader = status.and_then(Result::ok).map_or(0, |it| it.leader());
-        if leader == 0 || self.leader.swap(leader, Ordering::Relaxed) == leader {
-            return; // unknown, or the same as before
+        let status = by(&*self.means.clock, now + LIMIT, pin!(client.status())).await;
+        let Some(Ok(leader)) = status.map(|it| it.map(|it| it.leader())) else { return };
+        let Some(best) = round.iter().find(|it| it.said().0 == leader) else { return };
+        let is_there = Arc::ptr_eq(best, current);
+        let was_there = last.is_some_and(|(of, at)| of == leader && now - at < AGAIN);
+        if is_there || !was_there && best.connect().await.is_ok() {
+            *last = Some((leader, now));
+            (!is_there).then(|| self.begin_at(best));
         }
-        let leads = |it: &&Arc<Endpoint>| it.member.load(Ordering::Relaxed) == leader;
-        if let Some(best) = round.iter().find(leads)
-            && best.connect().await.is_ok()
-            && !Arc::ptr_eq(best, current)
-        {
-            let others = round.iter().take_while(|it| !Arc::ptr_eq(it, best));
-            others.for_each(|it| self.ring.move_on(it));
-            current.lose(connection.generation);
-        }
+    }
+
+    /// Makes exchanges begin at this endpoint, and closes the connections of all others: one is enough.
+    fn begin_at(&self, endpoint: &Arc<Endpoint>) {
+        let round = self.ring.round();
+        let is_other = |it: &&Arc<Endpoint>| !Arc::ptr_eq(it, endpoint);
+        round.iter().take_while(is_other).for_each(|it| self.ring.move_on(it));
+        let others = round.iter().filter(is_other).filter(|it| it.is_connected());
+        others.for_each(|it| it.lose(it.generation()));
     }
 
     /// Returns true if every endpoint is known to belong to the engine's cluster.

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::table::{Command, Table};
-use crate::clock::{Clock, Minutely, Moment, by, until};
+use crate::clock::{Clock, Minutely, Moment, about, by, chance, until};
 use crate::transport::client::Client;
 use crate::transport::convert::{MAX_ANSWER, key_value};
 use crate::values::shown;
@@ -173,7 +173,8 @@ impl Stream {
         mut answers: WatchResponseStream,
         mut lost: Pin<&mut impl Future<Output = ()>>,
     ) -> End {
-        let mut period_over = self.clock.sleep_until(self.clock.now() + period(&*self.clock));
+        let mut period_over =
+            self.clock.sleep_until(self.clock.now() + about(PERIOD, &*self.clock));
         loop {
             let next = self.table.next();
             tokio::select! {
@@ -206,7 +207,7 @@ impl Stream {
                         tracing::debug!("watch stream is silent");
                         return End::Broken;
                     }
-                    period_over = self.clock.sleep_until(self.clock.now() + period(&*self.clock));
+                    period_over = self.clock.sleep_until(self.clock.now() + about(PERIOD, &*self.clock));
                 }
                 () = lost.as_mut() => return End::Broken,
                 () = until(&*self.clock, self.table.wake()) => self.table.resume(self.clock.now()),
@@ -278,14 +279,4 @@ fn event(event: &etcd_client::Event) -> Option<(Revision, Event)> {
 fn pause((first, longest): (Duration, Duration), failures: u32, clock: &dyn Clock) -> Duration {
     let whole = first.saturating_mul(1 << failures.min(16)).min(longest);
     whole / 2 + whole * chance(clock) / 2000
-}
-
-/// Returns the time until the next progress request: four fifths of [`PERIOD`], and up to two fifths more at random.
-fn period(clock: &dyn Clock) -> Duration {
-    PERIOD * 4 / 5 + PERIOD * chance(clock) * 2 / 5000
-}
-
-/// Returns a random number below a thousand.
-fn chance(clock: &dyn Clock) -> u32 {
-    clock.now().since_boot().subsec_micros() % 1000
 }
