@@ -5,7 +5,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::mem;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::Duration;
 
 use etcd_locked_core::{
@@ -42,7 +41,7 @@ pub(super) enum Message {
     /// From a handle to the engine.
     Command(Command),
     /// An exchange has ended.
-    Answer { request: RequestId, result: Answered, asked: Asked },
+    Answer { request: RequestId, result: Result<Response, Failure>, asked: Asked },
     /// A watch reports an event.
     Watch(WatchId, Option<Event>),
     /// The keys of these calls are under a separate lease.
@@ -52,9 +51,6 @@ pub(super) enum Message {
     /// Time has passed.
     Time,
 }
-
-/// Result of an exchange.
-type Answered = Result<Response, Failure>;
 
 /// Command from a handle to the engine.
 pub(super) enum Command {
@@ -399,26 +395,27 @@ impl Driver {
     fn exchange(&mut self, id: RequestId, request: Request) {
         let client = self.client.clone();
         let asked = Asked::now(&request, || self.clock.now());
-        // Boxed, because it may move to a task after it was polled.
-        let exchange = async move { client.exchange(request).await };
-        let exchange = Box::pin(AssertUnwindSafe(exchange).catch_unwind());
         let (runtime, runner) = (self.runtime.clone(), self.home.engine.clone());
+        // Boxed, because it may move to a task after it was polled.
+        let mut exchange = Box::pin(async move {
+            let exchange = AssertUnwindSafe(async move { client.exchange(request).await });
+            // After a panic in the client's code, the core must still receive a response, or it waits forever.
+            let panicked = |_| {
+                let cause = "the exchange with etcd panicked";
+                Err(Failure::Unknown(Arc::from(Box::from(cause))))
+            };
+            let result = exchange.catch_unwind().await.unwrap_or_else(panicked);
+            submit(&runner, Message::Answer { request: id, result, asked });
+        });
         if !self.client.answers_at_once {
-            runtime.spawn(async move { answer(&runner, (id, asked), exchange.await) });
+            runtime.spawn(exchange);
             return;
         }
         // An etcd in this process responds within one poll, which may write log lines.
         self.later(move || {
-            let mut exchange = exchange;
-            let answered = {
-                let _here = runtime.enter(); // its timers are not the caller's
-                unconstrained(&mut exchange).now_or_never() // if it needs a task, that polls it again
-            };
-            match answered {
-                Some(result) => answer(&runner, (id, asked), result),
-                None => {
-                    runtime.spawn(async move { answer(&runner, (id, asked), exchange.await) });
-                }
+            let _here = runtime.enter(); // its timers are not the caller's
+            if unconstrained(&mut exchange).now_or_never().is_none() {
+                runtime.spawn(exchange); // polls it again
             }
         });
     }
@@ -553,18 +550,4 @@ fn log_history() {
          increasing, restore with the services stopped, by `etcdutl snapshot restore --bump-revision .. --mark-compacted`"
     );
     metrics::history_lost();
-}
-
-fn answer(
-    runner: &Weak<Runner>,
-    (request, asked): (RequestId, Asked),
-    result: thread::Result<Answered>,
-) {
-    // After a panic in the client's code, the core must still receive a response, or it waits forever.
-    let panicked = |_| {
-        let cause = "the exchange with etcd panicked";
-        Err(Failure::Unknown(Arc::from(Box::from(cause))))
-    };
-    let result = result.unwrap_or_else(panicked);
-    submit(runner, Message::Answer { request, result, asked });
 }
