@@ -493,7 +493,8 @@ impl Driver {
         let (Ok((key, created, call)), Ok(at)) = (asked, String::from_utf8(kick.key)) else {
             return; // for example, a response
         };
-        if !lease_of(key.as_bytes()).is_some_and(|lease| self.client.renewals.is_live(lease)) {
+        let live = self.client.renewals.live();
+        if !lease_of(key.as_bytes()).is_some_and(|lease| live.iter().any(|it| it.0 == lease)) {
             return;
         }
         let call = CallId(call);

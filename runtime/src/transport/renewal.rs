@@ -33,14 +33,6 @@ struct Lease {
     end: End,
 }
 
-impl Lease {
-    /// Returns the rest of its TTL since etcd's response, while it is renewed.
-    fn left(&self, now: Moment) -> Option<Duration> {
-        let left = (self.used + self.ttl) - now;
-        (self.end == End::Open && !left.is_zero()).then_some(left)
-    }
-}
-
 /// State of a lease's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
@@ -115,13 +107,9 @@ impl Renewals {
     pub(crate) fn live(&self) -> Vec<(LeaseId, Duration)> {
         let now = self.clock.now();
         let leases = lock(&self.leases);
-        leases.iter().filter_map(|(id, lease)| Some((*id, lease.left(now)?))).collect()
-    }
-
-    /// Returns true if this lease is renewed, and its time is not over.
-    pub(crate) fn is_live(&self, lease: LeaseId) -> bool {
-        let now = self.clock.now();
-        lock(&self.leases).get(&lease).is_some_and(|lease| lease.left(now).is_some())
+        let renewed = leases.iter().filter(|(_, lease)| lease.end == End::Open);
+        let left = renewed.map(|(id, lease)| (*id, (lease.used + lease.ttl) - now));
+        left.filter(|(_, left)| !left.is_zero()).collect()
     }
 
     /// Forgets a lease that is gone, or that expires by itself.
