@@ -22,7 +22,6 @@ use super::reach::Reach;
 use super::renewal::{End, Renewal, Renewals, Renewed, Stream};
 use super::ring::Ring;
 use super::scout::Scout;
-use super::target::Target;
 use crate::clock::{Clock, Moment, by, until};
 use crate::values::Config;
 
@@ -64,9 +63,8 @@ impl Client {
     pub(crate) fn new(config: &Config, clock: Arc<dyn Clock>) -> Result<Arc<Self>, String> {
         config.check()?;
         let means = Means::new(config, clock.clone());
-        let targets = means.terms.targets.clone();
-        let answers_at_once = targets.iter().all(Target::answers_at_once);
-        let endpoints = targets.into_iter().map(|target| Endpoint::new(target, true, &means));
+        let targets = means.terms.targets.iter().cloned();
+        let endpoints = targets.map(|target| Endpoint::new(target, true, &means));
         let ring = Arc::<Ring>::default();
         ring.replace(endpoints.collect(), means.anywhere());
         let read = Op::Get { key: config.prefix.as_str().into(), values: false };
@@ -75,7 +73,7 @@ impl Client {
             ring,
             scout: Arc::new(scout),
             reach: Arc::clone(&means.clusters.reach),
-            answers_at_once,
+            answers_at_once: config.connector.as_ref().is_some_and(|it| it.is_at_hand),
             means,
             renewals: Renewals::new(clock.clone()),
             denied: Arc::default(),

@@ -104,7 +104,7 @@ impl Terms {
         let options = self.options.clone();
         let first = match targets.first() {
             Some(Target::Url { text, .. }) => self.endpoint(text)?,
-            Some(Target::Connector(connector)) => return connector.connect(options).await,
+            Some(Target::Connector(connector)) => return (connector.make)(options).await,
             None => return Client::connect([""; 0], Some(options)).await, // fails with this reason
         };
         let mut uris: Vec<_> = targets.iter().map(Target::reached).collect();
@@ -185,11 +185,6 @@ impl Target {
         let several = found.len() > 1;
         let one = |it| Self::Url { text: url.to_owned(), address: Some(it).filter(|_| several) };
         (!found.is_empty()).then(|| found.into_iter().map(one).collect())
-    }
-
-    /// Returns true if etcd runs in this process, and nothing is in between.
-    pub(super) fn answers_at_once(&self) -> bool {
-        matches!(self, Self::Connector(connector) if connector.is_at_hand)
     }
 
     /// Returns true if a URL says that it speaks TLS; for a closure, this is unknown.

@@ -14,7 +14,8 @@ pub(crate) struct Connector {
     pub(crate) name: &'static str,
     /// True if its etcd runs in this process, and responds at once.
     pub(crate) is_at_hand: bool,
-    make: Arc<dyn Fn(ConnectOptions) -> Connecting + Send + Sync>,
+    /// Creates a client, with the options of a client by URL.
+    pub(crate) make: Arc<dyn Fn(ConnectOptions) -> Connecting + Send + Sync>,
 }
 
 impl Connector {
@@ -25,11 +26,6 @@ impl Connector {
         C: Future<Output = Result<Client, Error>> + Send + 'static,
     {
         Self { name, is_at_hand: false, make: Arc::new(move |options| Box::pin(make(options))) }
-    }
-
-    /// Creates a client. `options` are those of a client by URL.
-    pub(crate) async fn connect(&self, options: ConnectOptions) -> Result<Client, Error> {
-        (self.make)(options).await
     }
 }
 
