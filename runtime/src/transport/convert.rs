@@ -97,14 +97,12 @@ fn single(values: bool) -> GetOptions {
 }
 
 fn op_answer(op: &Op, answer: TxnOpResponse) -> Option<Vec<Kv>> {
-    let whole = match op {
-        Op::Get { values, .. } | Op::Range { values, .. } => *values,
-        _ => true,
-    };
-    let found = match (op, answer) {
-        (Op::Get { .. } | Op::Range { .. }, TxnOpResponse::Get(mut get)) => get.take_kvs(),
+    let (found, whole) = match (op, answer) {
+        (Op::Get { values, .. } | Op::Range { values, .. }, TxnOpResponse::Get(mut get)) => {
+            (get.take_kvs(), *values)
+        }
         (Op::Put { .. }, TxnOpResponse::Put(_)) | (Op::Delete(_), TxnOpResponse::Delete(_)) => {
-            Vec::new()
+            return Some(Vec::new());
         }
         _ => return None,
     };

@@ -62,14 +62,12 @@ impl Keyring {
     fn note(&self, read: Result<Credentials, String>) -> Result<Credentials, String> {
         let mut known = lock(&self.known);
         let before = known.good.clone();
-        let read = match read {
-            Ok(read) if before.as_ref() == Some(&read) => Ok(read),
-            Ok(read) => sound(&read).map(|()| read),
-            error => error,
-        };
-        let fails = read.is_err();
-        let failed = std::mem::replace(&mut known.fails, fails);
         let changed = read.as_ref().is_ok_and(|read| before.as_ref() != Some(read));
+        let read = read.and_then(|read| match changed {
+            true => sound(&read).map(|()| read),
+            false => Ok(read),
+        });
+        let failed = std::mem::replace(&mut known.fails, read.is_err());
         if changed && let Ok(read) = &read {
             known.expiry = Expiry::of(read);
             known.warned = None;
