@@ -135,8 +135,6 @@ impl Wanted {
             min_hold: self.min_hold,
             measurement,
             span,
-            #[cfg(feature = "opentelemetry")]
-            first: first.1.clone(),
         }))
     }
 
@@ -234,9 +232,6 @@ struct Sent {
     min_hold: Option<Duration>,
     measurement: Measurement,
     span: WaitSpan,
-    /// First name of the call, with the prefix.
-    #[cfg(feature = "opentelemetry")]
-    first: Key,
 }
 
 impl Drop for Sent {
@@ -268,7 +263,7 @@ impl Future for Acquisition {
         let answer = Pin::new(&mut sent.reply).poll(cx);
         #[cfg(feature = "opentelemetry")]
         if answer.is_pending() {
-            sent.span.waits(&sent.locks.engine, &sent.first);
+            sent.span.waits(&sent.locks.engine, &sent.call.names);
         }
         let answer = ready!(answer);
         let engine = sent.locks.engine.clone();
@@ -285,16 +280,16 @@ impl Future for Acquisition {
         if let (Mode::Permits(of), Some(error)) = (sent.call.mode, refused) {
             sent.locks.orders.compare_permits(of, sent.call.function, error);
         }
-        let (max_hold, min_hold) = (sent.max_hold, sent.min_hold);
+        let (call, max_hold, min_hold) = (sent.call.id, sent.max_hold, sent.min_hold);
         self.0 = State::Done;
         let answer = answer.inspect_err(|error| tracing::debug!(error = chain(error), "refused"));
         let ownership = answer.map_err(|error| *error)?;
-        let held = Grant::new(ownership.locks.clone(), Some(ownership), engine, max_hold);
+        let held = Grant::new(ownership.locks.clone(), Some(ownership), engine.clone(), max_hold);
         let OwnedLock { name, token, .. } = &held.locks.first;
         tracing::debug!(lock = %name, %token, "lock acquired");
         // Not earlier: a call that is dropped before this point has never held the lock.
         if let Some(time) = min_hold {
-            held.keep(time);
+            engine.keep(call, engine.now() + time);
         }
         Poll::Ready(Ok(held))
     }

@@ -46,13 +46,6 @@ impl Grant {
         grant
     }
 
-    /// Keeps the names locked for `min_hold` from now, even if they are released earlier (rule P39).
-    pub(crate) fn keep(&self, min_hold: Duration) {
-        if let Some(call) = self.locks.call() {
-            self.engine.keep(call, self.engine.now() + min_hold);
-        }
-    }
-
     pub(crate) fn gate(&self, on_lost: OnLost) -> Gate {
         Gate {
             current: Current::of(self.locks.clone(), self.engine.clone()),

@@ -56,15 +56,13 @@ impl Listing {
             self.revision = Some(page.revision.get());
             let last = page.keys.last().filter(|_| page.more);
             self.next = last.map(|last| [&*last.key, &[0]].concat());
-            let mut whole: Vec<Queue> = Vec::new();
             for key in page.keys {
-                whole.extend(self.queues.take(key));
+                self.whole.extend(self.queues.take(key));
             }
             if self.next.is_none() {
-                whole.extend(self.queues.close(0));
+                self.whole.extend(self.queues.close(0));
             }
-            whole.retain(|queue| queue.name().starts_with(&self.below));
-            self.whole.extend(whole);
+            self.whole.retain(|queue| queue.name().starts_with(&self.below));
         }
     }
 

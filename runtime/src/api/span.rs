@@ -59,14 +59,15 @@ impl WaitSpan {
         None
     }
 
-    /// Links the call to the trace of the name's owner, if it still waits in about a second.
+    /// Links the call to the trace of its first name's owner, if it still waits in about a second.
     #[cfg(feature = "opentelemetry")]
-    pub(crate) fn waits(&mut self, engine: &Engine, name: &crate::engine::Key) {
+    pub(crate) fn waits(&mut self, engine: &Engine, names: &[Name]) {
         if let Some(open) = &mut self.0
             && !std::mem::replace(&mut open.links, true)
         {
             let span: std::sync::Weak<Span> = Arc::downgrade(&open.span);
-            engine.show_owner(name, span);
+            let first = names.first().and_then(Name::text).unwrap_or_default();
+            engine.show_owner(&[&engine.config().prefix, first].concat().into(), span);
         }
     }
 
