@@ -209,9 +209,10 @@ fn segments(template: &'static str) -> Vec<Segment> {
     template.split(divides).map(Segment::parse).collect()
 }
 
-/// Returns true if two templates were meant to be the same.
+/// Returns true if two templates were meant to be the same: they differ at most in the names and types of placeholders.
 fn means(one: &[Segment], other: &[Segment]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a.means(b))
+    let text = |it: &Segment| (it.before, it.rest.map(|(_, after)| after));
+    one.iter().map(text).eq(other.iter().map(text))
 }
 
 impl Segment {
@@ -222,12 +223,6 @@ impl Segment {
             Some(Self { before, rest: Some((ty, after)) })
         });
         placeholder.unwrap_or(Self { before: text, rest: None })
-    }
-
-    /// Returns true if two segments were meant to be the same: they differ at most in the placeholder's name and type.
-    fn means(&self, other: &Self) -> bool {
-        let text = |it: &Self| (it.before, it.rest.map(|(_, after)| after));
-        text(self) == text(other)
     }
 
     /// Returns true if no text can be both.

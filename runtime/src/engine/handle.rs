@@ -246,9 +246,8 @@ impl Engine {
         mut ownership: Ownership,
         how: Release,
     ) -> Option<oneshot::Receiver<Result<(), LockError>>> {
-        self.is_here().then_some(())?;
         if let Some(call) = ownership.locks.call() {
-            self.0.registry.leave(call);
+            self.note_end(call);
         }
         ownership.release(how)
     }

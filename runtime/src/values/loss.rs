@@ -74,9 +74,7 @@ impl LossCause {
             Self::Released => ("released", "it was released"),
         }
     }
-}
 
-impl LossCause {
     pub(crate) fn of(cause: Cause) -> Self {
         match cause {
             Cause::Gone => Self::Gone,

@@ -49,9 +49,7 @@ impl Sharing {
             Self::Permit => "permit",
         }
     }
-}
 
-impl Sharing {
     pub(crate) fn of(mode: Mode) -> Self {
         match mode {
             Mode::Exclusive => Self::Exclusive,
