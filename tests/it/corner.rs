@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::etcd::Etcd;
 use crate::limit::{PATIENCE, within};
+use crate::worker::Worker;
 
 /// Half of the default, so that tests wait less for a renewal or the end of a lease.
 const TTL: Duration = Duration::from_secs(15);
@@ -93,13 +94,14 @@ impl Corner {
         connect(self.config().ttl(ttl)).await
     }
 
-    /// Returns the environment of a worker in this corner.
-    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("ETCD_LOCKED_ENDPOINTS", self.endpoint.clone()),
-            ("ETCD_LOCKED_PREFIX", self.prefix.clone()),
-            ("ETCD_LOCKED_TTL", format!("{}s", TTL.as_secs())),
-        ]
+    /// Starts a worker in this corner, with more variables.
+    pub(crate) fn worker<const N: usize>(&self, more: [(&str, &str); N]) -> Worker {
+        let own = [
+            ("ETCD_LOCKED_ENDPOINTS", &*self.endpoint),
+            ("ETCD_LOCKED_PREFIX", &self.prefix),
+            ("ETCD_LOCKED_TTL", &format!("{}s", TTL.as_secs())),
+        ];
+        Worker::start(own.into_iter().chain(more))
     }
 
     /// Returns the directory of a name, whose direct children are the contenders.

@@ -7,7 +7,6 @@ use tokio::task::JoinSet;
 
 use crate::corner::Corner;
 use crate::limit::{self, within};
-use crate::worker::Worker;
 
 #[etcd_locked("orders/<id>", locks = locks, wait = "forever")]
 async fn visit(locks: &Locks, id: u64, witness: &Witness) -> Result<(), LockError> {
@@ -49,7 +48,7 @@ async fn tasks_leases_and_engines_exclude_each_other() {
 async fn processes_exclude_each_other() {
     let corner = Corner::new().await;
     let directory = tempdir().unwrap();
-    let mut workers: Vec<_> = (0..3).map(|_| Worker::start(corner.environment())).collect();
+    let mut workers: Vec<_> = (0..3).map(|_| corner.worker([])).collect();
     for worker in &mut workers {
         // Two tasks each: the process excludes its own tasks while etcd excludes processes.
         worker.send(&format!("churn till 15 {}", directory.path().display()));

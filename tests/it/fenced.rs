@@ -24,7 +24,6 @@ use crate::corner::{Corner, take};
 use crate::limit::{self, blocking, within};
 use crate::real_only::say_left_out;
 use crate::steps::{When, poll_then_drop};
-use crate::worker::Worker;
 
 /// Number of transactions that are stopped, at each step in turn.
 const STOPPED: usize = 20;
@@ -92,9 +91,7 @@ where
         first.commit().await.expect("an answer");
         guard.release().await.expect("released");
     }
-    let mut environment = corner.environment();
-    environment.push(("ETCD_LOCKED_TTL", "2s".to_owned()));
-    let mut stopped = Worker::start(environment);
+    let mut stopped = corner.worker([("ETCD_LOCKED_TTL", "2s")]);
     for (id, (url, _)) in targets.iter().enumerate() {
         let step = STEPS[id % STEPS.len()];
         stopped.asked(&format!("fenced {} {step} {url}", name(id)), "stops").await;

@@ -2,12 +2,11 @@
 
 use crate::corner::{Corner, pass};
 use crate::limit::{self, within};
-use crate::worker::Worker;
 
 #[limit::test]
 async fn a_childs_call_is_refused_at_once() {
     let corner = Corner::new().await;
-    let mut worker = Worker::start(corner.environment());
+    let mut worker = corner.worker([]);
     worker.send("fork job");
     // Only the child's answers end these waits, because no wait of the child has a bound.
     for asked in ["forked", "listed", "released"] {

@@ -35,10 +35,7 @@ async fn lost_history_is_one_error_event() {
     real_etcd_only!("an embedded etcd makes no snapshot");
     let mut etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
-    let mut environment = corner.environment();
-    environment.push(("ETCD_LOCKED_TTL", "45s".to_owned()));
-    environment.push(("WORKER_LOGS", "error".to_owned()));
-    let mut worker = Worker::start(environment);
+    let mut worker = corner.worker([("ETCD_LOCKED_TTL", "45s"), ("WORKER_LOGS", "error")]);
     // Two rounds: another restore is another event.
     for round in 0..2 {
         etcd.save();

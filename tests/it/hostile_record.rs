@@ -6,7 +6,6 @@ use etcd_locked::LockError;
 
 use crate::corner::{Corner, refused_after_its_wait};
 use crate::limit::{self, within};
-use crate::worker::Worker;
 
 /// Characters that a terminal or a log would obey, reorder or hide, or that would end a line.
 const HOSTILE: &str = "x`\n2026-01-01 ERROR forged\r\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}31m\0\u{85}\u{2028}\u{202e}\u{2066}\u{200b}\u{feff}\u{e0041}";
@@ -67,9 +66,7 @@ async fn a_strangers_record_forges_no_log_line() {
     let mut client = corner.client.clone();
     let key = format!("{}stranger", corner.below("orders/1"));
     client.put(key, record(HOSTILE), None).await.unwrap();
-    let mut environment = corner.environment();
-    environment.push(("WORKER_LOGS", "trace".to_owned()));
-    let mut worker = Worker::start(environment);
+    let mut worker = corner.worker([("WORKER_LOGS", "trace")]);
     worker.send("lock orders/1");
     loop {
         let line = worker.line().await;

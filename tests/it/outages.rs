@@ -15,7 +15,6 @@ use crate::corner::{Corner, admitted, connect, pass, served, spawn, take};
 use crate::etcd::Etcd;
 use crate::limit::{self, PATIENCE, run, within, within_time};
 use crate::real_only::real_etcd_only;
-use crate::worker::Worker;
 
 /// How long calls wait for an etcd that restarts, on a busy machine.
 const PATIENT: Duration = Duration::from_secs(20);
@@ -147,9 +146,8 @@ async fn alarm_corrupt_is_one_error_and_no_outage() {
     real_etcd_only!("an embedded etcd has no alarms");
     let etcd = Etcd::start().await;
     let corner = Corner::of(&etcd).await;
-    let more = [("ETCD_LOCKED_TTL", "5s".to_owned()), ("WORKER_LOGS", "info".to_owned())];
-    let mut worker = Worker::start(corner.environment().into_iter().chain(more));
-    let mut next = Worker::start(corner.environment());
+    let mut worker = corner.worker([("ETCD_LOCKED_TTL", "5s"), ("WORKER_LOGS", "info")]);
+    let mut next = corner.worker([]);
     for job in ["till", "desk"] {
         worker.asked(&format!("work {job}"), "held").await;
     }

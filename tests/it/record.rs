@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::corner::{Corner, Key};
 use crate::limit::{self, within};
-use crate::worker::Worker;
 
 #[etcd_locked("orders/<id>", locks = locks)]
 async fn keys(locks: &Locks, id: u64, corner: &Corner) -> Result<Vec<Key>, LockError> {
@@ -34,9 +33,7 @@ async fn a_value_says_who_holds_the_lock() {
 #[limit::test]
 async fn a_refused_caller_reads_the_same_record() {
     let corner = Corner::new().await;
-    let mut environment = corner.environment();
-    environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
-    let mut worker = Worker::start(environment);
+    let mut worker = corner.worker([("ETCD_LOCKED_SERVICE", "till service")]);
     worker.asked("work till", "held").await;
     let refused = corner.locks().await.lock("jobs/till").try_once().await;
     let Err(error @ LockError::Held { .. }) = refused else { panic!("{refused:?}") };

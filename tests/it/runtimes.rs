@@ -13,7 +13,6 @@ use tokio::sync::oneshot;
 
 use crate::corner::{Corner, pass, served, spawn};
 use crate::limit::{self, within};
-use crate::worker::Worker;
 
 const TTL: Duration = Duration::from_secs(5);
 
@@ -71,7 +70,7 @@ async fn a_blocked_executor_keeps_the_lock() {
 #[limit::test]
 async fn two_runtimes_share_the_engine_of_the_process() {
     let corner = Corner::new().await;
-    let mut worker = Worker::start(corner.environment());
+    let mut worker = corner.worker([]);
     worker.asked("runtimes till", "runtimes").await;
     // One engine has one lease, hence one session key.
     assert_eq!(corner.sessions().await.len(), 1);

@@ -76,12 +76,12 @@ async fn a_process_without_settings_names_what_to_set() {
 #[limit::test]
 async fn init_goes_before_the_environment() {
     let corner = Corner::new().await;
-    let mut worker = Worker::start(corner.environment());
+    let mut worker = corner.worker([]);
     worker.asked(&format!("init http://127.0.0.1:{}", free_port()), "failed").await;
     let refused = worker.asked("lock orders/7", "failed").await;
     assert!(refused.starts_with("orders/7 Backend"), "{refused}");
     worker.asked(&format!("init {}", corner.endpoint), "initialised").await;
-    let mut worker = Worker::start(corner.environment());
+    let mut worker = corner.worker([]);
     let refused = worker.asked(&format!("init-shut {} orders/7", corner.endpoint), "failed").await;
     assert!(refused.starts_with("orders/7 ShuttingDown"), "{refused}");
 }
@@ -92,7 +92,7 @@ async fn a_process_is_initialised_once() {
     let corner = Corner::new().await;
     let init = format!("init {}", corner.endpoint);
     for (first, said) in [(&*init, "initialised"), ("lock orders/7", "locked")] {
-        let mut worker = Worker::start(corner.environment());
+        let mut worker = corner.worker([]);
         worker.asked(first, said).await;
         let failed = worker.asked(&init, "failed").await;
         assert!(failed.starts_with("init AlreadyInitialized"), "{failed}");
@@ -110,11 +110,11 @@ async fn a_process_is_initialised_once() {
 #[limit::test]
 async fn the_environment_says_everything() {
     let corner = Corner::new().await;
-    let mut environment = corner.environment();
-    environment.push(("ETCD_LOCKED_TTL", "7s".to_owned()));
-    environment.push(("ETCD_LOCKED_WAIT", "none".to_owned()));
-    environment.push(("ETCD_LOCKED_SERVICE", "till service".to_owned()));
-    let mut worker = Worker::start(environment);
+    let mut worker = corner.worker([
+        ("ETCD_LOCKED_TTL", "7s"),
+        ("ETCD_LOCKED_WAIT", "none"),
+        ("ETCD_LOCKED_SERVICE", "till service"),
+    ]);
     worker.asked("work till", "held").await;
     let key = corner.owner("jobs/till").await;
     assert!(String::from_utf8_lossy(&key.value).contains("till service"));

@@ -12,10 +12,7 @@ use crate::worker::Worker;
 
 /// Starts a worker whose locks have this TTL, and which logs warnings.
 fn worker(corner: &Corner, ttl: &str) -> Worker {
-    let mut environment = corner.environment();
-    environment.push(("ETCD_LOCKED_TTL", ttl.to_owned()));
-    environment.push(("WORKER_LOGS", "warn".to_owned()));
-    Worker::start(environment)
+    corner.worker([("ETCD_LOCKED_TTL", ttl), ("WORKER_LOGS", "warn")])
 }
 
 fn ns(text: &str) -> u64 {
