@@ -26,24 +26,28 @@ pub(crate) fn collect() {
 
 /// Awaits that a line of each of these codes was logged in this process.
 pub(crate) async fn until(codes: &[&str]) {
-    let logged = |code: &&str| all().iter().any(|line| line.contains(&format!("code=\"{code}\"")));
-    let all_logged = async {
-        while !codes.iter().all(logged) {
+    for code in codes {
+        logged("", code).await;
+    }
+}
+
+/// Awaits a line of a code about an address or a template, and returns all of them.
+pub(crate) async fn logged(subject: &str, code: &str) -> Vec<String> {
+    within(&format!("a log line with the code {code}"), async {
+        loop {
+            let mut found = about(subject);
+            found.retain(|line| line.contains(&format!("code={code:?}")));
+            if !found.is_empty() {
+                return found;
+            }
             sleep(Duration::from_millis(20)).await; // not in a busy loop
         }
-    };
-    within(&format!("log lines with the codes {codes:?}"), all_logged).await;
+    })
+    .await
 }
 
-/// Returns the lines that name this address.
-pub(crate) fn about(address: &str) -> Vec<String> {
-    let mut lines = all();
-    lines.retain(|line| line.contains(address));
-    lines
-}
-
-/// Returns the lines of the whole process.
-fn all() -> Vec<String> {
+/// Returns the lines that name this address or template.
+pub(crate) fn about(subject: &str) -> Vec<String> {
     let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-    lines.clone()
+    lines.iter().filter(|line| line.contains(subject)).cloned().collect()
 }

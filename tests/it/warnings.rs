@@ -5,11 +5,10 @@ use std::time::Duration;
 use etcd_locked::{LockError, Locks, LossCause, etcd_locked};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
 use crate::corner::{Corner, connect, take};
 use crate::limit::{self, within};
-use crate::logs;
+use crate::logs::{self, logged};
 
 const TOGETHER: usize = 300;
 const TTL: Duration = Duration::from_secs(5);
@@ -23,21 +22,6 @@ async fn lost(locks: Locks, id: usize, inside: watch::Sender<usize>) -> Result<(
 #[etcd_locked("limited-differently/<id>", locks = locks, wait = "none", permits = 1)]
 async fn limited(locks: &Locks, id: u64) -> Result<(), LockError> {
     Ok(())
-}
-
-/// Awaits a line of a code about an address or a template, and returns all of them.
-async fn logged(about: &str, code: &str) -> Vec<String> {
-    within(code, async {
-        loop {
-            let mut found = logs::about(about);
-            found.retain(|line| line.contains(&format!("code={code:?}")));
-            if !found.is_empty() {
-                return found;
-            }
-            sleep(Duration::from_millis(20)).await; // not in a busy loop
-        }
-    })
-    .await
 }
 
 #[limit::test]
