@@ -17,7 +17,7 @@ const EXCHANGE: Duration = Duration::from_secs(12);
 /// Far longer than a shutdown may take.
 const TTL: Duration = Duration::from_secs(60);
 
-async fn shut_down(what: &str, locks: &Locks) -> Drained {
+async fn shut_down(what: &str, locks: Locks) -> Drained {
     let began = Instant::now();
     let drained = within_time(GRACE + EXCHANGE, what, locks.shutdown(GRACE)).await;
     println!("{what}: {drained} after {:.1?}", began.elapsed());
@@ -42,10 +42,7 @@ async fn a_shutdown_says_what_ended_and_what_is_left() {
     let body = take("a free name", locks.lock("body")).await;
     let body = tokio::spawn(async move { body.hold(pending::<()>()).await });
     let queued = spawn(locks.lock("kept").wait_forever());
-    let shutdown = tokio::spawn({
-        let locks = locks.clone();
-        async move { shut_down("a kept guard", &locks).await }
-    });
+    let shutdown = tokio::spawn(shut_down("a kept guard", locks.clone()));
     let refused = async {
         // A held name, because a lock that is acquired here might count as one that has ended.
         let call = || locks.lock("kept").try_once();
@@ -69,7 +66,7 @@ async fn a_shutdown_says_what_ended_and_what_is_left() {
     assert_eq!(within("the cause", kept.lost()).await, LossCause::Shutdown);
     let late = within("a late body", kept.hold(pending::<()>())).await;
     assert_matches!(late, Err(LockError::ShuttingDown));
-    assert_eq!(shut_down("a second time", &locks).await, Drained::default());
+    assert_eq!(shut_down("a second time", locks).await, Drained::default());
     let queued = within("the waiter's refusal", queued).await.unwrap();
     assert_matches!(queued, Err(LockError::ShuttingDown));
     let body = within("the body's end", body).await.unwrap();
@@ -96,7 +93,7 @@ async fn shutdown_after(what: &str, goes: impl FnOnce(&mut Etcd)) {
     goes(&mut etcd);
     drop(given);
     drop(retained);
-    let drained = shut_down(what, &locks).await;
+    let drained = shut_down(what, locks).await;
     assert!(!kept.is_held());
     assert_eq!(left(&drained), ["\"kept\"", "\"retained\""], "{drained:?}");
     assert_eq!(drained.leases(), 1, "{drained:?}");
@@ -120,7 +117,7 @@ async fn names_stay_locked_for_their_time_after_a_shutdown() {
     let body = take("a free name", call).await;
     let body = tokio::spawn(async move { body.hold(pending::<()>()).await });
     let held = corner.keys(&corner.prefix).await;
-    let drained = shut_down("many names", &locks).await;
+    let drained = shut_down("many names", locks).await;
     assert!(drained.is_complete(), "{drained:?}");
     assert_matches!(within("the body's end", body).await.unwrap(), Err(LockError::Lost { .. }));
     let left = corner.keys(&corner.prefix).await;

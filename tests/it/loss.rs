@@ -28,8 +28,8 @@ const GUARDED: Duration = Duration::from_millis(2_500);
 /// Interval at which a busy body is polled.
 const TICK: Duration = Duration::from_millis(5);
 
-#[etcd_locked("orders/<id>", locks = locks)]
-async fn stay(locks: &Locks, id: u64, inside: &Notify, alive: Arc<()>) -> Result<(), LockError> {
+#[etcd_locked("orders/<id>", locks = &locks)]
+async fn stay(locks: Locks, id: u64, inside: Arc<Notify>, alive: Arc<()>) -> Result<(), LockError> {
     let _alive = &alive;
     inside.notify_one();
     pending().await
@@ -44,10 +44,7 @@ struct Staying {
 impl Staying {
     async fn begin(locks: &Locks) -> Staying {
         let (inside, alive) = (Arc::new(Notify::new()), Arc::new(()));
-        let call = tokio::spawn({
-            let (locks, inside, alive) = (locks.clone(), inside.clone(), alive.clone());
-            async move { stay(&locks, 7, &inside, alive).await }
-        });
+        let call = tokio::spawn(stay(locks.clone(), 7, inside.clone(), alive.clone()));
         within("the holder inside", inside.notified()).await;
         Staying { call, alive }
     }
@@ -215,12 +212,12 @@ async fn a_release_that_etcd_does_not_answer_says_why() {
 }
 
 /// Runs until it may end, and returns the cause of the loss, if there was one.
-#[etcd_locked("orders/<id>", locks = locks, on_lost = "continue")]
+#[etcd_locked("orders/<id>", locks = &locks, on_lost = "continue")]
 async fn go_on(
-    locks: &Locks,
+    locks: Locks,
     id: u64,
-    inside: &Notify,
-    done: &Notify,
+    inside: Arc<Notify>,
+    done: Arc<Notify>,
 ) -> Result<LossCause, LockError> {
     inside.notify_one();
     let cause = current().expect("inside").lost().await;
@@ -235,10 +232,7 @@ async fn going(
     locks: &Locks,
 ) -> (JoinHandle<Result<LossCause, LockError>>, Arc<Notify>, Arc<Notify>) {
     let (inside, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let call = tokio::spawn({
-        let (locks, inside, done) = (locks.clone(), inside.clone(), done.clone());
-        async move { go_on(&locks, 7, &inside, &done).await }
-    });
+    let call = tokio::spawn(go_on(locks.clone(), 7, inside.clone(), done.clone()));
     within("the body inside", inside.notified()).await;
     (call, inside, done)
 }

@@ -40,8 +40,13 @@ async fn visit(locks: &Locks, id: u64) -> Result<(), LockError> {
     Ok(())
 }
 
-#[etcd_locked("orders/<id>", locks = locks)]
-async fn stay(locks: &Locks, id: u64, inside: &Notify, watched: Watched) -> Result<(), LockError> {
+#[etcd_locked("orders/<id>", locks = &locks)]
+async fn stay(
+    locks: Locks,
+    id: u64,
+    inside: Arc<Notify>,
+    watched: Watched,
+) -> Result<(), LockError> {
     let _watched = watched;
     inside.notify_one();
     pending().await
@@ -57,8 +62,8 @@ async fn overstay(locks: Locks, id: u64, watched: Watched) -> Result<(), LockErr
 #[derive(Debug, PartialEq)]
 struct Payload(u64);
 
-#[etcd_locked("orders/<id>", locks = locks)]
-async fn fail(locks: &Locks, id: u64, watched: Watched) -> Result<(), LockError> {
+#[etcd_locked("orders/<id>", locks = &locks)]
+async fn fail(locks: Locks, id: u64, watched: Watched) -> Result<(), LockError> {
     let _watched = watched;
     tokio::task::yield_now().await;
     std::panic::panic_any(Payload(id))
@@ -164,10 +169,7 @@ async fn staying(
 ) -> (JoinHandle<Result<(), LockError>>, Receiver<usize>) {
     let (watched, received) = Watched::new(corner);
     let inside = Arc::new(Notify::new());
-    let call = tokio::spawn({
-        let (locks, inside) = (locks.clone(), inside.clone());
-        async move { stay(&locks, 7, &inside, watched).await }
-    });
+    let call = tokio::spawn(stay(locks.clone(), 7, inside.clone(), watched));
     within("the body inside", inside.notified()).await;
     (call, received)
 }
@@ -182,8 +184,7 @@ async fn a_body_that_is_cut_short_is_dropped_before_its_key_goes() {
     let ended = within("the cancellation", aborted).await;
     assert!(ended.unwrap_err().is_cancelled());
     let (watched, of_panicked) = Watched::new(&corner);
-    let mine = locks.clone();
-    let panicked = tokio::spawn(async move { fail(&mine, 7, watched).await });
+    let panicked = tokio::spawn(fail(locks.clone(), 7, watched));
     let panic = within("the panic", panicked).await.unwrap_err().into_panic();
     assert_eq!(panic.downcast_ref(), Some(&Payload(7)));
     let (watched, of_limited) = Watched::new(&corner);
