@@ -155,8 +155,8 @@ impl Etcd {
         engine(&self.engines, &self.clock, &self.config, &self.etcd.link()).await
     }
 
-    /// Returns a client of the same etcd, without faults, to act as a foreign process or operator. Its leases use the test clock. Cancel
-    /// safe.
+    /// Returns a client of the same etcd, without faults, to act as a foreign process or operator. Its leases use the test clock.
+    /// Cancel safe.
     #[cfg(feature = "etcd-client")]
     pub async fn client(&self) -> etcd_client::Client {
         self.etcd.client().await
