@@ -158,7 +158,11 @@ impl Scout {
         for endpoint in self.ring.round() {
             let asks = mixed || !self.means.clusters.knows(&endpoint.name);
             if asks && !endpoint.is_connected() && endpoint.connect().await.is_ok() {
-                endpoint.lose(endpoint.generation());
+                // Meanwhile exchanges may have begun to use it.
+                let first = self.ring.next(&[]);
+                if !first.is_some_and(|first| Arc::ptr_eq(&first, &endpoint)) {
+                    endpoint.lose(endpoint.generation());
+                }
             }
         }
         self.means.clusters.confirm();
