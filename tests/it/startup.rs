@@ -76,11 +76,12 @@ async fn a_process_without_settings_names_what_to_set() {
 #[limit::test]
 async fn init_goes_before_the_environment() {
     let corner = Corner::new().await;
-    let mut worker = corner.worker([]);
+    let mut worker = corner.worker([("WORKER_LOGS", "info")]);
     worker.asked(&format!("init http://127.0.0.1:{}", free_port()), "failed").await;
     let refused = worker.asked("lock orders/7", "failed").await;
     assert!(refused.starts_with("orders/7 Backend"), "{refused}");
     worker.asked(&format!("init {}", corner.endpoint), "initialised").await;
+    assert!(!worker.said("shutdown"), "nobody has asked for one");
     let mut worker = corner.worker([]);
     let refused = worker.asked(&format!("init-shut {} orders/7", corner.endpoint), "failed").await;
     assert!(refused.starts_with("orders/7 ShuttingDown"), "{refused}");

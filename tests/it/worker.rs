@@ -84,6 +84,11 @@ impl Worker {
         self.output.iter().filter(|line| line.contains(&format!("code=\"{code}\""))).count()
     }
 
+    /// Returns true if a line that was read contains this text.
+    pub(crate) fn said(&self, text: &str) -> bool {
+        self.output.iter().any(|line| line.contains(text))
+    }
+
     /// Awaits the next line.
     pub(crate) async fn line(&mut self) -> String {
         within("a worker's next line", self.lines.recv()).await.expect("the worker has not ended")

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use once_cell::sync::OnceCell;
 
 use super::{Locks, Status};
@@ -80,7 +79,7 @@ impl Drop for Connecting {
         drop(init);
         if has_failed {
             // Calls that wait for this `init` must not continue on an abandoned engine.
-            let _ = self.locks.shutdown(Duration::ZERO).now_or_never(); // it continues by itself
+            self.locks.engine.end();
         }
     }
 }

@@ -282,6 +282,13 @@ impl Engine {
         let _ = self.submit(Command::Keep { call, until }); // an engine that has ended has nothing to keep
     }
 
+    /// Ends the engine at once, without a report.
+    pub(crate) fn end(&self) {
+        self.0.draining.store(true, Ordering::Release);
+        let (grace, reply) = (Duration::ZERO, None);
+        let _ = self.submit(Command::Shutdown { grace, reply }); // it may have ended already
+    }
+
     pub(crate) async fn shutdown(&self, grace: Duration) -> Drained {
         self.0.draining.store(true, Ordering::Release);
         let (reply, answer) = oneshot::channel();
