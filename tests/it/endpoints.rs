@@ -181,7 +181,7 @@ async fn calls_go_to_the_leader_and_to_the_next_one() {
     let held = take("a free name", locks.lock("reports/today")).await;
     for leader in [cluster.leader(), (cluster.leader() + 1) % 3] {
         cluster.lead(leader);
-        // The engine asks every 15 s who leads.
+        // The engine asks about every 15 s who leads.
         within_time(LONG, "connections to the leader only", async {
             while (0..3).any(|at| (proxies[at].open() > 0) != (at == leader)) {
                 sleep(Duration::from_millis(20)).await; // not in a busy loop

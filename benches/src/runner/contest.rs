@@ -12,7 +12,7 @@ use crate::Result;
 use crate::kind::Kind;
 
 /// Longer than an engine takes to notice that another member leads.
-const FOLLOWED: Duration = Duration::from_secs(17);
+const FOLLOWED: Duration = Duration::from_secs(20);
 
 /// Work that is the same for all.
 pub(crate) struct Contest {

@@ -64,7 +64,7 @@ pub(super) enum Command {
     Keep { call: CallId, until: Moment },
     /// Opens a session.
     Warm { call: CallId, ttl_secs: i64, reply: Reply },
-    /// Refuses new calls, and ends the present ones within the grace. Without a reply, the last handle is gone, so there are no calls.
+    /// Refuses new calls, and ends the present ones within the grace. No reply: the last handle is gone, or `init` has failed.
     Shutdown { grace: Duration, reply: Option<oneshot::Sender<Drained>> },
     /// The test kit reads the driver, or makes it step.
     #[cfg(feature = "testing")]

@@ -110,7 +110,7 @@ impl Scout {
                 scout.ask_silent().await;
                 scout.follow().await;
             }
-            if settled && !woken {
+            if !woken {
                 scout.follow_leader(&mut followed).await;
             }
         }
@@ -128,12 +128,12 @@ impl Scout {
         let mut client = connection.client.maintenance_client();
         let status = by(&*self.means.clock, now + LIMIT, pin!(client.status())).await;
         let Some(Ok(leader)) = status.map(|it| it.map(|it| it.leader())) else { return };
-        let Some(best) = round.iter().find(|it| it.said().0 == leader) else { return };
-        let is_there = Arc::ptr_eq(best, current);
+        let leads = |it: &&Arc<Endpoint>| leader != 0 && it.said().0 == leader;
+        let Some(best) = round.iter().find(leads) else { return };
         let was_there = last.is_some_and(|(of, at)| of == leader && now - at < AGAIN);
-        if is_there || !was_there && best.connect().await.is_ok() {
+        if Arc::ptr_eq(best, current) || !was_there && best.connect().await.is_ok() {
             *last = Some((leader, now));
-            (!is_there).then(|| self.begin_at(best));
+            self.begin_at(best);
         }
     }
 
