@@ -86,7 +86,7 @@ async fn a_member_that_lags_is_passed_over() {
     let endpoints: [String; 3] = endpoints.try_into().expect("three");
     let config = || corner.config_via(endpoints.clone()).ttl(TTL);
 
-    // The other members refuse, so the engine uses the member that will lag, and has no reason to leave it.
+    // The other members refuse, so the engine begins at the member that will lag.
     let others = || proxies.iter().enumerate().filter(|(at, _)| *at != lags);
     others().for_each(|(_, proxy)| proxy.refuse());
     let locks = connect(config()).await;

@@ -81,7 +81,7 @@ async fn init_goes_before_the_environment() {
     let refused = worker.asked("lock orders/7", "failed").await;
     assert!(refused.starts_with("orders/7 Backend"), "{refused}");
     worker.asked(&format!("init {}", corner.endpoint), "initialised").await;
-    assert!(!worker.said("shutdown"), "nobody has asked for one");
+    assert!(!worker.said("shutdown"), "it logs a shutdown that was not requested");
     let mut worker = corner.worker([]);
     let refused = worker.asked(&format!("init-shut {} orders/7", corner.endpoint), "failed").await;
     assert!(refused.starts_with("orders/7 ShuttingDown"), "{refused}");

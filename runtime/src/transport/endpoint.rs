@@ -44,7 +44,7 @@ pub(super) struct Endpoint {
     /// True once it has responded, which shows that it is configured correctly.
     served: AtomicBool,
     /// The member to which its last connection led, and the leader that this member named; 0 if unknown.
-    said: Mutex<(u64, u64)>,
+    member_and_leader: Mutex<(u64, u64)>,
     /// Connections up to this generation are not used again.
     lost: watch::Sender<u64>,
     last: Mutex<Option<Opening>>,
@@ -135,7 +135,7 @@ impl Endpoint {
             target,
             configured,
             served: AtomicBool::new(false),
-            said: Mutex::default(),
+            member_and_leader: Mutex::default(),
             lost: watch::Sender::new(0),
             last: Mutex::default(),
             means: means.clone(),
@@ -162,8 +162,8 @@ impl Endpoint {
     }
 
     /// Returns the ids of the member to which its last connection led, and of the leader. Some versions name that to root only: then 0.
-    pub(super) fn said(&self) -> (u64, u64) {
-        *lock(&self.said)
+    pub(super) fn member_and_leader(&self) -> (u64, u64) {
+        *lock(&self.member_and_leader)
     }
 
     /// Makes streams leave the endpoint, which is no longer used.
@@ -261,7 +261,7 @@ impl Endpoint {
             return Err(self.retired());
         }
         let member = header.as_ref().map_or(0, |it| it.member_id());
-        *lock(&self.said) = (member, leader);
+        *lock(&self.member_and_leader) = (member, leader);
         // A server that is not etcd may send no id.
         if let Some(id) = header.map(|it| it.cluster_id()).filter(|id| *id != 0) {
             let clusters = &self.means.clusters;

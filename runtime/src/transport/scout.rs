@@ -30,9 +30,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const PERIOD: Duration = Duration::from_secs(15);
 
 /// How long it stays away from a leader that it had to leave.
-const AGAIN: Duration = Duration::from_secs(600);
+const AWAY: Duration = Duration::from_secs(600);
 
-/// Time limit for each of these.
+/// Time limit for asking who leads, for reading the member list, and for looking up addresses.
 const LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) struct Scout {
@@ -83,7 +83,8 @@ impl Scout {
         // No exchange must wait for a silent endpoint.
         let mut open = self.ring.round();
         open.retain(|it| it.is_connected());
-        let leader = open.iter().find(|it| it.said().0 == it.said().1);
+        let leads = |(member, leader)| member == leader;
+        let leader = open.iter().find(|it| leads(it.member_and_leader()));
         if let Some(best) = leader.or(open.first()) {
             self.begin_at(best);
         }
@@ -117,21 +118,21 @@ impl Scout {
     }
 
     /// Goes to the leader, to which other members forward requests. `last` is the last leader in use, and when it was. A leader that it
-    /// had to leave may be in trouble, so it returns to that only after [`AGAIN`].
+    /// had to leave may be in trouble, so it returns to that only after [`AWAY`].
     async fn follow_leader(&self, last: &mut Option<(u64, Moment)>) {
         let (round, now) = (self.ring.round(), self.means.clock.now());
         let [current, _, ..] = &*round else { return };
-        if !current.is_connected() || current.said().1 == 0 {
+        if !current.is_connected() || current.member_and_leader().1 == 0 {
             return;
         }
         let Ok(connection) = current.connect().await else { return };
         let mut client = connection.client.maintenance_client();
         let status = by(&*self.means.clock, now + LIMIT, pin!(client.status())).await;
         let Some(Ok(leader)) = status.map(|it| it.map(|it| it.leader())) else { return };
-        let leads = |it: &&Arc<Endpoint>| leader != 0 && it.said().0 == leader;
+        let leads = |it: &&Arc<Endpoint>| leader != 0 && it.member_and_leader().0 == leader;
         let Some(best) = round.iter().find(leads) else { return };
-        let was_there = last.is_some_and(|(of, at)| of == leader && now - at < AGAIN);
-        if Arc::ptr_eq(best, current) || !was_there && best.connect().await.is_ok() {
+        let was_there_lately = last.is_some_and(|(of, at)| of == leader && now - at < AWAY);
+        if Arc::ptr_eq(best, current) || !was_there_lately && best.connect().await.is_ok() {
             *last = Some((leader, now));
             self.begin_at(best);
         }
@@ -160,7 +161,7 @@ impl Scout {
             if asks && !endpoint.is_connected() && endpoint.connect().await.is_ok() {
                 // Meanwhile exchanges may have begun to use it.
                 let first = self.ring.next(&[]);
-                if !first.is_some_and(|first| Arc::ptr_eq(&first, &endpoint)) {
+                if first.is_none_or(|first| !Arc::ptr_eq(&first, &endpoint)) {
                     endpoint.lose(endpoint.generation());
                 }
             }
